@@ -1,1 +1,1 @@
-"""From shards to batches: segments, order, packing and masks as pure functions of an index."""
+"""Batches from shards: segments, order, packing and masks as pure functions of an index."""

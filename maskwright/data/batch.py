@@ -1,4 +1,4 @@
-"""A batch: rows of packed segments, masked, as tensors of static shapes."""
+"""A batch: masked rows of packed segments, as tensors of static shapes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,30 +18,30 @@ from maskwright.data.rows import Rows
 
 @dataclass(frozen=True)
 class Batch:
-    """T = R * L token slots in R rows, N segments, M slots for predictions, P for pairs.
+    """R rows of L positions (T = R * L), N segments, M entries for predictions, P for pairs.
 
-    The unused tail of a row is a segment of [PAD] of its own: padding attends to padding, no
-    token attends to it, and no layer has to know about it.
+    The unused tail of a row is a separate segment of [PAD]: padding attends only to padding and no
+    token attends to it, so layers need no padding mask.
 
     Attributes:
         input_ids: [T] int64, masked.
         context: the boundaries of the segments, and whether the batch is causal: no token is
-            masked and every token is predicted from those before it. Its ``cu_seqlens`` are padded
-            by repeating T.
-        masked_positions: [M] int64 into T, 0 in unused slots.
-        masked_labels: [M] int64, -100 in unused slots.
-        masked_draws: [M] float32 in [0, 1), a random number for whoever draws a token there.
-        num_tokens: slots that hold a token and not padding.
-        num_predictions: masked labels that are not -100.
-        token_type_ids: [T] int64, 1 in the second text of a pair and its [SEP], else 0; None, as
-            the fields below, where segments are no pairs.
-        pair_positions: [P] int64 into T, the [CLS] of a pair, 0 in unused slots.
+            masked and every token is predicted from the previous ones. Its ``cu_seqlens`` are
+            padded by repeating T.
+        masked_positions: [M] int64 into T, 0 in unused entries.
+        masked_labels: [M] int64, -100 in unused entries.
+        masked_draws: [M] float32 in [0, 1), a random number for sampling a token there.
+        num_tokens: the number of positions without padding.
+        num_predictions: the number of masked labels that are not -100.
+        token_type_ids: [T] int64, 1 in the second text of a pair and its [SEP], else 0; this and
+            the next two are None if segments are single texts.
+        pair_positions: [P] int64 into T, the [CLS] of a pair, 0 in unused entries.
         pair_labels: [P] int64, 0 = the second text follows the first, 1 = it does not, -100 in
-            unused slots.
-        num_pairs: pair labels that are not -100.
-        candidate_ids: [C] int64, the tokens among which every prediction chooses; None: all.
-        candidate_offsets: [C] float32, added to their logits: the log of how many tokens each
-            stands for.
+            unused entries.
+        num_pairs: the number of pair labels that are not -100.
+        candidate_ids: [C] int64, the tokens of the softmax of every prediction; None: all.
+        candidate_offsets: [C] float32, added to their logits: the log of the number of tokens that
+            each candidate represents.
     """
 
     input_ids: Tensor
@@ -59,11 +59,11 @@ class Batch:
     candidate_offsets: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the same batch with its tensors on `device`, copied without waiting."""
+        """Return the same batch with its tensors on `device`, copied asynchronously."""
         return self._with_tensors(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> "Batch":
-        """Return the same batch in memory that a GPU copies from while it computes."""
+        """Return the same batch in pinned memory, for copies that overlap with computation."""
         return self._with_tensors(Tensor.pin_memory)
 
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
@@ -83,7 +83,7 @@ def build_batch(
     is_causal: bool = False,
     pair_maker: PairMaker | None = None,
 ) -> Batch:
-    """Collate and mask rows. Masks and pairs of a row depend on (seed, epoch, row number) alone."""
+    """Collate and mask rows; masks and pairs are functions of (seed, epoch, row number)."""
     keys = derive_keys(seed, rows.epochs, rows.numbers)
     pairs = pair_maker.make_pairs(rows, row_length, keys, source) if pair_maker else None
     with_words = masker.strategy.needs_words and not is_causal
@@ -129,6 +129,6 @@ def _add_pairs(batch: Batch, pairs: CollatedPairs) -> Batch:
 def _count_through(
     positions: NDArray[np.int64], used: NDArray[np.bool_], row_length: int
 ) -> NDArray[np.int64]:
-    """Convert [R, K] positions in rows to positions in all slots [R * K]; 0 in unused ones."""
+    """Convert [R, K] positions in rows to [R * K] positions in the batch; 0 in unused entries."""
     first_slots = np.arange(len(positions))[:, None] * row_length
     return np.where(used, positions + first_slots, 0).reshape(-1)

@@ -1,7 +1,7 @@
-"""From planned rows to slots: the position of every token of a batch, for all rows at once.
+"""Collation of planned rows: the position of every token of a batch, for all rows at once.
 
-R rows of L slots, S segments of n texts each: one, or the two of a pair. What array operations do
-here, `examples/mlm_in_one_file.py` does with loops over rows and segments.
+R rows of L positions, S segments of n texts each: one, or the two of a pair.
+`examples/mlm_in_one_file.py` does the same with loops over rows and segments.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from maskwright.data.rows import Ints, Rows, concat_ranges, segments_per_row
 
 
 class TokenSource(Protocol):
-    """Tokens of a corpus by position, as `maskwright.shards` reads them."""
+    """The tokens of a corpus by position, as `maskwright.shards` reads them."""
 
     def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]: ...
 
@@ -26,7 +26,7 @@ class TokenSource(Protocol):
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """The ids that rows are built with; `wrap` puts [CLS] and [SEP] around every segment."""
+    """The special token ids of rows; `wrap` puts [CLS] and [SEP] around every segment."""
 
     pad: int
     cls: int
@@ -36,12 +36,12 @@ class SpecialIds:
 
 @dataclass(frozen=True)
 class CollatedPairs:
-    """The pairs of R rows of L slots, at most K in each.
+    """The pairs of R rows of L positions, at most K per row.
 
     Attributes:
         token_type_ids: [R, L].
-        positions: [R, K] the position of its [CLS] in the row, 0 in unused slots.
-        labels: [R, K], -100 in unused slots.
+        positions: [R, K] the position of its [CLS] in the row, 0 in unused entries.
+        labels: [R, K], -100 in unused entries.
     """
 
     token_type_ids: NDArray[np.int64]
@@ -50,7 +50,7 @@ class CollatedPairs:
 
     @classmethod
     def empty(cls, num_rows: int, row_length: int) -> "CollatedPairs":
-        """Return rows without a pair, to be filled."""
+        """Return rows without pairs, whose arrays the caller fills."""
         slots = (num_rows, pairs_per_row(row_length))
         types = np.zeros((num_rows, row_length), np.int64)
         return cls(types, np.zeros(slots, np.int64), np.full(slots, IGNORED, np.int64))
@@ -58,7 +58,7 @@ class CollatedPairs:
 
 @dataclass(frozen=True)
 class CollatedRows:
-    """R rows of L slots before masking; arrays are [R, L], except `cu_seqlens` [N + 1]."""
+    """R rows of L positions before masking; arrays are [R, L], except `cu_seqlens` [N + 1]."""
 
     ids: NDArray[np.int64]
     word_starts: NDArray[np.bool_]
@@ -71,15 +71,15 @@ class CollatedRows:
 
 @dataclass(frozen=True)
 class Segments:
-    """The slots of the segments of all rows, among R * L.
+    """The positions of the segments of all rows, among R * L.
 
     Attributes:
         rows: [S] the row of each segment.
-        numbers: [S] its number in its row.
-        begins: [S] its first slot.
-        slots: [S] its number of slots, [CLS] and [SEP] included.
+        numbers: [S] its index in its row.
+        begins: [S] its first position.
+        slots: [S] its length in positions, [CLS] and [SEP] included.
         counts: [R] the number of segments of each row.
-        used: [R] the number of slots that they fill.
+        used: [R] the number of positions that they fill.
     """
 
     rows: Ints
@@ -91,18 +91,18 @@ class Segments:
 
     @classmethod
     def place(cls, slots: Ints, counts: Ints, row_length: int) -> "Segments":
-        """Place segments one after the other, from the beginning of each row on."""
+        """Place the segments of each row consecutively, from the start of the row."""
         rows = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
         used = np.bincount(rows, slots, len(counts)).astype(np.int64)
-        tails = np.cumsum(row_length - used) - (row_length - used)  # before each row
+        tails = np.cumsum(row_length - used) - (row_length - used)  # unused, before each row
         begins = np.cumsum(slots) - slots + tails[rows]
         return cls(rows, numbers, begins, slots, counts, used)
 
     def with_tails(self, row_length: int) -> tuple[Ints, Ints]:
-        """Return [S + R] lengths and numbers of segments and unfilled tails, in their order.
+        """Return [S + R] lengths and indices of segments and unused tails, in order.
 
-        The tail of a row has the number after its last segment.
+        The tail of a row has the index after its last segment.
         """
         lengths = np.empty(len(self.rows) + len(self.counts), np.int64)
         numbers = np.empty_like(lengths)
@@ -121,11 +121,11 @@ def collate(
     pairs: Sequence[Sequence[SegmentPair]] | None = None,
     with_words: bool = True,
 ) -> CollatedRows:
-    """Write the segments of each row into its slots.
+    """Write the segments of each row to their positions.
 
     Args:
-        pairs: for each row, its segments as pairs of texts; None: each is one text.
-        with_words: whether to read where words begin; if not, every token is a word.
+        pairs: the pair of texts of each segment, by row; None: each segment is one text.
+        with_words: True to read word starts; otherwise every token is a word.
     """
     shape, edge = (len(rows), row_length), int(special.wrap)
     spans = _list_spans(rows, pairs)
@@ -143,7 +143,7 @@ def collate(
     if len(texts) and with_words:
         read = [source.word_starts(*span) for span in ranges]
         word_starts.reshape(-1)[texts] = np.concatenate(read)
-        # The rest of a word that a segment cuts is a word of its own.
+        # A segment that begins inside a word treats the rest of the word as a separate word.
         word_starts.reshape(-1)[begins[lengths > 0]] = True
     if special.wrap:
         ids.reshape(-1)[segments.begins] = special.cls
@@ -165,7 +165,7 @@ def collate(
 
 
 def _list_spans(rows: Rows, pairs: Sequence[Sequence[SegmentPair]] | None) -> Ints:
-    """Return start and length of every text in the corpus: [S, n, 2]."""
+    """Return start (in the corpus) and length of every text: [S, n, 2]."""
     if pairs is None:
         return rows.spans[:, None]
     both = [pair.texts for row in pairs for pair in row]
@@ -182,7 +182,7 @@ def _collate_pairs(
     """Return the token types, and the [CLS] of each pair that has a label.
 
     Args:
-        begins, lengths: [S, 2] slots of the two texts.
+        begins, lengths: [S, 2] first position and length of the two texts.
     """
     collated = CollatedPairs.empty(*shape)
     second = concat_ranges(begins[:, 1], lengths[:, 1] + 1)  # and its [SEP]

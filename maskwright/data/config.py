@@ -1,4 +1,4 @@
-"""What a user can choose about rows, masks and mixtures."""
+"""Configuration of rows, masks and mixtures."""
 
 import math
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ MIN_ROW_LENGTH = 8
 
 PairKind = Literal["next", "order"]
 
-# By the name of a masking strategy its class, which is imported when a run begins. A new strategy
-# is a class (see `maskwright.data.masking.MaskingStrategy`) and a line here.
+# The import path of each masking strategy, imported when a run begins. To add a strategy, write a
+# class (see `maskwright.data.masking.MaskingStrategy`) and add a line here.
 STRATEGIES = {
     "tokens": "maskwright.data.masking:TokenMasking",
     "words": "maskwright.data.masking:WordMasking",
@@ -22,15 +22,15 @@ STRATEGIES = {
 
 @dataclass(frozen=True)
 class DataConfig:
-    """How text is cut into rows."""
+    """The conversion of text to rows."""
 
-    max_seq_length: int = setting(128, "longest segment in tokens, special tokens included")
-    special_tokens: bool = setting(True, "put every segment between [CLS] and [SEP]")
-    packed: bool = setting(True, "let several short segments share a row")
+    max_seq_length: int = setting(128, "maximum tokens per segment, special tokens included")
+    special_tokens: bool = setting(True, "add [CLS] and [SEP] around every segment")
+    packed: bool = setting(True, "pack several short segments into a row")
     pairs: PairKind | None = setting(
         None,
-        "make every segment [CLS] A [SEP] B [SEP] and learn whether B follows A: half of the time "
-        "B is from another document (next) or the two are swapped (order)",
+        "format every segment as [CLS] A [SEP] B [SEP] and predict whether B follows A; in half of "
+        "the pairs, B is from another document (next) or A and B are swapped (order)",
     )
 
     def __post_init__(self) -> None:
@@ -38,12 +38,12 @@ class DataConfig:
             rule = f"must be at least {MIN_ROW_LENGTH}"
             raise ConfigError("max_seq_length", self.max_seq_length, rule, "128 is usual.")
         if self.pairs is not None and not self.special_tokens:
-            rule = "needs [CLS] and [SEP], which data.special_tokens = False leaves out"
+            rule = "requires [CLS] and [SEP], which data.special_tokens = False removes"
             raise ConfigError("pairs", self.pairs, rule, "Remove one of the two.")
 
     @property
     def extra_slots(self) -> int:
-        """The slots of a segment that hold no text: [CLS], [SEP] and, in a pair, another [SEP]."""
+        """The special tokens of a segment: [CLS], [SEP] and, in a pair, another [SEP]."""
         if self.pairs is not None:
             return 3
         return 2 if self.special_tokens else 0
@@ -51,28 +51,30 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class MaskingConfig:
-    """How many tokens are masked, which, and what replaces them."""
+    """The masking rate, the choice of tokens, and their replacements."""
 
-    rate: float = setting(0.15, "share of the ordinary tokens that is masked, at the start")
+    rate: float = setting(0.15, "share of tokens to mask; special tokens are never masked")
     final_rate: float | None = setting(
-        None, "share at the end of training, reached linearly (none: as at the start)"
+        None, "share of tokens to mask at the end, reached linearly from rate; none = constant rate"
     )
     strategy: str = setting(
-        "tokens", "tokens, words or spans: mask single tokens, whole words, or spans of neighbors"
+        "tokens", "tokens, words or spans: mask single tokens, whole words, or spans of tokens"
     )
     span_lengths: Literal["geometric", "uniform"] = setting(
-        "geometric", "how span lengths are drawn (geometric as in SpanBERT, with p = 0.2)"
+        "geometric", "distribution of span lengths (geometric as in SpanBERT, with p = 0.2)"
     )
-    max_span_length: int = setting(10, "longest span in tokens")
-    mask_share: float = setting(0.8, "share of the masked tokens that becomes [MASK]")
-    random_share: float = setting(0.1, "share that becomes a random token; the rest stays")
+    max_span_length: int = setting(10, "maximum tokens per span")
+    mask_share: float = setting(0.8, "share of masked tokens that are replaced by [MASK]")
+    random_share: float = setting(
+        0.1, "share of masked tokens that are replaced by a random token; the rest are unchanged"
+    )
     replacement: Literal["uniform", "unigram"] = setting(
-        "uniform", "random tokens: all equally likely, or as frequent as in the corpus"
+        "uniform", "distribution of random tokens: uniform, or token frequency (unigram)"
     )
     causal_share: float = setting(
         0.0,
-        "share of the steps that mask nothing: every token is predicted from those before it "
-        "(GPT-BERT); needs model.next_token_prediction",
+        "share of steps without masks, in which every token is predicted from the previous ones "
+        "(GPT-BERT); requires model.next_token_prediction",
     )
     no_mask_tokens: tuple[str, ...] = setting((), "tokens that are never masked")
 
@@ -92,14 +94,14 @@ class MaskingConfig:
                 "random_share",
                 self.random_share,
                 f"and mask_share = {self.mask_share} add up to more than 1",
-                f"At most {1 - self.mask_share:g} is left for random tokens.",
+                f"Set random_share to at most {1 - self.mask_share:g}.",
             )
         check_choice("strategy", self.strategy, STRATEGIES)
         if self.max_span_length < 1:
             raise ConfigError("max_span_length", self.max_span_length, "must be at least 1")
 
     def rate_at(self, progress: float) -> float:
-        """Return the share of tokens to mask when `progress` (0..1) of the training is done."""
+        """Return the share of tokens to mask at `progress` (0..1) of the training."""
         final = self.rate if self.final_rate is None else self.final_rate
         return _round(self.rate + (final - self.rate) * min(max(progress, 0.0), 1.0))
 
@@ -109,30 +111,31 @@ class MaskingConfig:
 
     @property
     def highest_rate(self) -> float:
-        """The largest rate of the whole run; arrays of masked positions are sized by it."""
+        """The largest rate of the whole run, which sets the size of prediction arrays."""
         return _round(max(self.rate, self.final_rate or 0.0))
 
 
 def _round(rate: float) -> float:
-    """Round to the digits of metrics.jsonl, from which a step's masks can be made again."""
+    """Round to the digits of metrics.jsonl, so that a step's masks can be rebuilt from it."""
     return float(f"{rate:.8g}")
 
 
 @dataclass(frozen=True)
 class MixtureConfig:
-    """The share of each of several prepared folders; by default, an epoch reads each once.
+    """The weights of several prepared folders; by default, an epoch reads each once.
 
-    The name of a folder is its last part: ``data/wiki`` is wiki.
+    A folder is named by its last path component: ``data/wiki`` is wiki.
     """
 
     weights: tuple[str, ...] = setting(
-        (), "the share of the tokens of each of several prepared folders: wiki=0.7,books=0.3"
+        (), "share of tokens from each prepared folder: wiki=0.7,books=0.3"
     )
     epochs: tuple[str, ...] = setting(
-        (), "or how often an epoch of the mixture reads each folder, 1 if not named: books=2"
+        (), "instead of weights: passes over each folder per epoch, default 1: books=2"
     )
     temperature: float | None = setting(
-        None, "or T for shares as (tokens of the folder)^(1/T): 1 as large as they are, 5 more even"
+        None,
+        "instead of weights: T, for shares proportional to tokens^(1/T); a high T evens them out",
     )
 
     def __post_init__(self) -> None:
@@ -151,7 +154,7 @@ class MixtureConfig:
         return [name for name, value in vars(self).items() if value not in ((), None)]
 
     def show(self, field: str) -> object:
-        """Return the value of a field as it is written on the command line."""
+        """Return the value of a field in command-line syntax."""
         value = getattr(self, field)
         return ",".join(value) if isinstance(value, tuple) else value
 
@@ -170,7 +173,7 @@ def parse_amounts(field: str, entries: tuple[str, ...]) -> dict[str, float]:
         except ValueError:
             amount = math.nan
         if not name or not 0 < amount < math.inf:
-            rule = "is not a name and a number above 0"
+            rule = "must be NAME=NUMBER with a number above 0"
             raise ConfigError(field, entry, rule, "Write wiki=0.7,books=0.3.")
         if name in amounts:
             raise ConfigError(field, entry, f"repeats {name}", "Name it once.")

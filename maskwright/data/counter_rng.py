@@ -1,12 +1,12 @@
-"""Random numbers without state: a draw is a hash of what it is for.
+"""Stateless random numbers: a draw is a hash of its purpose and position.
 
-Every random decision in the data path (the order of segments, which positions are masked, what
-replaces them) is ``hash(seed, epoch, row, purpose, position)``. Nothing depends on how many draws
-came before, so a batch is the same whichever rank, worker or resumed run builds it.
+Every random decision in the data path (the order of segments, the masked positions, the
+replacements) is ``hash(seed, epoch, row, purpose, position)``. It does not depend on earlier draws,
+so every rank, worker or resumed run builds the same batch.
 
 The hash is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
 number generators", OOPSLA 2014), a bijection of 64-bit integers that passes BigCrush as a counter
-generator; numpy's unsigned integers wrap around as the algorithm wants.
+generator; NumPy's unsigned integers wrap around, as the algorithm requires.
 """
 
 from enum import IntEnum
@@ -26,7 +26,7 @@ _LARGEST = 2**64 - 1
 
 
 class Purpose(IntEnum):
-    """The decisions that are drawn; two purposes never share a draw."""
+    """The kinds of random decisions; two kinds never share a draw."""
 
     ORDER = 1
     ROW_ORDER = 2
@@ -56,7 +56,7 @@ def mix(values: Bits) -> Bits:
 
 
 def as_bits(values: object) -> Bits:
-    """Return integers, negative ones too, as 64-bit patterns of at least one dimension."""
+    """Return integers (also negative) as 64-bit patterns of at least one dimension."""
     return np.atleast_1d(np.asarray(values, dtype=np.int64)).view(np.uint64)
 
 
@@ -70,7 +70,7 @@ def derive_keys(*parts: object) -> Bits:
 
 
 def _add_part(key: int, part: int) -> int:
-    """Return the next key of one combination: Python integers are ten times as fast as arrays."""
+    """Return the next key of a single combination, ten times as fast as with arrays."""
     value = (key + (part + 1) * int(_GOLDEN)) & _LARGEST
     value = ((value ^ (value >> 30)) * int(_FIRST)) & _LARGEST
     value = ((value ^ (value >> 27)) * int(_SECOND)) & _LARGEST
@@ -92,13 +92,13 @@ def draw_bits(keys: Bits, purpose: Purpose, positions: NDArray[np.int64]) -> Bit
 
 
 def to_unit(bits: Bits) -> NDArray[np.float64]:
-    """Convert draws to numbers in [0, 1), by their upper 53 bits."""
+    """Convert the upper 53 bits of draws to numbers in [0, 1)."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def draw_fractions(
     keys: Bits, purpose: Purpose, positions: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Draw numbers in [0, 1), as `draw_bits`: 24 bits of each, which float32 holds exactly."""
+    """Draw numbers in [0, 1) with 24 bits, which float32 holds exactly; see `draw_bits`."""
     bits = draw_bits(keys, purpose, positions)
     return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)

@@ -1,12 +1,12 @@
-"""From a position in the data to one rank's micro-batches of a step, loaded ahead.
+"""Loading of one rank's micro-batches of a step from a position in the data, with prefetching.
 
-All ranks plan the same rows of the same global batch, and each takes every n-th one. Empty rows
-(padding alone, no predictions) fill the remainder, so that every rank computes the same number of
-micro-batches of one shape: collectives stay in step, and one compiled graph is enough. The loss is
-not affected, because it is a sum over predictions.
+All ranks plan the same rows of the same global batch, and each of n ranks takes every n-th row.
+Empty rows (padding without predictions) fill the remainder, so that every rank computes the same
+number of micro-batches of one shape: collectives stay in step, and one compiled graph is enough.
+The loss is not affected, because it is a sum over predictions.
 
-Nothing here has state that matters: a step's batches are a function of the request and the
-position, so a loader can be discarded and built again at any step.
+A step's batches are a function of the request and the position, so a loader can be rebuilt at any
+step.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ EMPTY_ROW = Row(epoch=0, number=0, segments=())
 def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
     """Return this rank's rows of a step, as micro-batches of one size, at most `most_rows`.
 
-    Number and size of the micro-batches depend on ``len(rows)`` alone, not on the rank.
+    The number and size of the micro-batches depend only on ``len(rows)``, not on the rank.
     """
     num_rows = max(1, -(-len(rows) // world.size))
     num_batches = -(-num_rows // most_rows)
@@ -58,7 +58,7 @@ class Corpus(TokenSource, Protocol):
 class StepRequest:
     """A request for one step of all ranks together: `num_rows` rows, masked at a rate.
 
-    A rank computes at most `micro_batch_rows` of them at a time. Each prediction chooses among
+    A micro-batch has at most `micro_batch_rows` rows. The softmax of each prediction is over
     `num_candidates` tokens; 0: all.
     """
 
@@ -74,11 +74,11 @@ class LoadedStep:
     """One rank's micro-batches of one step.
 
     Attributes:
-        request: the request that it answers.
+        request: the request for which it was loaded.
         position: the position of the step's first row.
         next_position: the position of the next step.
-        num_tokens: tokens of the whole step, all ranks together.
-        is_causal: whether its rows are causal; see `MaskingConfig.causal_share`.
+        num_tokens: the number of tokens of the whole step, over all ranks.
+        is_causal: True if its rows are causal; see `MaskingConfig.causal_share`.
     """
 
     request: StepRequest
@@ -108,12 +108,12 @@ class RowSource:
 
     Args:
         corpus: the tokens; planning rows of an empty corpus raises a `ShardError`.
-        seed: determines order, masks and pairs.
-        world: the ranks, each of which loads its own rows of a step.
+        seed: the seed of order, masks and pairs.
+        world: the rank whose rows are loaded, and the number of ranks.
         mixture: the sources of the corpus, if it has several.
 
     Raises:
-        ShardError: ``data.pairs = next`` needs two documents, and the corpus holds fewer.
+        ShardError: ``data.pairs = next`` requires two documents, and the corpus holds fewer.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class RowSource:
             position = DataPosition(request.row_length, position.epoch + 1, 0)
         planner = self.planner(request.row_length)
         rows, next_position = planner.plan_rows(position, request.num_rows)
-        # Drawn for the step's first row, so that all ranks, and a resumed run, agree.
+        # The draw depends on the step's first row, so that all ranks and a resumed run agree.
         keys = derive_keys(self.seed, position.epoch, position.row)
         is_causal = self._is_causal(position)
         ids, offsets = self._draw_candidates(request.num_candidates, keys)
@@ -187,9 +187,9 @@ class RowSource:
     def _draw_candidates(self, count: int, keys: Bits) -> tuple[Tensor, Tensor] | tuple[None, None]:
         """Return ids and offsets of the candidates of a step; see `Batch`.
 
-        In a narrow encoder the logits of the whole vocabulary are half of a step. Half of the
-        candidates are the most frequent tokens; the others are drawn evenly, and each stands for
-        several, so that the sum of the exponentials is that of the whole vocabulary on average
+        In a narrow encoder, half of a step's time goes to the logits of the whole vocabulary. Half
+        of the candidates are the most frequent tokens. The others are sampled uniformly, with
+        weights that make the expected sum of exponentials that of the whole vocabulary
         (Bengio and Senécal, "Quick Training of Probabilistic Neural Nets by Importance Sampling",
         2003; Jean et al., "On Using Very Large Target Vocabulary", 2015).
         """
@@ -205,10 +205,10 @@ class RowSource:
 
 
 class Prefetcher:
-    """Loads the next step in a thread while this one computes.
+    """A thread that loads the next step during the current one.
 
     Args:
-        pins: whether to pin the batches, which a GPU then copies while it computes.
+        pins: True to pin the batches, so that copies to a GPU overlap with computation.
     """
 
     def __init__(
@@ -223,10 +223,10 @@ class Prefetcher:
         self._ahead = (position, self._thread.submit(self._load, request, position))
 
     def take(self, request: StepRequest, position: DataPosition) -> LoadedStep:
-        """Return the step at `position`: the one begun by `start`, or one loaded now.
+        """Return the step at `position`, either prefetched by `start` or loaded now.
 
-        Where a schedule follows the clock, the step loaded ahead may be of another request; it is
-        returned all the same, with the request that it answers.
+        If a schedule depends on the clock, the prefetched step may be of a slightly different
+        request. It is returned anyway; `LoadedStep.request` is the one for which it was loaded.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == position:

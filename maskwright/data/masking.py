@@ -1,16 +1,15 @@
-"""Masking: which tokens of a row are masked, what replaces them, and the labels.
+"""Masking: the choice of masked tokens, their replacements, and the labels.
 
-A strategy gives every token a *priority*, a random number: the tokens with the smallest priorities
-are masked until the row's quota is full. Where tokens of equal priority form a group (a word),
-groups are masked whole until the quota is about full. So the number of masked tokens of a row does
-not depend on other rows, and a strategy is one class, which `maskwright.data.config.STRATEGIES`
-names.
+A strategy assigns every token a *priority*, a random number: the tokens with the smallest
+priorities are masked until the row's quota is reached. Tokens of equal priority form a group (a
+word), which is masked completely or not at all. The number of masked tokens of a row thus does not
+depend on other rows. Each strategy is one class, listed in `maskwright.data.config.STRATEGIES`.
 
-Labels are copied from the clean input before anything is replaced. One draw for each position
-decides among [MASK], a random token and the token itself, so the three shares are what the
-configuration says (80 / 10 / 10 in BERT). Random tokens are ordinary tokens: never special ones.
+Labels are copied from the clean input before any replacement. One draw for each position decides
+between [MASK], a random token and the token itself, so the three shares are exactly those of the
+configuration (80 / 10 / 10 in BERT). Random tokens are never special tokens.
 
-R rows of L tokens, K slots for predictions in each.
+R rows of L tokens, K entries for predictions in each.
 """
 
 import importlib
@@ -26,25 +25,25 @@ from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, t
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
-IGNORED = -100  # the label of a slot without a prediction, as in torch's cross_entropy
+IGNORED = -100  # the label of an entry without a prediction, as in torch's cross_entropy
 LAST = np.uint64(2**64 - 1)  # the priority of tokens that are never masked
-_GEOMETRIC_P = 0.2  # of SpanBERT's span lengths
+_GEOMETRIC_P = 0.2  # the parameter of SpanBERT's span lengths
 
 
 class MaskingStrategy(Protocol):
-    """The interface of a masking strategy; it is built from a `MaskingConfig`."""
+    """The interface of a masking strategy, constructed from a `MaskingConfig`."""
 
-    #: Tokens of one priority are masked together or not at all; otherwise counts are exact.
+    #: True if tokens of equal priority form a group; if False, counts are exact.
     whole_groups: bool
 
-    #: Whether it reads where words begin.
+    #: True if the strategy uses word starts.
     needs_words: bool
 
-    #: Slots that a row may need beyond its quota, when the last group reaches beyond it.
+    #: The number of tokens by which the last group of a row may exceed the quota.
     extra_slots: int
 
     def draw_priorities(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
-        """Return the priorities of all tokens; only those of maskable tokens count.
+        """Return the priorities of all tokens; those of tokens that are not maskable are ignored.
 
         Args:
             keys: [R], each a hash of (seed, epoch, row).
@@ -58,7 +57,7 @@ class MaskingStrategy(Protocol):
 
 
 class TokenMasking:
-    """Single tokens, each as likely as any other.
+    """Single tokens, all with the same probability.
 
     Devlin et al., "BERT", 2019, arXiv 1810.04805.
     """
@@ -77,14 +76,14 @@ class TokenMasking:
 class WordMasking:
     """Whole words: if one token of a word is masked, all are.
 
-    As in the whole-word models of google-research/bert, without their two flaws: words are found by
-    the tokenizer's own word starts and not by a "##", and long words are masked as often as short
-    ones. The priority of a word is the draw at its first token.
+    This differs from the whole-word models of google-research/bert in two points: word starts come
+    from the tokenizer and not from a "##" prefix, and long words are masked as often as short ones.
+    The priority of a word is the draw at its first token.
     """
 
     whole_groups = True
     needs_words = True
-    extra_slots = 6  # a word that reaches further than this beyond the quota is not masked
+    extra_slots = 6  # a word that exceeds the quota by more than this is not masked
 
     def __init__(self, config: MaskingConfig) -> None:
         pass
@@ -97,14 +96,13 @@ class WordMasking:
 
 
 class SpanMasking:
-    """Spans of neighboring tokens.
+    """Spans of consecutive tokens.
 
     Joshi et al., "SpanBERT", 2020, arXiv 1907.10529. A span begins at every maskable token, with a
     random priority and a random length; the priority of a token is the smallest among the spans
-    that cover it. The maskable tokens of a row form a circle: a span skips special tokens, and one
-    that reaches over the end of the row continues at its beginning. So no position is masked more
-    often than another, not even at the edges. The last span of a row is cut where the quota is
-    full.
+    that cover it. The maskable tokens of a row form a circle: a span skips special tokens and wraps
+    around from the end of the row to its beginning. All positions, including those at the edges,
+    are therefore masked with the same probability. The last span of a row is cut at the quota.
     """
 
     whole_groups = False
@@ -126,7 +124,7 @@ class SpanMasking:
     def draw_priorities(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
         positions = np.arange(maskable.shape[1])
         lengths = self.draw_lengths(keys, positions)
-        # The lowest bits hold the distance from the begin: a span that is cut keeps its beginning.
+        # The lowest bits hold the distance from the span's start, so a cut removes its end.
         low_bits = np.uint64((self.max_length - 1).bit_length())
         span_priorities = draw_bits(keys, Purpose.MASK_CHOICE, positions) >> low_bits << low_bits
         number = np.cumsum(maskable, axis=1) - 1
@@ -141,15 +139,15 @@ class SpanMasking:
 
 
 def build_strategy(config: MaskingConfig) -> MaskingStrategy:
-    """Return the strategy that the configuration names."""
+    """Return the strategy of a configuration."""
     module, _, name = STRATEGIES[config.strategy].partition(":")
     return getattr(importlib.import_module(module), name)(config)
 
 
 def draw_quotas(keys: Bits, num_maskable: NDArray[np.int64], rate: float) -> NDArray[np.int64]:
-    """Return how many tokens of each row to mask: ``rate * num_maskable``, rounded at random.
+    """Return the number of tokens to mask per row: ``rate * num_maskable``, rounded stochastically.
 
-    The rounding has the right mean, so short rows are not over- or under-masked.
+    Stochastic rounding is unbiased, so short rows have the correct rate on average.
 
     Args:
         keys: [R].
@@ -202,11 +200,11 @@ def _choose_groups(
 ) -> Flags:
     """Return True on whole groups of equal priority, about `quotas` tokens of each row: [R, L].
 
-    The groups are put around a circle of `num_maskable` slots in the order of their priorities,
-    the circle is turned by a random offset, and a group is masked if its first token falls on the
-    first `quotas` slots. So every group is masked with the same probability however long it is,
-    and the mean count is the quota; filling the quota from the smallest priority on would mask
-    long words less often, because they overrun it more often.
+    The groups are arranged on a circle of `num_maskable` positions in the order of their
+    priorities, the circle is rotated by a random offset, and a group is masked if its first token
+    is among the first `quotas` positions. Every group is thus masked with the same probability,
+    whatever its length, and the mean count is the quota. Without the rotation, long words would be
+    masked less often, because they exceed the quota more often.
     """
     positions = np.arange(priorities.shape[1])
     order = np.argsort(priorities, axis=1, kind="stable")
@@ -227,13 +225,13 @@ def _choose_groups(
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The facts about a tokenizer that masking needs.
+    """The properties of a tokenizer that masking needs.
 
     Attributes:
-        size: V, every id is below it.
+        size: V, the number of ids.
         mask_id: the id of [MASK].
         ordinary_ids: [O] ids that may be masked or drawn as replacements, in ascending order.
-        unigram_counts: [V] how often each token occurs in the training text.
+        unigram_counts: [V] the count of each token in the training text.
     """
 
     size: int
@@ -244,12 +242,12 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """R rows of L tokens with K slots for predictions in each.
+    """R rows of L tokens with K entries for predictions in each.
 
     Attributes:
         input_ids: [R, L] the input of the model.
-        positions: [R, K] positions in the row, 0 in unused slots.
-        labels: [R, K] the clean token, `IGNORED` in unused slots.
+        positions: [R, K] positions in the row, 0 in unused entries.
+        labels: [R, K] the clean token, `IGNORED` in unused entries.
     """
 
     input_ids: Ids
@@ -258,7 +256,7 @@ class MaskedRows:
 
 
 class Masker:
-    """Masks tokens as configured, as a pure function of the rows and their keys."""
+    """A pure function that masks rows by their keys, as configured."""
 
     def __init__(
         self, config: MaskingConfig, vocabulary: Vocabulary, protected_ids: tuple[int, ...] = ()
@@ -273,7 +271,7 @@ class Masker:
         self._cumulative = np.cumsum(weights) / weights.sum()
 
     def num_slots(self, row_length: int) -> int:
-        """Return K, the slots for predictions in a row: enough at the highest rate of the run."""
+        """Return K, the entries for predictions in a row, enough for the run's highest rate."""
         quota = int(np.ceil(self.config.highest_rate * row_length))
         return min(quota + self.strategy.extra_slots, row_length)
 
@@ -281,7 +279,7 @@ class Masker:
         """Mask a share `rate` of the ordinary tokens of each row.
 
         Args:
-            ids: [R, L] clean tokens, which do not change.
+            ids: [R, L] clean tokens, which are not modified.
             word_starts: [R, L].
             keys: [R], each a hash of (seed, epoch, row).
             rate: at most the highest rate of the configuration.
@@ -299,12 +297,12 @@ class Masker:
         return MaskedRows(corrupted, positions, labels)
 
     def predict_all(self, ids: Ids) -> MaskedRows:
-        """Mask nothing; every ordinary token is to be predicted, from those before it."""
+        """Return rows without masks, with every ordinary token as a label (causal steps)."""
         positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
         return MaskedRows(ids, positions, np.where(self._maskable[ids], ids, IGNORED))
 
     def _corrupt(self, clean: Ids, keys: Bits, columns: Ids) -> Ids:
-        """Return what replaces the `clean` tokens [S], in rows of these keys [S]: [S]."""
+        """Return the replacements of the `clean` tokens [S], in rows with these keys [S]: [S]."""
         decision = to_unit(draw_bits(keys, Purpose.CORRUPTION, columns[:, None])[:, 0])
         is_masked = decision < self.config.mask_share
         corrupted = np.where(is_masked, self.vocabulary.mask_id, clean)

@@ -1,14 +1,14 @@
 """Several corpora as one: the number of passes over each, and the order of their segments.
 
-An epoch of the mixture has a whole number of segments of each source and a whole number of
+An epoch of the mixture has an integer number of segments of each source and an integer number of
 windows (see `maskwright.data.rows`). A source with K segments in an epoch of W windows contributes
 its segments ``K * w // W`` to ``K * (w + 1) // W`` to window w, counted over all epochs. The
-segments of a source are numbered through its own passes, and each pass has the order that it has
-in a training on the source alone. So any window can be planned without those before it, and after
-any number of windows a source is less than one segment off its share.
+segments of a source are numbered through its own passes, and each pass has the same order as in
+training on the source alone. Any window can thus be planned without the previous ones, and after
+any number of windows a source deviates from its share by less than one segment.
 
-Within a window the passes of each source are packed and shuffled one by one, so that a row holds
-one source and never the same text twice; then the rows of the sources are spread evenly.
+Within a window each pass of each source is packed and shuffled separately, so that a row holds one
+source and never the same text twice; then the rows of the sources are interleaved evenly.
 """
 
 import difflib
@@ -23,7 +23,7 @@ from maskwright.data.permutation import permute
 from maskwright.data.rows import WINDOW_SEGMENTS, Ints, Rows, SegmentTable, WindowPlanner
 from maskwright.errors import ConfigError
 
-MOST_SOURCES = 256  # a window must hold several times as many segments
+MOST_SOURCES = 256  # far below WINDOW_SEGMENTS, since a window mixes all sources
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Mixture:
     """The sources of a concatenated corpus.
 
     Attributes:
-        num_documents: documents of each source, in the order of the corpus.
-        passes: passes over each source in an epoch of the mixture: above 0, fractions allowed.
+        num_documents: the number of documents of each source, in the order of the corpus.
+        passes: passes over each source in an epoch of the mixture: above 0, possibly fractional.
     """
 
     num_documents: tuple[int, ...]
     passes: tuple[float, ...]
 
     def split(self, document_lengths: Ints, max_tokens: int) -> list[SegmentTable]:
-        """Return the segments of each source, by positions in that source alone."""
+        """Return the segments of each source, with positions relative to that source."""
         parts = np.split(document_lengths, np.cumsum(self.num_documents)[:-1])
         return [SegmentTable(part, max_tokens) for part in parts]
 
@@ -47,13 +47,13 @@ class Mixture:
 def count_passes(config: MixtureConfig, num_tokens: Mapping[str, int]) -> dict[str, float]:
     """Return the passes over each source in an epoch of the mixture.
 
-    An epoch has as many tokens as all sources together, unless `config` states passes.
+    An epoch has as many tokens as all sources together, unless `config` sets passes.
 
     Args:
-        num_tokens: tokens of each source by name, none 0.
+        num_tokens: the number of tokens of each source by name, at least 1.
 
     Raises:
-        ConfigError: a name is that of no source, or a source has no weight.
+        ConfigError: a name is not that of a source, or a source has no weight.
     """
     if config.epochs:
         asked = parse_amounts("epochs", config.epochs)
@@ -64,10 +64,10 @@ def count_passes(config: MixtureConfig, num_tokens: Mapping[str, int]) -> dict[s
         _check_names("weights", shares, num_tokens)
         missing = [name for name in num_tokens if name not in shares]
         if missing:
-            rule = f"leaves out {missing[0]}"
+            rule = f"has no weight for {missing[0]}"
             raise ConfigError("mixture.weights", ",".join(config.weights), rule, "Add its share.")
     elif config.temperature is not None:
-        largest = max(num_tokens.values())  # fractions of it cannot overflow
+        largest = max(num_tokens.values())  # powers of ratios cannot overflow
         shares = {n: (size / largest) ** (1 / config.temperature) for n, size in num_tokens.items()}
     else:
         return dict.fromkeys(num_tokens, 1.0)
@@ -80,12 +80,12 @@ def _check_names(field: str, given: Mapping[str, float], known: Mapping[str, int
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             remedy = f"Did you mean {close[0]}?" if close else ""
-            rule = f"is none of the sources, which are {', '.join(known)}"
+            rule = f"is not one of the sources {', '.join(known)}"
             raise ConfigError(f"mixture.{field}", name, rule, remedy)
 
 
 class MixturePlanner(WindowPlanner):
-    """Plans rows of several sources; spans are positions in all of them, concatenated.
+    """A planner of rows of several sources; spans are positions in their concatenation.
 
     Args:
         tables: the segments of each source, at least one; at most `MOST_SOURCES` sources.
@@ -108,7 +108,7 @@ class MixturePlanner(WindowPlanner):
         self.num_segments = [
             max(1, round(count * len(table))) for count, table in zip(passes, tables, strict=True)
         ]
-        # Rounding may put one segment more of each source into a window.
+        # Rounding may add one segment of each source to a window.
         in_window = WINDOW_SEGMENTS - len(tables)
         self.num_windows = -(-sum(self.num_segments) // in_window)
 
@@ -117,7 +117,7 @@ class MixturePlanner(WindowPlanner):
         return self.num_windows * WINDOW_SEGMENTS
 
     def _plan_window(self, epoch: int, window: int) -> Rows:
-        total = epoch * self.num_windows + window  # windows before this one, of all epochs
+        total = epoch * self.num_windows + window  # the number of earlier windows, over all epochs
         parts: list[Rows] = []
         sources: list[int] = []
         for source, count in enumerate(self.num_segments):
@@ -139,9 +139,9 @@ class MixturePlanner(WindowPlanner):
             first += end - begin
 
     def _spread(self, parts: Sequence[Rows], sources: Ints, key: tuple[int, ...]) -> Rows:
-        """Return all rows, shuffled within their part, and those of a source spread evenly.
+        """Return all rows, shuffled within their part, with the rows of each source spread evenly.
 
-        The j-th of n rows of a source is somewhere in the j-th n-th of the window.
+        With n rows of a source, the j-th is at a random position in the j-th of n equal intervals.
 
         Args:
             sources: [P] the source of each part, ascending.

@@ -1,8 +1,8 @@
-"""Best-fit-decreasing packing: which segments share a row.
+"""Best-fit-decreasing packing: the assignment of segments to rows.
 
-Segments are placed from the longest to the shortest, each in the fullest row that still has
-room. `pack_best_fit` finds that row with a bit set over the free slots; the definition is in its
-test.
+Segments are placed from the longest to the shortest, each in the fullest row with enough free
+positions. `pack_best_fit` finds that row with a bit set over the number of free positions; its test
+has a reference implementation.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> R
     """Pack segments into rows.
 
     Args:
-        lengths: slots that each segment needs, each in 1..capacity.
-        capacity: slots in a row.
-        max_segments: the most segments in a row.
+        lengths: the positions that each segment needs, in 1..capacity.
+        capacity: positions in a row.
+        max_segments: the maximum number of segments in a row.
 
     Returns:
-        For each row the indices into `lengths`, in the order in which they were placed.
+        For each row the indices into `lengths`, in the order of placement.
     """
     rows: Rows = []
-    rows_with_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # by free slots, a queue
+    rows_with_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # by free positions
     nonempty = 0  # bit f is set where rows_with_room[f] holds a row
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
         length = lengths[index]

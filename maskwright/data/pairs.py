@@ -1,22 +1,22 @@
-"""Two texts in one segment, and whether the second follows the first.
+"""Pairs of texts in one segment, labeled by whether the second follows the first.
 
 A segment of the planner, consecutive tokens of one document, is cut into A and B. *Next-sentence
-prediction* (Devlin et al., "BERT", 2019, arXiv 1810.04805) replaces B, half of the time, by as
-many tokens of another document; *sentence-order prediction* (Lan et al., "ALBERT", 2020, arXiv
-1909.11942) swaps the two instead. Everything is a function of (seed, epoch, row, segment), and no
-segment changes its length, so that packing does not depend on pairs.
+prediction* (Devlin et al., "BERT", 2019, arXiv 1810.04805) replaces B in half of the pairs by the
+same number of tokens of another document; *sentence-order prediction* (Lan et al., "ALBERT", 2020,
+arXiv 1909.11942) swaps the two instead. Pairs are a function of (seed, epoch, row, segment), and
+segments keep their length, so packing does not depend on pairs.
 
-- A corpus has words but no sentences. So "sentence" means what it means in BERT, "an arbitrary
-  span of contiguous text": the cut is one of the beginnings of words in the middle half of the
-  segment, each equally likely, or the nearest one if there is none.
-- A replaced B must not differ from a true B by its edges. It, too, begins with a word but not with
-  its document, and ends with its document only if the true one does.
-- BERT puts the B that was replaced back into the data. Here it is skipped in this epoch and other
-  text is seen twice, so that on average a token is seen once an epoch.
+- A corpus has word starts but no sentence boundaries. "Sentence" therefore has the meaning of BERT,
+  "an arbitrary span of contiguous text": the cut is drawn uniformly from the word starts in the
+  middle half of the segment, or is the nearest word start if there is none.
+- The edges of a replaced B must not reveal it. It also begins with a word but not at the start of
+  its document, and ends at the end of its document only if the true B does.
+- BERT uses the B that was replaced in another pair. Here it is skipped in this epoch and other text
+  is used twice, so a token is used once per epoch on average.
 - In a segment that begins or ends within a word, that word alone would reveal a swap. For
   sentence order, such a segment has no label, and its texts keep their order.
-- A segment of fewer than `MIN_TOKENS` tokens is all A, B is empty, and there is no label. The
-  shortest segments of a row with more than `pairs_per_row` segments have no label either.
+- In a segment of fewer than `MIN_TOKENS` tokens, B is empty and there is no label. The shortest
+  segments of a row with more than `pairs_per_row` segments have no label either.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from maskwright.errors import ShardError
 
 FOLLOWS, FOLLOWS_NOT = 0, 1  # as in BertForPreTraining and AlbertForPreTraining
 MIN_TOKENS = 4
-ATTEMPTS = 32  # to find a text of another document; then the true one is kept
+ATTEMPTS = 32  # tries to draw a text of another document, before the true one is kept
 
 Span = tuple[int, int]  # start in tokens of the whole corpus, and length
 
@@ -53,23 +53,23 @@ class SegmentPair:
 
 
 def pairs_per_row(row_length: int) -> int:
-    """Return the most pairs of a row that have a label: a bound, so that arrays are static.
+    """Return the maximum number of labeled pairs in a row, which fixes the shape of arrays.
 
-    A slot for a pair costs about as much as one for a masked token, so there are fewer slots than
-    a row may have segments.
+    An entry for a pair costs about as much as one for a masked token, so the maximum is lower than
+    that of segments in a row.
     """
     return max(1, row_length // 16)
 
 
 class PairMaker:
-    """Makes pairs of segments.
+    """A maker of pairs from segments.
 
     Args:
-        kind: how a B that does not follow is made.
-        document_lengths: [D] tokens of each document of the corpus.
+        kind: next (B is from another document) or order (A and B are swapped).
+        document_lengths: [D] the number of tokens of each document of the corpus.
 
     Raises:
-        ShardError: `kind` is next, and there is no other document.
+        ShardError: `kind` is next, and the corpus has fewer than two documents.
     """
 
     def __init__(self, kind: PairKind, document_lengths: Ints) -> None:
@@ -77,8 +77,8 @@ class PairMaker:
         self._ends = np.cumsum(document_lengths)
         if kind == "next" and np.count_nonzero(document_lengths) < 2:
             raise ShardError(
-                "the prepared data holds fewer than 2 documents, and data.pairs = next takes texts "
-                "from another one. Add documents (corpus.documents sets what a document is; for "
+                "the prepared data holds fewer than 2 documents, but data.pairs = next takes texts "
+                "from another document. Add documents (corpus.documents defines a document; for "
                 "the validation split raise corpus.valid_fraction), or set data.pairs = order"
             )
 
@@ -113,9 +113,9 @@ class PairMaker:
     def _replace_second(
         self, true: tuple[Span, Span], key: Bits, number: int, source: WordSource
     ) -> SegmentPair:
-        """Return A and a text of another document; the true pair if no attempt finds one.
+        """Return A and a text of another document, or the true pair if all attempts fail.
 
-        A document is drawn with a probability proportional to its length: tokens are drawn.
+        Documents are drawn with probabilities proportional to their lengths.
         """
         first, (start, length) = true
         own = np.searchsorted(self._ends, start, side="right")
@@ -135,7 +135,7 @@ class PairMaker:
         return SegmentPair((first, (next(begins_word, found[0]), length)), FOLLOWS_NOT)
 
     def _swap(self, true: tuple[Span, Span], is_changed: bool, source: WordSource) -> SegmentPair:
-        """Return the texts, swapped if `is_changed`; no label where half a word would reveal it."""
+        """Return the texts, swapped if `is_changed`, or unlabeled if a cut word would reveal it."""
         first, second = true
         start, end = first[0], sum(second)
         ends_within = not self._is_end(end) and not source.word_starts(end, end + 1)[0]
@@ -151,10 +151,10 @@ class PairMaker:
 
 
 def split_segment(segment: Span, cut: float, source: WordSource) -> tuple[Span, Span]:
-    """Return A and B of a segment; B is empty if the segment is too short for two.
+    """Return A and B of a segment; B is empty if the segment is too short.
 
     Args:
-        cut: in [0, 1), the position in the middle half.
+        cut: the relative position of the cut in the middle half, in [0, 1).
     """
     start, length = segment
     if length < MIN_TOKENS:

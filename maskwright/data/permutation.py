@@ -1,10 +1,10 @@
-"""A shuffled order of any size, computed instead of stored.
+"""A shuffled order of any size, computed and not stored.
 
 `permute` is a keyed bijection of ``range(size)``: a Feistel network over a grid of ``a x b``
 cells, where ``a * b`` exceeds `size` by less than ``a``. Each half round adds a hash of one
-coordinate to the other, which any inverse could subtract again, hence one to one (Black and
-Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). The few results outside the range
-are permuted again until they fall inside it, which keeps the bijection.
+coordinate to the other. This is invertible by subtraction, hence a bijection (Black and Rogaway,
+"Ciphers with arbitrary finite domains", CT-RSA 2002). The few results outside the range are
+permuted again until they are inside it, which preserves the bijection.
 """
 
 import math
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from maskwright.data.counter_rng import Purpose, derive_keys, mix
 
-# With 5, no statistic tells an order of a thousand elements from a random one; with 16, orders of
-# a handful are about equally frequent, too (docs/decisions/0007-order-of-16-half-rounds.md).
+# 5 suffice for statistical tests on orders of 1,000 elements; with 16, all orders of a few elements
+# are also about equally frequent (docs/decisions/0007-order-of-16-half-rounds.md).
 _HALF_ROUNDS = 16
 
 
@@ -24,7 +24,7 @@ def permute(indices: NDArray[np.int64], size: int, *key: int) -> NDArray[np.int6
 
     Args:
         indices: [n], each in ``range(size)``.
-        key: integers that name the order, such as ``seed, epoch``.
+        key: integers that identify the order, such as ``seed, epoch``.
 
     Returns:
         [n]; over all indices, every number of ``range(size)`` exactly once.
@@ -44,7 +44,7 @@ def permute(indices: NDArray[np.int64], size: int, *key: int) -> NDArray[np.int6
 def _permute_grid(
     indices: NDArray[np.int64], a: int, b: int, round_keys: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
-    """Return the cell of the grid that each of `indices`, a cell too, is moved to."""
+    """Return the permuted cell of each of `indices`, as the index of a grid cell."""
     column, line = np.divmod(indices.astype(np.uint64), np.uint64(b))
     for half_round, key in enumerate(round_keys):
         if half_round % 2 == 0:

@@ -1,4 +1,4 @@
-"""Rows exactly as training sees them, one at a time: in color for people, as JSON for programs."""
+"""Rows exactly as in training, one at a time: in color for people, as JSON for programs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ _ROWS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class RowView:
-    """One row of L slots.
+    """One row of L positions.
 
     Attributes:
         epoch: its epoch.
         number: its number; numbers have gaps at the ends of windows (see `maskwright.data.rows`).
         ids: L token ids, masked.
         labels: L clean ids of masked tokens, -100 elsewhere.
-        segments: L numbers of the segments; the unfilled tail is a segment of its own.
-        types: L token types where segments are pairs of texts, else none.
-        pairs: labels of pairs by the number of their segment: 0 = next, 1 = not.
+        segments: L segment indices; the unused tail is a separate segment.
+        types: L token types if segments are pairs of texts, else empty.
+        pairs: labels of pairs by segment index: 0 = next, 1 = not.
         source: the name of its source, if there are several.
     """
 
@@ -93,10 +93,10 @@ def view_rows(
     mask_rate: float,
     name_source: Callable[[int], str] | None = None,
 ) -> Iterator[RowView]:
-    """Yield the next `count` rows from `position` on; the next epoch follows without a gap.
+    """Yield `count` rows starting at `position`, across the ends of epochs.
 
     Args:
-        name_source: returns the source of the token at a position, if there are several sources.
+        name_source: a function that maps a token position to its source; None: a single source.
     """
     length = position.row_length
     while count > 0:
@@ -119,7 +119,7 @@ def view_rows(
 
 
 def _labels_by_slot(batch: Batch) -> np.ndarray:
-    """Return [T] the label of each slot."""
+    """Return the label of each position: [T]."""
     labels = np.full(len(batch.input_ids), IGNORED)
     used = batch.masked_labels.numpy() != IGNORED
     labels[batch.masked_positions.numpy()[used]] = batch.masked_labels.numpy()[used]

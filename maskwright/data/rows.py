@@ -1,14 +1,14 @@
-"""Documents cut into segments, and segments packed into rows, from nothing but an index.
+"""Segments of documents, and rows of packed segments, computed from an index alone.
 
 A segment is a span of tokens that attend to each other. A document of n tokens becomes
-``ceil(n / max_tokens)`` segments, all full but the last. Only one running count per document is
-kept, so a binary search finds segment i.
+``ceil(n / max_tokens)`` segments, all full but the last. Only one cumulative count per document is
+stored; a binary search finds segment i.
 
-The shuffled segments of an epoch are split into windows of `WINDOW_SEGMENTS`; each window is packed
-into rows by itself and its rows are shuffled (packing leaves them sorted by length). Row numbers
-of window w start at ``w * WINDOW_SEGMENTS``: a window never has more rows than segments, so a row
-number names its window, and any row can be found without planning the rows before it. Numbers
-that a window does not use are skipped.
+The shuffled segments of an epoch are split into windows of `WINDOW_SEGMENTS`. Each window is packed
+into rows separately, and its rows are shuffled, since packing sorts them by length. The row numbers
+of window w start at ``w * WINDOW_SEGMENTS``. A window never has more rows than segments, so a row
+number identifies its window, and any row can be planned without the previous ones. Row numbers that
+a window does not use are skipped.
 """
 
 from abc import ABC, abstractmethod
@@ -34,8 +34,8 @@ class SegmentTable:
     """The positions of the segments of a corpus.
 
     Args:
-        document_lengths: [D] tokens of each document; empty documents have no segment.
-        max_tokens: the most tokens in one segment, special tokens excluded.
+        document_lengths: [D] the tokens of each document; empty documents have no segment.
+        max_tokens: the maximum tokens per segment, special tokens excluded.
     """
 
     def __init__(self, document_lengths: Ints, max_tokens: int) -> None:
@@ -49,7 +49,7 @@ class SegmentTable:
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of the whole corpus, special tokens excluded."""
+        """The number of tokens of the corpus, special tokens excluded."""
         return int(self._first_token[-1])
 
     def locate(self, indices: Ints) -> tuple[Ints, Ints]:
@@ -63,9 +63,9 @@ class SegmentTable:
 
 @dataclass(frozen=True)
 class DataPosition:
-    """The next row of a training: all that a resumed run needs to know of the data.
+    """The next row of a training run: the complete data state for resumption.
 
-    Rows of another length are other segments in another order; hence `row_length`.
+    `row_length` is part of it, because segments and their order depend on it.
     """
 
     row_length: int
@@ -88,7 +88,7 @@ class Rows:
     Attributes:
         epochs: [R].
         numbers: [R] within the epoch.
-        counts: [R] segments of each.
+        counts: [R] the number of segments.
         spans: [S, 2] start and length of each segment in corpus tokens, row by row.
     """
 
@@ -99,7 +99,7 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Rows":
-        """Return single rows as one object; at least one."""
+        """Return single rows (at least one) as one object."""
         epochs, numbers, segments = zip(*rows, strict=True)
         spans = np.asarray([*chain.from_iterable(segments)], np.int64).reshape(-1, 2)
         counts = np.asarray([len(row) for row in segments])
@@ -129,7 +129,7 @@ class Rows:
 
     @classmethod
     def concat(cls, parts: Sequence["Rows"]) -> "Rows":
-        """Return all rows of `parts`, at least one, one after the other."""
+        """Return all rows of `parts` (at least one), concatenated."""
         if len(parts) == 1:
             return parts[0]
         columns = zip(*(vars(part).values() for part in parts), strict=True)
@@ -137,45 +137,45 @@ class Rows:
 
 
 def concat_ranges(begins: Ints, lengths: Ints) -> Ints:
-    """Return ``range(begin, begin + length)`` of each pair, one after the other."""
+    """Return ``range(begin, begin + length)`` of each pair, concatenated."""
     ends = np.cumsum(lengths)
     return np.repeat(begins - (ends - lengths), lengths) + np.arange(lengths.sum())
 
 
 def segments_per_row(row_length: int) -> int:
-    """Return the most segments of a row: a bound, so that arrays of segment ends are static."""
+    """Return the maximum number of segments in a row, which fixes the shape of arrays."""
     return max(1, row_length // 4)
 
 
 class WindowPlanner(ABC):
-    """Plans the rows of every epoch, a window at a time.
+    """A planner of the rows of every epoch, window by window.
 
     Args:
-        row_length: slots in a row, special tokens included.
-        extra_slots: slots of each segment beside its own tokens ([CLS] and [SEP]).
-        seed: determines the order.
-        packed: several short segments may share a row; otherwise each has its own.
+        row_length: positions in a row, special tokens included.
+        extra_slots: the number of special tokens per segment ([CLS] and [SEP]).
+        seed: the seed of the order.
+        packed: True if several short segments may share a row.
     """
 
     def __init__(self, row_length: int, extra_slots: int, seed: int, packed: bool) -> None:
         self.row_length, self.extra_slots, self.seed = row_length, extra_slots, seed
         self.max_segments = segments_per_row(row_length) if packed else 1
-        # The last window, with its epoch and number. One tuple, as threads may share a planner.
+        # The last planned window: one tuple, so that threads can share a planner without a lock.
         self._planned: tuple[int, int, Rows] | None = None
 
     @property
     @abstractmethod
     def num_numbers(self) -> int:
-        """The row numbers of an epoch, skipped ones included."""
+        """The number of row numbers of an epoch, including skipped ones."""
 
     @abstractmethod
     def _plan_window(self, epoch: int, window: int) -> Rows:
         """Return the rows of a window: at least one, of at most `WINDOW_SEGMENTS` segments."""
 
     def plan_rows(self, position: DataPosition, count: int) -> tuple[Rows, DataPosition]:
-        """Return the next `count` rows from `position` on, and the position after them.
+        """Return `count` rows starting at `position`, and the position after them.
 
-        The rows of the next epoch follow without a gap.
+        The rows may extend into the next epoch.
         """
         parts: list[Rows] = []
         missing, epoch, number = count, position.epoch, position.row
@@ -192,9 +192,9 @@ class WindowPlanner(ABC):
         return Rows.concat(parts), DataPosition(self.row_length, epoch, number)
 
     def read_ahead(self, position: DataPosition) -> Iterator[Ints]:
-        """Yield the starts of the segments of the rows from `position` on, [n] at a time.
+        """Yield the starts of the segments of the rows after `position`, [n] at a time.
 
-        It ends with the next epoch, so that every segment comes at least once.
+        The iterator stops at the end of the next epoch, so every segment occurs at least once.
         """
         last = position.epoch + 1
         while position.epoch <= last:
@@ -221,7 +221,7 @@ class WindowPlanner(ABC):
 
 
 class RowPlanner(WindowPlanner):
-    """Plans the rows of one corpus: every segment appears once per epoch.
+    """A planner of the rows of one corpus: every segment occurs once per epoch.
 
     Args:
         segments: the segments of the corpus. The other arguments are those of `WindowPlanner`.

@@ -1,1 +1,1 @@
-"""Scores of a model."""
+"""Evaluation of models: suites, scores with confidence intervals, comparisons."""

@@ -1,4 +1,4 @@
-"""Comparing models: the same masks, the differences of their scores, and intervals of these."""
+"""Comparison of models on the same masks: differences of scores, with confidence intervals."""
 
 import os
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class ComparedModel(ModelFacts):
 class ModelDifference(TypedDict):
     """The scores of a model minus those of the first one.
 
-    `is_paired` is False where the masks differ: then only bits per character are compared.
+    `is_paired` is False if the masks differ; then only bits per character are compared.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Comparison(TypedDict):
 
 @dataclass(frozen=True)
 class _Scored:
-    """A scored model; `validations` are records of its metrics.jsonl, none if it is not a run."""
+    """A scored model; `validations` are records of its metrics.jsonl, empty if it is not a run."""
 
     facts: ModelFacts
     validations: list[Record]
@@ -121,15 +121,15 @@ def compare(
         data: a prepared folder or its URL, or text files; default: the data of the first run.
         out: a new folder for ``comparison.json`` and plots.
         fast: score an eighth of the text.
-        seq_length: tokens of a row; default: the shortest of the runs.
-        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        seq_length: tokens per row; default: the shortest row length of the runs.
+        device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
 
     Returns:
         ``{"models": [{"name", "mlm", "last_validation", …}, …], "differences_from_first":
         [{"name", "is_paired", "scores": [{"name", "value", "low", "high", …}, …]}, …], …}``.
 
     Raises:
-        MaskwrightError: anything wrong with the input, as one line.
+        MaskwrightError: an input is wrong; the message is one line.
     """
     check_row_length(seq_length)
     folder = None if out is None else Path(out)
@@ -162,16 +162,16 @@ def _score_all(
     *,
     is_fast: bool,
 ) -> list[_Scored]:
-    """Score each model on rows that suit all of them.
+    """Score each model on rows that fit all of them.
 
     Raises:
-        InputError: fewer than two models, two of one name, or one with another tokenizer than the
-            data of the first run.
+        InputError: there are fewer than two models, one is given twice, or a tokenizer differs from
+            that of the first run's data.
     """
     if len(arguments) < 2:
-        raise InputError("compare needs at least two runs")
+        raise InputError("compare needs two runs or more. Add one")
     if len(set(arguments)) < len(arguments):
-        raise InputError("the same run is named twice")
+        raise InputError("the same run is named twice. Remove one")
     folders = [find_masked_model(argument, tell) for argument in arguments]
     described = [describe_folder(folder) for folder in folders]
     positions = [one.config.max_position_embeddings for one in described]
@@ -191,7 +191,7 @@ def _score_all(
     scored: list[_Scored] = []
     for number, (argument, folder) in enumerate(zip(arguments, folders, strict=True), start=1):
         task = f"scoring {argument}, {number} of {len(folders)}"
-        # No variable holds the evaluation, so its model is freed before the next one is read.
+        # No variable refers to the evaluation, so its model is freed before the next one is loaded.
         scored.append(_score(Evaluation(argument, folder, device), sources, rows, is_fast, task))
     return scored
 
@@ -201,7 +201,7 @@ def _check_sources(
 ) -> None:
     """Raise an InputError unless every model can be scored on the text."""
     if "-" in sources:
-        raise InputError("--data - can be read only once, and there are several models: name files")
+        raise InputError("--data - can be read only once, but there are several models. Give files")
     for folder in filter(is_prepared, map(locate, sources)):
         for argument, tokenizer in zip(arguments, tokenizers, strict=True):
             try:
@@ -209,8 +209,8 @@ def _check_sources(
             except ShardError:
                 raise InputError(
                     f"{argument} has another tokenizer than {name_path(folder)}, and scores on "
-                    "different texts cannot be compared. Give --data: text files, on which all "
-                    "are scored."
+                    "different texts cannot be compared. Give text files with --data to score all "
+                    "models on."
                 ) from None
 
 
@@ -261,9 +261,7 @@ def _plot(scored: Sequence[_Scored], folder: Path) -> None:
     if not curves:
         return
     tokenizers = {one.facts["tokenizer_fingerprint"] for one in scored if one.validations}
-    note = "Validations during training, on pinned masks at 15 %."
+    note = "Validation scores during training, on pinned masks at 15 %."
     if len(tokenizers) > 1:
-        note += (
-            " The runs have different tokenizers: losses and accuracies of tokens do not compare."
-        )
+        note += " The tokenizers differ, so losses and accuracies of tokens cannot be compared."
     plot_curves(curves, folder, note)

@@ -25,8 +25,8 @@ from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
-_MAX_CHARACTERS = 20_000_000  # of text files; a few times what any suite scores
-_MAX_SENTENCE_TOKENS_READ = 4_000_000  # of prepared data, to choose sentences from
+_MAX_CHARACTERS = 20_000_000  # read from text files; a few times more than any suite scores
+_MAX_SENTENCE_TOKENS_READ = 4_000_000  # read from prepared data to choose sentences
 _SHORTEST = 5  # tokens of a sentence of prepared data; shorter ones are headings and list items
 _LONGEST = 510
 
@@ -39,8 +39,8 @@ class EvaluationText:
     """A text tokenized for a model.
 
     Attributes:
-        data: its name, its fingerprint, and the text whose token frequencies are the baseline.
-        counts: [V] training counts of the tokens, 0 for what can never be a label.
+        data: its name, its fingerprint, and the source of the baseline's token frequencies.
+        counts: [V] training counts of the tokens, 0 for tokens that are never labels.
         lines: the lines of text files; None for prepared data, which has no lines.
     """
 
@@ -54,7 +54,7 @@ class EvaluationText:
     )
 
     def encoded(self, count: int) -> list[EncodedText]:
-        """Return up to `count` sentences; the choice depends on their number alone."""
+        """Return up to `count` sentences; the choice depends only on the number of sentences."""
         if count not in self._encoded:
             self._encoded[count] = self._encode(count)
         return self._encoded[count]
@@ -72,16 +72,16 @@ class EvaluationText:
 def open_text(
     sources: Sequence[str], tokenizer: Tokenizer, training_data: Sequence[Path]
 ) -> EvaluationText:
-    """Return the held-out text of prepared folders, or all of some text files.
+    """Return the held-out text of prepared folders, or the complete text of files.
 
     Args:
-        training_data: the prepared folders that the model was trained on, if known: their token
+        training_data: the prepared folders that the model was trained on, if known; their token
             frequencies are the baseline for text files.
 
     Raises:
-        InputError: prepared data and other text together, or text without a token.
-        CorpusError: text that cannot be read, or nothing in it.
-        ShardError: prepared data made with another tokenizer, or without held-out text.
+        InputError: prepared data and text files are mixed, or the text has no token.
+        CorpusError: a text is empty or cannot be read.
+        ShardError: prepared data was made with another tokenizer, or has no held-out text.
     """
     prepared = locate_prepared(sources)
     if not prepared:
@@ -103,7 +103,7 @@ def _open_prepared(folder: Path, tokenizer: Tokenizer) -> TokenStore:
 
 
 def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText:
-    """Return the held-out text of prepared data that is open already."""
+    """Return the held-out text of an open token store."""
     digest = hashlib.sha256(store.tokenizer_fingerprint.encode())
     for shard in store.info.shards:
         digest.update(shard.files["tokens"].sha256.encode())
@@ -126,7 +126,7 @@ def _read_texts(
     corpus = TokensInMemory(documents, tokenizer)
     names = ", ".join(Path(source).name for source in sources)
     if not len(corpus.ids):
-        raise InputError(f"{names} holds no token to score a model on. Give more text.")
+        raise InputError(f"{names} holds no tokens to score a model on. Give more text.")
     digest = hashlib.sha256()
     for document in documents:
         digest.update(hashlib.sha256(document.encode("utf-8", "replace")).digest())
@@ -152,7 +152,7 @@ def _read_texts(
 
 
 def describe_cut(data: DataFacts) -> str | None:
-    """Return a line if only a part of the text was read; None if all was."""
+    """Return a message if only a part of the text was read, else None."""
     if not data.get("is_cut"):
         return None
     read = f"{data.get('num_characters', 0):,}"
@@ -160,7 +160,7 @@ def describe_cut(data: DataFacts) -> str | None:
 
 
 def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the documents of all sources up to a limit, and whether there are more."""
+    """Return the documents of all sources up to a limit, and True if text was left out."""
     everything = CorpusConfig(deduplicate=False)
     documents: list[str] = []
     num_characters = 0
@@ -189,21 +189,21 @@ class TokensInMemory:
 
 
 def _count_labels(counts: Ids, tokenizer: Tokenizer) -> Ids:
-    """Return the counts of possible labels: [UNK] is often frequent and never a label."""
+    """Return the counts of ordinary tokens; the others, such as [UNK], are never labels."""
     labels = np.zeros(tokenizer.vocab_size, np.int64)
     labels[tokenizer.ordinary_ids] = counts[tokenizer.ordinary_ids]
     return labels
 
 
 def _choose(items: list[Item], count: int) -> list[Item]:
-    """Return up to `count` items, in a shuffled order that depends on their number alone."""
+    """Return up to `count` items, in a shuffled order that depends only on their number."""
     if len(items) <= count:
         return items
     return [items[i] for i in permute(np.arange(count), len(items), PINNED_SEED).tolist()]
 
 
 def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[EncodedText]:
-    """Yield sentences: documents cut after the tokens that end one; of a large corpus a part."""
+    """Yield the sentences of documents, cut after end-of-sentence tokens, up to a limit."""
     ends = sorted(find_sentence_ends(tokenizer))
     lengths = corpus.document_lengths
     starts = np.cumsum(lengths) - lengths

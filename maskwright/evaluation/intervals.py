@@ -1,11 +1,11 @@
-"""Scores computed from sums by row, with 95 % confidence intervals.
+"""Scores from sums by row, with 95 % confidence intervals.
 
-A model's predictions are kept as a few sums for each row of text, never as logits. Every score is
-a function of sums over rows. What happens within one row is not independent, so the bootstrap
-draws rows and not predictions (a cluster bootstrap, Efron and Tibshirani 1993); two models are
-compared on the same draws. Shares of independent samples have Wilson's interval.
+A model's predictions are stored as a few sums for each row of text, never as logits. Every score is
+a function of sums over rows. Predictions within a row are not independent, so the bootstrap
+resamples rows and not predictions (a cluster bootstrap, Efron and Tibshirani 1993); two models are
+compared on the same resamples. Proportions of independent samples have Wilson's interval.
 
-R rows, S sums of a row, B draws.
+R rows, S sums per row, B resamples.
 """
 
 import math
@@ -29,9 +29,9 @@ _DRAWS_AT_ONCE = 1 << 22
 
 
 def wilson_interval(num_right: float, num_samples: int) -> tuple[float, float]:
-    """Return the interval of a share of independent samples (Wilson 1927); a tie may count 0.5.
+    """Return the interval of a proportion of independent samples (Wilson 1927); ties may count 0.5.
 
-    Unlike the normal approximation it stays within 0 and 1, and is right for few samples.
+    Unlike the normal approximation, it is within 0 and 1 and is accurate for few samples.
     """
     if num_samples == 0:
         return 0.0, 1.0
@@ -39,12 +39,12 @@ def wilson_interval(num_right: float, num_samples: int) -> tuple[float, float]:
     center = share + _Z**2 / (2 * n)
     spread = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n * n))
     scale = 1 + _Z**2 / n
-    # At 0 and at 1 rounding could put the share itself outside of its interval.
+    # At 0 and 1, rounding errors could exclude the proportion from its own interval.
     return min((center - spread) / scale, share), max((center + spread) / scale, share)
 
 
 def score_share(name: str, num_right: float, num_samples: int, baseline: float) -> Score:
-    """Return a share of independent samples as a score with Wilson's interval."""
+    """Return a proportion of independent samples as a score with Wilson's interval."""
     low, high = wilson_interval(num_right, num_samples)
     return Score(name, num_right / num_samples, low, high, num_samples, baseline)
 
@@ -52,9 +52,9 @@ def score_share(name: str, num_right: float, num_samples: int, baseline: float) 
 def resample_sums(
     table: Floats, num_resamples: int = NUM_RESAMPLES, seed: int = RESAMPLING_SEED
 ) -> Floats:
-    """Return sums over as many rows as there are, drawn with replacement: [R, S] -> [B, S].
+    """Return bootstrap sums over R rows drawn with replacement: [R, S] -> [B, S].
 
-    The draws depend on the number of rows alone, so both halves of a paired comparison share them.
+    The draws depend only on the number of rows, so two paired tables have the same ones.
     """
     generator = np.random.default_rng(seed)
     num_rows = len(table)
@@ -74,8 +74,8 @@ def resample_sums(
 def percentile_interval(values: Floats) -> tuple[float, float] | None:
     """Return the middle 95 % of resampled values.
 
-    None if a draw had nothing to divide by, and where all rows agree: then the draws do not show
-    how other rows would differ.
+    None if a draw had a denominator of 0, or if all values are equal: then the bootstrap says
+    nothing about other rows.
     """
     if not len(values) or not np.isfinite(values).all():
         return None
@@ -91,12 +91,12 @@ def mean_interval(values: Floats) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class ScoreFormula:
-    """How a score is computed from sums.
+    """The formula of a score as a function of sums.
 
     Attributes:
-        count: the sum that counts the samples; where it is 0 there is no score.
-        baseline: the formula of the score without learning.
-        has_interval: False where noise shifts the resampled values.
+        count: the sum that counts the samples; if it is 0, there is no score.
+        baseline: the formula of the baseline's score.
+        has_interval: False if resampling biases the value.
     """
 
     name: str
@@ -113,7 +113,7 @@ def ratio(numerator: str, denominator: str) -> Formula:
 
 @dataclass(frozen=True)
 class SumTable:
-    """The sums of every row. names: [S]; values: [R, S]; seed: of the bootstrap."""
+    """The sums of every row. names: [S]; values: [R, S]; seed: the seed of the bootstrap."""
 
     names: tuple[str, ...]
     values: Floats
@@ -121,12 +121,12 @@ class SumTable:
 
     @cached_property
     def totals(self) -> Sums:
-        """The sums over all rows, each []."""
+        """The sums over all rows, as scalars."""
         return dict(zip(self.names, self.values.sum(axis=0), strict=True))
 
     @cached_property
     def resampled(self) -> Sums:
-        """The sums over drawn rows, each [B]."""
+        """The sums over resampled rows, each [B]."""
         return dict(zip(self.names, resample_sums(self.values, seed=self.seed).T, strict=True))
 
     def score(self, formulas: Iterable[ScoreFormula]) -> list[Score]:
@@ -141,7 +141,7 @@ class SumTable:
 
 
 def resample(formula: Formula, table: SumTable) -> Floats:
-    """Return a formula's values on drawn rows: [B]."""
+    """Return a formula's values on resampled rows: [B]."""
     with _ignoring_division():
         return formula(table.resampled)
 
@@ -150,7 +150,7 @@ def compare_tables(score: ScoreFormula, ours: SumTable, theirs: SumTable, is_pai
     """Return the difference `ours` - `theirs` of a score, with its interval.
 
     Args:
-        is_paired: whether the rows are the same, so that what makes a row hard cancels out.
+        is_paired: True if the rows are the same, so that the difficulty of a row cancels out.
     """
     value = _compute(score.formula, ours.totals) - _compute(score.formula, theirs.totals)
     if not is_paired:
@@ -176,7 +176,7 @@ def _find_interval(score: ScoreFormula, draws: Floats) -> tuple[float | None, fl
 
 
 class SumTableBuilder:
-    """A `SumTable` that grows batch by batch; `names` are those of its columns."""
+    """A builder of a `SumTable`, batch by batch; `names` are its columns."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
@@ -186,9 +186,9 @@ class SumTableBuilder:
         """Add rows.
 
         Args:
-            rows: [M] the row of each sample, from 0 in every call.
-            num_rows: the number of rows; some may have no sample.
-            samples: [M] for each name, the values to sum.
+            rows: [M] the row of each sample, counted from 0 in every call.
+            num_rows: the number of rows, including those without a sample.
+            samples: the values to sum, [M] for each name.
         """
         sums = np.zeros((num_rows, len(self.names)))
         for column, name in enumerate(self.names):

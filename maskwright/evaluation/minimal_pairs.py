@@ -1,11 +1,11 @@
-"""Files of minimal pairs: JSON lines, as BLiMP and EWoK publish them, plain or compressed.
+"""Files of minimal pairs: JSON lines in the formats of BLiMP and EWoK, plain or compressed.
 
-BLiMP, filtered or not, and its supplement of the BabyLM challenge: ``{"sentence_good": …,
-"sentence_bad": …, "UID": …, "linguistics_term": …, "field": …}``, of which the two sentences are
+BLiMP (also filtered, and the supplement of the BabyLM challenge): ``{"sentence_good": …,
+"sentence_bad": …, "UID": …, "linguistics_term": …, "field": …}``; only the two sentences are
 required. Warstadt et al., "BLiMP: The Benchmark of Linguistic Minimal Pairs for English", 2020.
 
-EWoK: ``{"Domain": …, "Context1": …, "Target1": …, "Target2": …}``, of which `Target1` fits the
-context. Ivanova et al., "Elements of World Knowledge (EWoK)", 2024.
+EWoK: ``{"Domain": …, "Context1": …, "Target1": …, "Target2": …}``; `Target1` fits the context.
+Ivanova et al., "Elements of World Knowledge (EWoK)", 2024.
 """
 
 import json
@@ -26,13 +26,13 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences, of which one breaks a rule of the language, or does not fit the context.
+    """Two sentences: one is acceptable, the other breaks a rule or does not fit the context.
 
     Attributes:
-        paradigm: what is contrasted, BLiMP's ``UID``, EWoK's ``Domain``; else the name of the file.
+        paradigm: the contrast: BLiMP's ``UID``, EWoK's ``Domain``, or else the name of the file.
         phenomenon: the kind of paradigm, BLiMP's ``linguistics_term``.
         field: the part of grammar, such as ``syntax``.
-        context: text before both sentences, which the model reads and which is not scored.
+        context: text before both sentences, which is part of the input but not scored.
     """
 
     good: str
@@ -44,7 +44,7 @@ class MinimalPair:
 
     @property
     def texts(self) -> list[str]:
-        """The good and the bad text as the model reads them."""
+        """The good and the bad text with the context, as model inputs."""
         return [f"{self.context} {end}" if self.context else end for end in (self.good, self.bad)]
 
 
@@ -55,7 +55,7 @@ def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
         paths: files, folders, patterns; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are unpacked.
 
     Raises:
-        CorpusError: nothing there, a damaged file, or a line that is no pair.
+        CorpusError: there is no file, a file is damaged, or a line is not a pair.
     """
     names = [str(path) for path in paths]
     sources = [
@@ -64,20 +64,20 @@ def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
         if source.kind == "jsonl" or (source.explicit and source.kind not in ("hub", "pydocs"))
     ]
     if not sources:
-        raise CorpusError(f"{', '.join(names)}: no .jsonl file of minimal pairs is there.")
+        raise CorpusError(f"{', '.join(names)} holds no .jsonl file of minimal pairs.")
     return [pair for source in sources for pair in _read_file(source)]
 
 
 def _read_file(source: Source) -> list[MinimalPair]:
     paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
-    with closing(_read_lines(source)) as lines:  # a damaged line must leave no file open
+    with closing(_read_lines(source)) as lines:  # closes the file also if a line is damaged
         pairs = [
             _parse_line(line, source.name, number, paradigm)
             for number, line in enumerate(lines, start=1)
             if line.strip()
         ]
     if not pairs:
-        raise CorpusError(f"{source.name} is empty: it holds no minimal pair.")
+        raise CorpusError(f"{source.name} is empty: it holds no minimal pairs.")
     return pairs
 
 
@@ -124,7 +124,7 @@ def _take(record: JsonObject, key: str, place: str, default: str | None = None) 
     if value is None:
         raise CorpusError(f"{place} has no {key}. Add it, or remove the line.")
     if not isinstance(value, str) or not value.strip():
-        raise CorpusError(f"{place}: {key} = {show_value(value)!r} must be a text. Correct it.")
+        raise CorpusError(f"{place}: {key} = {show_value(value)!r} must be a string with text.")
     return value
 
 
@@ -132,6 +132,6 @@ def read_named_pairs(source: str) -> tuple[str, list[MinimalPair]]:
     """Return the name of a file or folder of minimal pairs, and its pairs.
 
     Raises:
-        CorpusError: there are none, or they cannot be read.
+        CorpusError: there are no pairs, or they cannot be read.
     """
     return Path(source).resolve().name, read_minimal_pairs([source])

@@ -1,8 +1,8 @@
 """Held-out text with pinned masks: the same rows and the same masked tokens every time.
 
-Masks are a function of (fixed seed, row), at 15 % with 80/10/10 unless stated otherwise, whatever
-rate and strategy a run trains with. So two evaluations differ by the model alone, and models with
-the same tokenizer can be compared on the same rows.
+Masks are a function of (fixed seed, row), by default at 15 % with 80/10/10, whatever rate and
+strategy a run trains with. Two evaluations thus differ only by the model, and models with the same
+tokenizer can be compared on the same rows.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class PinnedText:
-    """A fixed sample of a corpus as rows, each once; `num_slots` is the most token slots."""
+    """A fixed sample of the rows of a corpus, with at most `num_slots` token positions."""
 
     corpus: Corpus
     config: DataConfig
@@ -37,20 +37,20 @@ class PinnedText:
     def batches(
         self, masking: MaskingConfig = PINNED_MASKING, world: World = ALONE
     ) -> Iterator[Batch]:
-        """Yield the rows as masked batches; each rank gets its own rows of every batch."""
+        """Yield the rows as masked batches, with this rank's rows of every batch."""
         for batch, _ in self._load(masking, world):
             yield batch
 
     def batches_with_words(
         self, masking: MaskingConfig
     ) -> Iterator[tuple[Batch, NDArray[np.int64]]]:
-        """Yield masked batches and, for each of their [T] slots, the number of its word."""
+        """Yield masked batches and, for each of their T positions, the index of its word."""
         for batch, rows in self._load(masking, ALONE):
             clean = collate(rows, batch.context.row_length, self.corpus, self.special)
             yield batch, np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
 
     def _load(self, masking: MaskingConfig, world: World) -> Iterator[tuple[Batch, Rows]]:
-        """Yield batches, and the rows of all ranks in them; fewer slots are the first of more."""
+        """Yield batches and their rows of all ranks; a smaller sample is a prefix of a larger."""
         length, rate = self.config.max_seq_length, masking.highest_rate
         masker = Masker(masking, self.vocabulary)
         source = RowSource(self.corpus, self.config, self.special, masker, PINNED_SEED, world)

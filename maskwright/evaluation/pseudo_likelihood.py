@@ -1,15 +1,15 @@
-"""Pseudo-log-likelihood: how likely a masked language model finds a text.
+"""Pseudo-log-likelihood: the score of a text by a masked language model.
 
-The sum over the text's tokens of log p(token | all others). ``original`` masks one token at a time
-(Salazar et al., "Masked Language Model Scoring", 2020). Then the rest of a word reveals its token,
-and rare words of several tokens score better than common ones of one; ``within_word_l2r``, the
-default, therefore masks the later tokens of the same word too (Kauf and Ivanova, "A Better Way to
-Do Masked Language Model Scoring", 2023). [CLS] and [SEP] are in the input and never scored.
+The score is the sum over the text's tokens of log p(token | all others). ``original`` masks one
+token at a time (Salazar et al., "Masked Language Model Scoring", 2020). Then the rest of a word
+reveals the masked token, and rare words of several tokens score better than common words of one.
+The default ``within_word_l2r`` therefore also masks the later tokens of the same word (Kauf and
+Ivanova, "A Better Way to Do Masked Language Model Scoring", 2023). [CLS] and [SEP] are in the input
+but not scored.
 
-A question is a row with masks and a position in it; an answer is a token at a question's position.
-Equal questions go through the model once: two sentences that differ in the masked word share one.
-Only masked positions go through the end of the last block and the head, and of their logits only
-the label's and the logarithm of the sum are kept. In fp32.
+A question is a masked row and a position in it; an answer is a token at a question's position.
+Equal questions are computed once: two sentences that differ in the masked word share one. Only
+masked positions pass through the end of the last block and the head. Scores are fp32.
 
 Q questions, A answers, D width, V vocabulary.
 """
@@ -35,7 +35,7 @@ from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 Metric = Literal["original", "within_word_l2r"]
-_HEAD_ROWS = 256  # questions that go through the head together: bounds the [Q, V] logits
+_HEAD_ROWS = 256  # questions per pass through the head, which bounds the [Q, V] logits
 _Key = tuple[bytes, bytes, int]
 
 
@@ -44,10 +44,10 @@ class Questions:
     """The distinct questions about some texts, and the answers to score.
 
     Attributes:
-        rows: for each question the ids with masks.
-        positions: for each question the position of the token to predict.
-        questions: for each answer its question.
-        labels: for each answer its token.
+        rows: the masked ids of each question.
+        positions: the position of the token to predict of each question.
+        questions: the index of the question of each answer.
+        labels: the token of each answer.
     """
 
     mask_id: int
@@ -70,9 +70,9 @@ class Questions:
         Args:
             row: the text's ids with special tokens around them.
             first: the index in `row` of the first token of the text.
-            word_starts: for each of its tokens whether a word starts there.
-            metric: whether the later tokens of the same word are masked too.
-            num_given: the tokens at its beginning that are seen and not scored.
+            word_starts: for each of its tokens, True if a word starts there.
+            metric: the choice of tokens that are masked together.
+            num_given: the number of context tokens at its beginning, which are not scored.
         """
         ends = find_ends(word_starts, metric)[num_given:]
         for position, end in enumerate(ends, start=first + num_given):
@@ -91,7 +91,7 @@ class Questions:
 
 
 def find_ends(word_starts: Sequence[bool], metric: Metric) -> list[int]:
-    """Return for each token the end (exclusive) of what is masked: the token, or its word."""
+    """Return for each token the end (exclusive) of the masked span: the token's or its word's."""
     count = len(word_starts)
     if metric == "original":
         return list(range(1, count + 1))
@@ -106,9 +106,9 @@ class PseudoLikelihood:
     """The score of one text.
 
     Attributes:
-        text: as given.
-        token_ids: its tokens, without special ones.
-        scores: the log-probability of each, in nats.
+        text: the text as given.
+        token_ids: its tokens without special tokens.
+        scores: the log-probability of each token in nats.
     """
 
     text: str
@@ -117,7 +117,7 @@ class PseudoLikelihood:
 
     @property
     def total(self) -> float:
-        """Return the pseudo-log-likelihood in nats; 0 for a text without tokens."""
+        """The pseudo-log-likelihood in nats; 0 for a text without tokens."""
         return math.fsum(self.scores)
 
     @property
@@ -148,12 +148,12 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         """Return the scores of one text or many, in order.
 
         Args:
-            texts: encoded as in training: special tokens written in them are ordinary text.
-            metric: what is masked together with a token.
-            batch_tokens: the most tokens, padding included, in one pass through the model.
+            texts: one text or several; special tokens in them are read as ordinary text.
+            metric: the choice of tokens that are masked together.
+            batch_tokens: the maximum tokens per batch, padding included.
 
         Raises:
-            InputError: a text longer than the model, or no such metric.
+            InputError: a text exceeds the model's maximum length, or there is no such metric.
         """
         given = [texts] if isinstance(texts, str) else texts
         return raise_errors(self.attempt(given, metric, batch_tokens))
@@ -164,7 +164,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         metric: Metric = "within_word_l2r",
         batch_tokens: int | None = None,
     ) -> list[PseudoLikelihood | InputError]:
-        """Return what a call returns, with an error instead of a score for a text that is too long.
+        """Return the scores of texts, with an InputError instead for a text that is too long.
 
         Raises:
             InputError: there is no such metric.
@@ -188,7 +188,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     def stream(
         self, texts: Iterable[str], metric: Metric = "within_word_l2r"
     ) -> Iterator[PseudoLikelihood | InputError]:
-        """Yield what `attempt` returns for more texts than memory holds."""
+        """Yield the results of `attempt` for an iterator of texts that may not fit in memory."""
         for block in split_blocks(texts):
             yield from self.attempt(block, metric)
 
@@ -196,7 +196,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     def compute_perplexity(total: float, num_tokens: int) -> float:
         """Return ``exp(-total / tokens)`` of all texts together (Salazar et al. 2020, equation 3).
 
-        Infinity where it is too large for a float, and where there is no token.
+        The result is infinity if it overflows a float or if there are no tokens.
         """
         try:
             return math.exp(-total / num_tokens) if num_tokens else math.inf
@@ -213,10 +213,10 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         """Return the log-probability of each token of tokenized texts, in nats.
 
         Args:
-            num_given: for each text the tokens at its beginning that are seen and not scored.
+            num_given: the number of context tokens at the beginning of each text, not scored.
 
         Raises:
-            InputError: there is no such metric, or a text is longer than the model.
+            InputError: there is no such metric, or a text exceeds the model's maximum length.
         """
         if metric not in get_args(Metric):
             raise InputError(f"metric = {metric} must be {' or '.join(get_args(Metric))}.")
@@ -224,7 +224,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
             (text.ids.tobytes(), text.word_starts.tobytes(), given)
             for text, given in zip(texts, num_given or [0] * len(texts), strict=True)
         ]
-        rows = dict(zip(keys, texts, strict=True))  # equal texts are scored once
+        rows = dict(zip(keys, texts, strict=True))  # scores equal texts only once
         found: dict[_Key, list[float]] = {}
         for block in split_blocks(rows.items(), _measure):
             scores = self._score(block, metric, batch_tokens)
@@ -258,8 +258,8 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
                 order += batch.numbers
             if not hidden:
                 return []
-            # Sorted by question in the order of the batches, so that a slice of the hidden states
-            # has a slice of the answers.
+            # Answers are sorted by question in the order of the batches, so that a slice of the
+            # hidden states belongs to a slice of the answers.
             ranks = torch.empty(len(order), dtype=torch.int64)
             ranks[order] = torch.arange(len(order))
             asked, answers = ranks[questions.questions].sort()
@@ -296,15 +296,15 @@ def score_pseudo_likelihood(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
 ) -> list[PseudoLikelihood]:
-    """Return the scores of texts from a model in memory, also one that is being trained.
+    """Return the scores of texts from a model in memory, for example during training.
 
     Args:
-        add_special_tokens: whether it was trained on [CLS] … [SEP]; None: as the tokenizer says,
-            which is right for any that came from a model folder.
-        batch_tokens: the most tokens, padding included, in one pass through the model.
+        add_special_tokens: True if the model was trained on [CLS] … [SEP]; None: as the tokenizer
+            does, which is correct for a tokenizer from a model folder.
+        batch_tokens: the maximum tokens per batch, padding included.
 
     Raises:
-        InputError: a text longer than the model, or no such metric.
+        InputError: a text exceeds the model's maximum length, or there is no such metric.
     """
     with scoring(model, tokenizer, add_special_tokens) as scorer:
         return scorer(texts, metric, batch_tokens)
@@ -314,7 +314,7 @@ def score_pseudo_likelihood(
 def scoring(
     model: MaskedLanguageModel, tokenizer: Tokenizer, add_special_tokens: bool | None = None
 ) -> Generator[PseudoLikelihoodScorer]:
-    """Yield a scorer for a model in memory, and restore the model's mode afterwards."""
+    """Yield a scorer of a model in memory, and restore the model's training mode afterwards."""
     if add_special_tokens is None:
         add_special_tokens = wraps_inputs(tokenizer) is not False
     was_training = model.training
@@ -325,5 +325,5 @@ def scoring(
 
 
 def _measure(item: tuple[_Key, EncodedText]) -> int:
-    """Return about how many tokens the questions about a text hold."""
+    """Return the approximate number of tokens in the questions about a text."""
     return len(item[1].ids) ** 2

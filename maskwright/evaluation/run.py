@@ -1,4 +1,4 @@
-"""Scoring one model: find its data, run the suites, write the results."""
+"""Evaluation of one model: find its data, run the suites, write the results."""
 
 import hashlib
 import os
@@ -52,7 +52,7 @@ from maskwright.runs.run_directory import (
 )
 
 CORPORA = "MASKWRIGHT_DATA"
-_MILESTONE = "chck_"  # how the folders of `TrainConfig.list_milestones` begin
+_MILESTONE = "chck_"  # the prefix of the folders of `TrainConfig.list_milestones`
 
 
 def evaluate(
@@ -76,21 +76,21 @@ def evaluate(
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME``.
-        suite: names of `maskwright.evaluation.suites.SUITES`; or ``glue`` alone.
+        suite: names of `maskwright.evaluation.suites.SUITES`, or ``glue`` alone.
         data: a prepared folder or its URL, or text files; default: the held-out text of the run.
         blimp: the folder of minimal pairs, for the suite ``blimp``.
-        babylm: the folder ``results`` of a submission to BabyLM, for what ``blimp`` chooses.
-        out: a new JSON file for the results, which a run has in its ``evaluation.json``, too.
+        babylm: the folder ``results`` of a BabyLM submission, for the predictions of ``blimp``.
+        out: a new JSON file for the results; a run also gets them in its ``evaluation.json``.
         fast: score an eighth of the text or less; train for one epoch in ``glue``.
-        seq_length: tokens of a row; default: the run's, else 128.
-        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        seq_length: tokens per row; default: the row length of the run, else 128.
+        device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
 
     Returns:
         ``{"format", "model", "suites": [{"suite", "scores": [{"name", "value", "low", "high", …},
         …], …}, …]}``, as in ``evaluation.json``; for ``glue`` the results of each task by name.
 
     Raises:
-        MaskwrightError: anything wrong with the input, as one line.
+        MaskwrightError: an input is wrong; the message is one line.
     """
     sources, path = list_sources(data), None if out is None else Path(out)
     check_row_length(seq_length)
@@ -117,7 +117,7 @@ def evaluate(
 
 
 def list_sources(data: str | Path | Sequence[str | Path]) -> list[str]:
-    """Return one path or several as a list of texts."""
+    """Return one path or several as a list of strings."""
     return [os.fspath(one) for one in ([data] if isinstance(data, str | Path) else data)]
 
 
@@ -134,15 +134,15 @@ def _refuse_for_glue(flags: dict[str, Any]) -> None:
 
 
 class Evaluation:
-    """A model to score, and its run if it is in one.
+    """A model to score, and its run directory, if any.
 
     Args:
         argument: the name that the user gave.
         folder: its model folder.
-        device: where to compute; None: the GPU if there is one.
+        device: the device; None: a GPU if there is one.
 
     Attributes:
-        run: the run directory that `argument` is, or None.
+        run: `argument` if it is a run directory, else None.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
@@ -165,18 +165,18 @@ class Evaluation:
         is_fast: bool = False,
         packed: bool | None = None,
     ) -> Request:
-        """Read the data that the suites need, and check it before any of them begins.
+        """Read the data of the suites, and check it before the first suite begins.
 
         Args:
             sources: prepared folders or text files; default: the run's own data.
-            max_seq_length, packed: of rows; default: the run's.
+            max_seq_length, packed: fields of `DataConfig`; default: the run's.
             blimp: a folder of minimal pairs.
-            babylm: the folder ``results`` of a submission to BabyLM.
+            babylm: the folder ``results`` of a BabyLM submission.
 
         Raises:
-            InputError: no data or too little, or a row length or a sentence of a pair that the
-                model has no positions for.
-            ShardError: data that was prepared with another tokenizer.
+            InputError: there is too little data, or the row length or a sentence of a pair exceeds
+                the model's maximum length.
+            ShardError: data was prepared with another tokenizer.
         """
         rows = choose_rows(self.argument, self.model.longest)
         rows = replace(
@@ -200,10 +200,10 @@ class Evaluation:
         if "text" in needs:
             training_data = find_training_data(self.argument)
             if not sources and not training_data:
-                why = "is not a run" if self.run is None else "is a run whose prepared data is gone"
+                why = "not a run" if self.run is None else "a run whose prepared data is missing"
                 raise InputError(
-                    f"{self.argument} {why}, so there is no text to score it on. Give --data: a "
-                    "prepared folder, or text files."
+                    f"{self.argument} is {why}, so there is no text to score it on. Give a "
+                    "prepared folder or text files with --data."
                 )
             sources = sources or [*map(str, training_data)]
             text = open_text(sources, self.model.tokenizer, training_data)
@@ -223,7 +223,7 @@ class Evaluation:
         return results
 
     def find_facts(self) -> ModelFacts:
-        """Return name, hash, size and tokenizer of the model."""
+        """Return the name, hash, size and tokenizer of the model."""
         return {
             "name": self.argument,
             "sha256": hash_model(self.folder),
@@ -243,7 +243,7 @@ class Evaluation:
 
 @contextmanager
 def reporting_progress(model: TextModel[MaskedLanguageModel], task: str) -> Generator[None]:
-    """Report what the model is scored on: on a terminal at once, elsewhere if it takes long."""
+    """Report the progress of `task`: on a terminal immediately, otherwise if it takes long."""
     pulse, began = Pulse(tell), time.monotonic()
     if sys.stderr.isatty():
         pulse.say(f"{task} …")
@@ -256,12 +256,12 @@ def reporting_progress(model: TextModel[MaskedLanguageModel], task: str) -> Gene
 
 
 def _check_alone(suites: Sequence[Suite]) -> None:
-    """Raise InputError if a suite that reads --data in a layout of its own has company."""
+    """Raise InputError if a suite with its own format of --data is combined with others."""
     for suite in suites:
         if suite.needs == "files" and len(suites) > 1:
             raise InputError(
-                f"--suite {suite.name} cannot be combined with other suites, because its data has "
-                "a layout of its own. Run it in a command of its own."
+                f"--suite {suite.name} cannot be combined with other suites, because the format of"
+                " its --data differs. Run it in a separate command."
             )
 
 
@@ -274,22 +274,22 @@ def _find_pairs(given: str | Path | None) -> str:
     corpora = os.environ.get(CORPORA)
     if given is None and corpora is None:
         raise InputError(
-            f"the suite blimp needs --blimp: a folder of minimal pairs, or {CORPORA} in the"
-            " environment: a folder that holds one called blimp"
+            "the suite blimp needs --blimp DIR, a folder of minimal pairs. Or set "
+            f"{CORPORA} to a folder that contains blimp"
         )
     return str(given or Path(corpora or "") / "blimp")
 
 
 def _locate_submission(results: Path, argument: str) -> Path:
-    """Return the folder ``MODEL/REVISION/zero_shot/mlm`` of a model in a submission to BabyLM."""
+    """Return the folder ``MODEL/REVISION/zero_shot/mlm`` of a model in a BabyLM submission."""
     path = Path(argument.removeprefix("hf:")).absolute()
     is_milestone = path.name.startswith(_MILESTONE)
     model, revision = (path.parent, path.name) if is_milestone else (path, "main")
-    return results / model.stem / revision / "zero_shot" / "mlm"  # the stem, as BabyLM looks it up
+    return results / model.stem / revision / "zero_shot" / "mlm"  # BabyLM's code uses the stem
 
 
 def find_training_data(argument: str) -> list[Path]:
-    """Return the prepared folders of a run; none if it is not a run, or one of them is gone."""
+    """Return the prepared folders of a run; none if it is not a run or a folder is missing."""
     run = find_run(argument)
     if run is None:
         return []
@@ -301,14 +301,14 @@ def find_training_data(argument: str) -> list[Path]:
 
 
 def choose_rows(argument: str, longest: int) -> DataConfig:
-    """Return the rows of the run's validations, or the default, up to the model's positions."""
+    """Return the rows of the run's validation, or the default, at most the model's maximum."""
     run = find_run(argument)
     rows = load_run_config(run, {}).valid_rows if run else DataConfig()
     return replace(rows, max_seq_length=min(rows.max_seq_length, longest))
 
 
 def hash_model(folder: Path) -> str:
-    """Return the sha256 over configuration and weights of a model folder, file by file."""
+    """Return the sha256 of the configuration and weight files of a model folder."""
     digest = hashlib.sha256()
     for path in sorted([folder / CONFIG, *folder.glob("*.safetensors")]):
         digest.update(f"{path.name} {hash_file(path)}\n".encode())

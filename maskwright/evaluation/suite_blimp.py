@@ -1,9 +1,9 @@
-"""The suite ``blimp``: how often a model finds the good sentence of a pair likelier.
+"""The suite ``blimp``: the accuracy of a model on minimal pairs.
 
-By pseudo-log-likelihood; a tie counts one half, so a model without preferences scores 0.5. Where
-a pair has a context, as EWoK's, that is read and not scored. The default metric is
-``within_word_l2r``: the sentences of a pair often differ in one word, and with ``original`` the one
-that falls into more tokens is scored too high (see `pseudo_likelihood`).
+A prediction is correct if the good sentence has the higher pseudo-log-likelihood; a tie counts one
+half, so chance is 0.5. A context, as in EWoK, is part of the input but not scored. The default
+metric is ``within_word_l2r``: the sentences of a pair often differ in one word, and ``original``
+overrates the word with more tokens (see `pseudo_likelihood`).
 """
 
 import hashlib
@@ -42,29 +42,30 @@ def evaluate_minimal_pairs(
     batch_tokens: int | None = None,
     predictions: Path | None = None,
 ) -> SuiteResult:
-    """Return the accuracy on each paradigm, phenomenon and field, and on all.
+    """Return the accuracy on each paradigm, phenomenon and field, and on all pairs.
 
-    Scores are called ``blimp/PHENOMENON/PARADIGM``, ``blimp/PHENOMENON`` and
+    Scores are named ``blimp/PHENOMENON/PARADIGM``, ``blimp/PHENOMENON`` and
     ``blimp/field/FIELD`` (both over their pairs), ``blimp/mean_over_paradigms`` and
-    ``blimp/mean_over_pairs``. Pairs that name no phenomenon or field count in the others.
+    ``blimp/mean_over_pairs``. A pair without a phenomenon or field counts in the other scores.
 
     Args:
-        model: in memory, on any device; also one that is being trained.
+        model: a model in memory, on any device, for example during training.
         pairs: see `read_minimal_pairs`.
-        metric: of the pseudo-log-likelihood.
-        name: of the data, for the record.
-        pairs_each: the most pairs of each paradigm (see `choose_pairs`); None: all.
-        seed: of that choice.
+        metric: the variant of pseudo-log-likelihood.
+        name: the name of the data, for the results.
+        pairs_each: the maximum pairs of each paradigm (see `choose_pairs`); None: all.
+        seed: the seed of that choice.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
-        predictions: the file to write what `list_predictions` returns; None: none.
+        predictions: a file for the result of `list_predictions`; None: no file.
 
     Raises:
-        InputError: no pairs, a sentence longer than the model, or no such metric.
+        InputError: there are no pairs, a sentence exceeds the model's maximum length, or there is
+            no such metric.
     """
     if pairs_each is not None:
         pairs = choose_pairs(pairs, pairs_each, seed)
     if not pairs:
-        raise InputError("there is no minimal pair to evaluate on.")
+        raise InputError("there are no minimal pairs to evaluate on. Give at least one.")
     texts, num_given = _encode(tokenizer, pairs)
     with scoring(model, tokenizer, add_special_tokens) as scorer:
         scores = scorer.score_encoded(texts, metric, batch_tokens, num_given)
@@ -93,9 +94,9 @@ def evaluate_minimal_pairs(
 def _encode(
     tokenizer: Tokenizer, pairs: Sequence[MinimalPair]
 ) -> tuple[list[EncodedText], list[int]]:
-    """Return the two texts of each pair, and how many tokens of each are of its context.
+    """Return the two texts of each pair, and the number of context tokens of each text.
 
-    A token that begins in the context and ends behind it is scored.
+    A token that begins in the context and ends after it is scored.
     """
     texts, num_given = list[EncodedText](), list[int]()
     for pair in pairs:
@@ -110,9 +111,9 @@ def _encode(
 def list_predictions(
     pairs: Sequence[MinimalPair], credits: Sequence[float]
 ) -> dict[str, dict[str, list[dict[str, str]]]]:
-    """Return the chosen sentences of each paradigm, as a submission to BabyLM has them.
+    """Return the predicted sentences of each paradigm in the format of a BabyLM submission.
 
-    Of ties every other one goes to the good sentence, so that they count one half there, too.
+    Every other tie is resolved as correct, so that ties count one half there as well.
     """
     found: dict[str, dict[str, list[dict[str, str]]]] = {}
     for pair, credit in zip(pairs, credits, strict=True):
@@ -124,17 +125,17 @@ def list_predictions(
 
 
 def judge(good: float, bad: float) -> float:
-    """Return the credit of a pair: 1 if the good sentence is likelier, 0.5 for a tie, else 0."""
+    """Return the score of a pair: 1 if the good sentence is likelier, 0.5 for a tie, else 0."""
     return _TIE if good == bad else float(good > bad)
 
 
 def summarize_credits(pairs: Sequence[MinimalPair], credits: Sequence[float]) -> list[Score]:
-    """Return the accuracies, the overall ones first; `credits` are those of the pairs."""
+    """Return the accuracies, the overall ones first, from the score of each pair (`credits`)."""
     paradigms: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     phenomena: defaultdict[str, list[float]] = defaultdict(list)
     fields: defaultdict[str, list[float]] = defaultdict(list)
     for pair, credit in zip(pairs, credits, strict=True):
-        # Names of scores are paths. BLiMP itself writes syntax_semantics and syntax/semantics.
+        # Score names are paths, and BLiMP uses both syntax_semantics and syntax/semantics.
         names = (pair.field, pair.phenomenon, pair.paradigm)
         field, phenomenon, paradigm = (name.replace("/", "_") for name in names)
         paradigms[phenomenon, paradigm].append(credit)
@@ -165,8 +166,8 @@ def _score_credits(name: str, credits: Sequence[float]) -> Score:
 def choose_pairs(pairs: Sequence[MinimalPair], pairs_each: int, seed: int = 0) -> list[MinimalPair]:
     """Return at most `pairs_each` pairs of each paradigm, in their order.
 
-    The choice is a function of the seed and the pair itself: other paradigms, the order of files
-    and the number chosen change nothing, so fewer pairs are a subset of more.
+    The choice is a function of the seed and the pair itself. It does not depend on other paradigms
+    or the order of files, and a smaller choice is a subset of a larger one.
 
     Raises:
         InputError: `pairs_each` is below 1.

@@ -1,7 +1,7 @@
 """The suite ``fill``: one token of each sentence is masked and predicted.
 
-The metric of shreydan/masked-language-modeling, pinned: which token is masked is a function of
-(fixed seed, number of the sentence), so all models with one tokenizer get the same task.
+The metric is that of shreydan/masked-language-modeling with pinned masks: the masked token is a
+function of (fixed seed, index of the sentence), so all models with one tokenizer get the same task.
 """
 
 from collections.abc import Sequence
@@ -40,12 +40,12 @@ def evaluate_fill(
     """Return top-1 and top-5 accuracy and the loss of single masked tokens.
 
     Args:
-        model: on any device.
-        sentences: ids without special tokens; those beyond the model's positions are cut off, and
-            a sentence without an ordinary token is skipped.
+        model: a model on any device.
+        sentences: ids without special tokens; a sentence is cut at the model's maximum length, and
+            skipped if it has only special tokens or [UNK].
         counts: [V] training counts, for the baseline.
-        data: name and fingerprint of the sentences, for the result.
-        add_special_tokens: whether the model was trained on [CLS] … [SEP].
+        data: the name and fingerprint of the sentences, for the results.
+        add_special_tokens: True if the model was trained on [CLS] … [SEP].
 
     Raises:
         InputError: no sentence has a token to mask.
@@ -64,7 +64,7 @@ def evaluate_fill(
         "seed": PINNED_SEED,
         "num_passed_over": len(cut) - len(chosen),
         "longest_sentence_tokens": longest,
-        "interval": "Wilson; of the loss bootstrap over sentences, "
+        "interval": "Wilson; for the loss, bootstrap over sentences, "
         f"{NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
     }
     scores = [
@@ -82,7 +82,7 @@ def evaluate_fill(
 def choose_positions(
     sentences: Sequence[Sequence[int]], ordinary_ids: NDArray[np.int64]
 ) -> list[int | None]:
-    """Return the position to mask in each sentence; None where it has no ordinary token."""
+    """Return the position to mask in each sentence, or None if it has no ordinary token."""
     ordinary = set(ordinary_ids.tolist())
     draws = to_unit(derive_keys(PINNED_SEED, np.arange(len(sentences))))
     positions: list[int | None] = []

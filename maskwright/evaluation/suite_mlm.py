@@ -1,7 +1,7 @@
 """The suite ``mlm``: all scores of masked language modeling on pinned masks.
 
-Predictions are summed by row of text, and every score is a function of the sums. Formulas and names
-are explained in docs/evaluation.md. M masked tokens of a batch, V vocabulary.
+Predictions are summed by row of text, and every score is a function of the sums; docs/evaluation.md
+explains formulas and names. M masked tokens of a batch, V vocabulary.
 """
 
 import hashlib
@@ -35,9 +35,9 @@ from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 
-# The same tokens masked, all of them with [MASK].
+# The same tokens, all replaced by [MASK].
 MASK_ONLY = MaskingConfig(rate=0.15, mask_share=1.0, random_share=0.0)
-# Whole words, all of their tokens with [MASK]: none is given away.
+# Whole words, with all tokens replaced by [MASK], so that no token reveals the rest of its word.
 WORD_MASKING = MaskingConfig(rate=0.15, strategy="words", mask_share=1.0, random_share=0.0)
 _TOPS = (1, 5, 10)
 _NUM_CONFIDENCE_BINS = 15
@@ -51,11 +51,11 @@ class MaskedTables:
     """Sums by row of a model's predictions on a text.
 
     Attributes:
-        tokens: with 15 % of the tokens masked, 80/10/10.
-        mask_only: with the same tokens masked, all of them with [MASK].
-        words: with whole words masked.
-        masks: sha256 of the masked tokens and their positions: equal where models had equal tasks.
-        num_decades: of the training counts of all tokens.
+        tokens: the sums with 15 % of the tokens masked, 80/10/10.
+        mask_only: the sums with the same tokens, all replaced by [MASK].
+        words: the sums with whole words masked.
+        masks: sha256 of the masked tokens and their positions, equal if the tasks are equal.
+        num_decades: the number of powers of ten among the training counts.
     """
 
     tokens: SumTable
@@ -73,7 +73,7 @@ def measure_request(request: Request) -> MaskedTables:
 
 
 def pin_text(request: Request) -> PinnedText:
-    """Return the text as rows with pinned masks, as long as the model takes."""
+    """Return the text as rows with pinned masks, up to the model's maximum length."""
     text, tokenizer = request.need_text(), request.model.tokenizer
     length = min(request.rows.max_seq_length, request.model.longest)
     return PinnedText(
@@ -91,14 +91,13 @@ def measure_masked_lm(
     counts: NDArray[np.int64],
     characters: NDArray[np.int64],
 ) -> MaskedTables:
-    """Run the model over the text three times: tokens masked in two ways, then words.
+    """Run the model over the text with three kinds of masks: tokens in two ways, then words.
 
     Args:
-        model: in evaluation mode, on any device.
-        counts: [V] training counts of the tokens, 0 for what can never be a label.
-        characters: [V] characters of text in each token; `BLANK` for blanks alone, which some
-            tokenizers drop: they count neither as text nor as loss where models of different
-            tokenizers are compared.
+        model: a model in evaluation mode, on any device.
+        counts: [V] training counts of the tokens, 0 for tokens that are never labels.
+        characters: [V] the characters of text in each token; `BLANK` for tokens of blanks, which
+            some tokenizers drop, so they do not count when tokenizers are compared.
     """
     unigram, digest = Unigram(counts), hashlib.sha256()
     mask_id = text.vocabulary.mask_id
@@ -129,7 +128,7 @@ def measure_masked_lm(
 
 
 def masked_tokens(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return positions in [T] and ids of the masked tokens in the order of the text: [M], [M]."""
+    """Return positions (into T) and ids of the masked tokens in text order: [M], [M]."""
     used = batch.masked_labels != IGNORED
     positions, labels = batch.masked_positions[used], batch.masked_labels[used]
     order = positions.argsort()
@@ -140,7 +139,7 @@ def masked_tokens(batch: Batch) -> tuple[Tensor, Tensor]:
 def predict(
     model: MaskedLanguageModel, batch: Batch, positions: Tensor, labels: Tensor
 ) -> TokenPredictions:
-    """Return what the model predicts at positions [M] of a batch on the CPU."""
+    """Return the model's predictions at positions [M] of a batch, as arrays on the CPU."""
     device = next(model.parameters()).device
     moved = batch.to(device)
     output_positions = model.predictors(positions).to(device)
@@ -183,7 +182,7 @@ def _describe_tokens(
     unigram: Unigram,
     characters: NDArray[np.int64],
 ) -> Values:
-    """Return what each of M masked tokens adds to the sums of its row."""
+    """Return the summands of each of M masked tokens for the sums of its row."""
     unigram_rank = unigram.rank[labels]
     is_text = characters[labels] != BLANK
     values: Values = {
@@ -204,7 +203,7 @@ def _describe_tokens(
     for name, member in groups.items():
         for what in ("count", "loss", *_GROUP):
             values[f"{name}_{what}"] = member * values[what]
-    # Bins (0, 1/15], (1/15, 2/15], … of equal width.
+    # Confidence bins of equal width: (0, 1/15], (1/15, 2/15], …
     bins = np.ceil(predictions.confidence * _NUM_CONFIDENCE_BINS).astype(np.int64) - 1
     bins = bins.clip(0, _NUM_CONFIDENCE_BINS - 1)
     for number in range(_NUM_CONFIDENCE_BINS):
@@ -217,7 +216,7 @@ def _describe_tokens(
 def _describe_mask_only(
     predictions: TokenPredictions, labels: NDArray[np.int64], unigram: Unigram
 ) -> Values:
-    """Return what each of M tokens masked with [MASK] adds to the sums of its row."""
+    """Return the summands of each of M tokens that are replaced by [MASK]."""
     rank = unigram.rank[labels]
     return {
         "count": np.ones(len(labels)),
@@ -236,10 +235,10 @@ def _describe_words(
     baseline: NDArray[np.bool_],
     words: NDArray[np.int64],
 ) -> Values:
-    """Return the same for whole words; a word is counted at its first masked token.
+    """Return the summands for whole words; a word counts at its first masked token.
 
     Args:
-        words: [M] the number of each token's word, ascending.
+        words: [M] the index of each token's word, ascending.
     """
     is_first = np.diff(words, prepend=-1) > 0
     word = np.cumsum(is_first) - 1
@@ -273,7 +272,7 @@ def evaluate_mlm(
     """Return all scores of a model on a text; see `measure_masked_lm`.
 
     Args:
-        data: name and fingerprint of the text, for the result.
+        data: the name and fingerprint of the text, for the results.
 
     Raises:
         InputError: the text is so short that no token is masked.
@@ -282,7 +281,7 @@ def evaluate_mlm(
 
 
 def describe_tables(tables: MaskedTables, text: PinnedText, data: DataFacts) -> SuiteResult:
-    """Return the scores of the sums that `measure_masked_lm` returned for a text."""
+    """Return the scores from the sums of `measure_masked_lm`."""
     if not tables.tokens.totals["count"]:
         raise InputError(
             f"{data['name']} is too short: none of its tokens is masked. Give more text."
@@ -324,7 +323,7 @@ def _calibration_error(sums: Sums) -> np.ndarray:
 def _mean(
     name: str, column: str, count: str = "count", group: str = "", has_baseline: bool = True
 ) -> ScoreFormula:
-    """Return the formula of a sum by a count, in a group of tokens, beside the unigram's."""
+    """Return the formula of a mean over a group of tokens, with that of the unigram baseline."""
     count = group + count
     baseline = ratio(f"{group}unigram_{column}", count) if has_baseline else None
     return ScoreFormula(name, ratio(group + column, count), count, baseline)
@@ -342,7 +341,7 @@ FORMULAS = (
     BITS_PER_CHARACTER,
     *(_mean("masked_accuracy" + (f"_top{k}" if k > 1 else ""), f"top{k}") for k in _TOPS),
     _mean("mean_reciprocal_rank", "reciprocal_rank"),
-    # A sum of magnitudes: noise only adds to it, and resampling adds noise to noise.
+    # No interval: noise can only increase a sum of magnitudes, so resampling biases it upward.
     ScoreFormula("calibration_error", _calibration_error, "count", has_interval=False),
 )
 MASK_ONLY_FORMULAS = (
@@ -362,7 +361,7 @@ WORD_FORMULAS = (
 
 
 def group_formulas(num_decades: int) -> list[ScoreFormula]:
-    """Return accuracy and loss by input token, and by the tokens' training counts."""
+    """Return the formulas of accuracy and loss by input token and by training count."""
     groups = {f"seen_{seen}": f"{seen}_" for seen in _SEEN}
     groups |= {f"frequency_1e{decade}": f"{decade}_" for decade in range(num_decades)}
     return [

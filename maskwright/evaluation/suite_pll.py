@@ -1,4 +1,4 @@
-"""The suite ``pll``: pseudo-perplexity of sentences, and scores from the same sums."""
+"""The suite ``pll``: pseudo-perplexity of sentences, and other scores from the same sums."""
 
 import hashlib
 import json
@@ -23,7 +23,8 @@ from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
-# Of a text: log-likelihood and tokens; log-likelihood of the tokens with characters, and these; 1.
+# For each text: its log-likelihood and number of tokens; the log-likelihood of the tokens that have
+# characters, and the number of these characters; the constant 1.
 _SUMS = ("log_likelihood", "tokens", "spelled", "characters", "texts")
 _FORMULAS = (
     ScoreFormula(
@@ -31,7 +32,7 @@ _FORMULAS = (
         lambda sums: np.exp(-sums["log_likelihood"] / sums["tokens"]),
         "texts",
     ),
-    # Text of [UNK] and blanks alone has no character to divide by, and no such score.
+    # Text of [UNK] and blanks alone has no characters, and therefore not this score.
     ScoreFormula(
         "pll/bits_per_character",
         lambda sums: -sums["spelled"] / math.log(2) / sums["characters"],
@@ -53,18 +54,18 @@ def evaluate_pseudo_likelihood(
 ) -> SuiteResult:
     """Return the scores of a corpus; each text should be one sentence.
 
-    ``pll/pseudo_perplexity``, ``exp(-total / tokens)`` (Salazar et al. 2020), holds for one
-    tokenizer alone; ``pll/bits_per_character`` also compares models of different tokenizers;
+    ``pll/pseudo_perplexity``, ``exp(-total / tokens)`` (Salazar et al. 2020), is comparable only
+    for the same tokenizer, ``pll/bits_per_character`` also between tokenizers;
     ``pll/mean_log_likelihood`` is the mean over texts, in nats.
 
     Args:
-        texts: those without a token, such as blank lines, are left out.
-        metric: what is masked together with a token.
-        name: of the data, for the record.
+        texts: the sentences; those without tokens, such as blank lines, are skipped.
+        metric: the choice of tokens that are masked together.
+        name: the name of the data, for the results.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
 
     Raises:
-        InputError: no text with a token, a text longer than the model, or no such metric.
+        InputError: no text has tokens, one exceeds the model's length, or the metric is unknown.
     """
     encoded = tokenizer.encode_batch(texts)
     pairs = zip(texts, encoded, strict=True)
@@ -88,17 +89,17 @@ def evaluate_encoded(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
 ) -> SuiteResult:
-    """Return the same for texts that are tokenized already, as prepared data holds them.
+    """Return the scores of tokenized texts; see `evaluate_pseudo_likelihood`.
 
     Args:
-        data: name and fingerprint of the texts, for the result.
+        data: the name and fingerprint of the texts, for the results.
 
     Raises:
         InputError: as `evaluate_pseudo_likelihood`.
     """
     texts = [text for text in texts if len(text.ids)]
     if not texts:
-        raise InputError("there is no text with a token to evaluate on.")
+        raise InputError("there is no text with a token to evaluate on. Give more.")
     with scoring(model, tokenizer, add_special_tokens) as scorer:
         scores = scorer.score_encoded(texts, metric, batch_tokens)
     characters = count_characters(tokenizer)
@@ -122,7 +123,7 @@ def evaluate_encoded(
 
 
 def _measure(scores: list[float], characters: NDArray[np.int64]) -> list[float]:
-    """Return what a text adds to the sums; see `_SUMS`."""
+    """Return the summands of a text; see `_SUMS`."""
     is_text = characters != BLANK
     spelled = math.fsum(np.array(scores)[is_text])
     return [math.fsum(scores), len(scores), spelled, int(characters[is_text].sum()), 1]

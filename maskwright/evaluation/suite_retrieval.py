@@ -1,8 +1,8 @@
-"""The suites ``retrieval`` and ``sts``: how well vectors of texts find and order what is alike.
+"""The suites ``retrieval`` and ``sts``: text vectors in search and semantic similarity.
 
-Data is local, in the layouts of BEIR (Thakur et al., 2021) and of the STS benchmark. Texts are
-embedded as ``maskwright embed`` does. Beside each score is that of a search without any learning:
-BM25, and the cosine of word counts. Q queries, N documents.
+Data is local, in the formats of BEIR (Thakur et al., 2021) and of the STS benchmark. Texts are
+embedded as by ``maskwright embed``. The baselines need no training: BM25 for retrieval, the cosine
+of word counts for similarity. Q queries, N documents.
 """
 
 import json
@@ -27,18 +27,18 @@ from maskwright.finetuning.table_files import open_lines, read_columns
 from maskwright.inference.embed import Embedder
 from maskwright.runs.evaluation_file import DataFacts, Score, SuiteResult
 
-_DEEPEST = 100  # documents of a ranking
+_DEEPEST = 100  # documents in a ranking
 _WORD = re.compile(r"\w+")
 _SPLITS = ("test", "dev", "train")
 _USUAL_COLUMNS = ("sentence1", "sentence2", "score")
 
-Grades = Mapping[str, Mapping[str, int]]  # of documents, by query
-Ranking = Sequence[str]  # documents, the best first
+Grades = Mapping[str, Mapping[str, int]]  # query id -> document id -> relevance grade
+Ranking = Sequence[str]  # document ids, the best first
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A retrieval task: texts by id, and which documents answer which query."""
+    """A retrieval task: texts by id, and the relevance grades of documents for each query."""
 
     documents: Mapping[str, str]
     queries: Mapping[str, str]
@@ -47,18 +47,18 @@ class Collection:
 
 
 def read_collection(folder: Path) -> Collection:
-    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``, each perhaps with ``.gz``.
+    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``, plain or ``.gz``.
 
     Raises:
         InputError: a file is missing.
-        CorpusError: a file is damaged, or no query has an answer among the documents.
+        CorpusError: a file is damaged, or no query has a relevant document.
     """
     corpus, queries = (_find(folder, f"{name}.jsonl") for name in ("corpus", "queries"))
     qrels = next(
         (path for split in _SPLITS for path in _list_files(folder, f"qrels/{split}.tsv")), None
     )
     if qrels is None:
-        raise InputError(f"{folder} has no qrels/test.tsv. Give a folder in the layout of BEIR.")
+        raise InputError(f"{folder} has no qrels/test.tsv. Give a folder in the format of BEIR.")
     documents, asked = dict(_read_texts(corpus)), dict(_read_texts(queries))
     columns = {"query": 0, "document": 1, "grade": 2}
     grades: dict[str, dict[str, int]] = defaultdict(dict)
@@ -68,7 +68,7 @@ def read_collection(folder: Path) -> Collection:
             grades[query][document] = int(row.number("grade"))
     answered = {query: found for query, found in grades.items() if max(found.values()) > 0}
     if not answered:
-        raise CorpusError(f"{qrels}: no query has an answer among the documents. Check the ids.")
+        raise CorpusError(f"{qrels}: no query has a relevant document. Check the ids.")
     chosen = {query: asked[query] for query in answered}
     return Collection(documents, chosen, answered, (corpus, queries, qrels))
 
@@ -76,7 +76,7 @@ def read_collection(folder: Path) -> Collection:
 def _find(folder: Path, name: str) -> Path:
     found = next(iter(_list_files(folder, name)), None)
     if found is None:
-        raise InputError(f"{folder} has no {name}. Give a folder in the layout of BEIR.")
+        raise InputError(f"{folder} has no {name}. Give a folder in the format of BEIR.")
     return found
 
 
@@ -85,7 +85,7 @@ def _list_files(folder: Path, name: str) -> list[Path]:
 
 
 def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield id and text of each line; a title comes first."""
+    """Yield the id and the text (with the title before it) of each line."""
     name, lines = open_lines(path)
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -100,7 +100,7 @@ def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
-    """Return the nearest documents of each query, by cosine."""
+    """Return the documents of each query ranked by cosine."""
     names = np.array(list(task.documents))
     texts = embed(list(task.queries.values()))
     similar = np.concatenate(
@@ -111,7 +111,7 @@ def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
 
 
 def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str, Ranking]:
-    """Return the best documents of each query by BM25 (Robertson and Zaragoza, 2009)."""
+    """Return the documents of each query ranked by BM25 (Robertson and Zaragoza, 2009)."""
     names = list(task.documents)
     counts = [Counter(split_words(text)) for text in task.documents.values()]
     lengths = np.array([max(1, count.total()) for count in counts], np.float64)
@@ -139,7 +139,7 @@ def split_words(text: str) -> list[str]:
 
 
 def measure_ndcg(grades: Mapping[str, int], ranking: Ranking, depth: int = 10) -> float:
-    """Return the discounted gain of the first documents over that of the best ranking."""
+    """Return the discounted cumulative gain at `depth` relative to that of the ideal ranking."""
 
     def sum_gains(gains: Sequence[int]) -> float:
         return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains[:depth]))
@@ -149,13 +149,13 @@ def measure_ndcg(grades: Mapping[str, int], ranking: Ranking, depth: int = 10) -
 
 
 def measure_recall(grades: Mapping[str, int], ranking: Ranking, depth: int) -> float:
-    """Return the share of the answers that are among the first documents."""
+    """Return the share of relevant documents among the first `depth` documents."""
     answers = {name for name, grade in grades.items() if grade > 0}
     return len(answers.intersection(ranking[:depth])) / len(answers)
 
 
 def measure_reciprocal_rank(grades: Mapping[str, int], ranking: Ranking, depth: int = 10) -> float:
-    """Return one over the place of the first answer; 0 if it is not among the first documents."""
+    """Return 1 / rank of the first relevant document; 0 if the rank is above `depth`."""
     places = (n for n, name in enumerate(ranking[:depth], 1) if grades.get(name, 0) > 0)
     return 1 / next(places, math.inf)
 
@@ -171,7 +171,7 @@ _MEASURES: dict[str, Callable[[Mapping[str, int], Ranking], float]] = {
 def score_rankings(
     grades: Grades, rankings: Mapping[str, Ranking], baseline: Mapping[str, Ranking]
 ) -> tuple[Score, ...]:
-    """Return the mean of each measure over the queries, with its interval, beside a baseline."""
+    """Return the mean of each measure over the queries, with intervals and the baseline's."""
     scores: list[Score] = []
     for name, measure in _MEASURES.items():
         values, others = (
@@ -187,18 +187,18 @@ def score_rankings(
 def read_graded_pairs(path: Path) -> tuple[list[str], list[str], NDArray[np.float64]]:
     """Return first texts, second texts and scores of a table.
 
-    Its columns are ``sentence1``, ``sentence2`` and ``score``; of a CSV file without a header the
+    The columns are ``sentence1``, ``sentence2`` and ``score``; in a CSV file without a header, the
     first three.
 
     Raises:
-        CorpusError: as `read_columns`, or all scores are the same.
+        CorpusError: as `read_columns`, or all scores are equal.
     """
     has_names = path.name.removesuffix(".gz").endswith((".jsonl", ".parquet", ".tsv"))
     columns = {role: role if has_names else place for place, role in enumerate(_USUAL_COLUMNS)}
     rows = list(read_columns(path, columns))
     pairs, scores = [row.texts for row in rows], np.array([row.number("score") for row in rows])
     if len(set(scores.tolist())) < 2:
-        raise CorpusError(f"{path}: all scores are the same, so nothing can be ordered.")
+        raise CorpusError(f"{path}: all scores are the same. Check the column score.")
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs], scores
 
 
@@ -212,7 +212,7 @@ def compare_words(first: str, second: str) -> float:
 
 def _find_source(request: Request, suite: str) -> Path:
     if len(request.files) != 1:
-        raise InputError(f"the suite {suite} needs --data: one folder or table")
+        raise InputError(f"the suite {suite} needs one folder or table. Give it as --data")
     return Path(request.files[0])
 
 

@@ -1,7 +1,7 @@
-"""The evaluation suites by name, and what each one states.
+"""The evaluation suites by name, and their interface.
 
-To add a suite, write a module with a `Suite` called ``SUITE``, and name it in `SUITES`. The module
-is imported when the suite is used, so that ``--help`` lists suites without importing torch.
+To add a suite, write a module with a `Suite` named ``SUITE``, and add it to `SUITES`. The module is
+imported when the suite is used, so that ``--help`` lists suites without importing torch.
 """
 
 import importlib
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """A line of the registry: the module of a suite, or ``MODULE:NAME``, and its line of help."""
+    """An entry of the registry: the module of a suite, or ``MODULE:NAME``, and its help text."""
 
     module: str
     help: str
@@ -41,20 +41,20 @@ SUITES = {
     "pll": SuiteEntry("maskwright.evaluation.suite_pll", "pseudo-perplexity of sentences"),
     "blimp": SuiteEntry(
         "maskwright.evaluation.suite_blimp",
-        "minimal pairs (BLiMP, its supplement, EWoK): is the good sentence likelier?",
+        "accuracy on minimal pairs (BLiMP, its supplement, EWoK)",
     ),
     "retrieval": SuiteEntry(
         "maskwright.evaluation.suite_retrieval:RETRIEVAL",
-        "vectors find the answers of queries: --data DIR in the layout of BEIR",
+        "retrieval of documents by text vectors; --data DIR in the format of BEIR",
     ),
     "sts": SuiteEntry(
         "maskwright.evaluation.suite_retrieval:STS",
-        "vectors of pairs are as near as people say: --data TABLE",
+        "correlation of vector cosines with human similarity scores; --data TABLE",
     ),
 }
-# `finetuning.glue` has data and results of its own, so it cannot be combined with the suites above.
+# `finetuning.glue` uses other data and results, so it cannot be combined with the suites above.
 GLUE = "glue"
-GLUE_HELP = "fine-tuning on every task of the benchmark that --data DIR holds; only alone"
+GLUE_HELP = "fine-tuning on every GLUE task in --data DIR; not combined with other suites"
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Suite:
     """An evaluation suite.
 
     Attributes:
-        needs: what it scores a model on: `Request.text`, `Request.pairs` or `Request.files`.
-        full: the most token slots, sentences or pairs of each paradigm that it scores; None: all.
+        needs: the data that it uses: `Request.text`, `Request.pairs` or `Request.files`.
+        full: the maximum token positions, sentences, or pairs of each paradigm; None: no limit.
         fast: the same with ``--fast``.
         check: raises InputError, before any suite runs, if the request cannot be scored.
-        score: scores the model; `mark_fast` records whether ``--fast`` left something out.
-        headlines: the scores to show where there is little room, as ``SUITE/SCORE``.
+        score: scores the model; `mark_fast` records whether ``--fast`` reduced the data.
+        headlines: the most important scores, as ``SUITE/SCORE``.
     """
 
     name: str
@@ -84,12 +84,12 @@ class Request:
     """A model and the data to score it on.
 
     Attributes:
-        rows: how the suite ``mlm`` cuts text into rows, as far as the model has positions.
-        text: None if no requested suite needs text.
+        rows: the rows of the suite ``mlm``, up to the model's maximum length.
+        text: the text to score; None if no requested suite needs text.
         pairs: minimal pairs and their name; None if no requested suite needs them.
-        files: what --data names, for suites that read it themselves.
-        is_fast: score less, for a first look.
-        babylm: where the suite ``blimp`` writes what it chooses, with the metric of BabyLM's code.
+        files: the values of --data, for suites that read it themselves.
+        is_fast: True to score less data.
+        babylm: the folder for the predictions of ``blimp``, made with the metric of BabyLM's code.
     """
 
     model: "TextModel[MaskedLanguageModel]"
@@ -102,39 +102,39 @@ class Request:
 
     @property
     def wraps(self) -> bool:
-        """Return True if the model's inputs are [CLS] … [SEP]."""
+        """True if the model's inputs are wrapped in [CLS] … [SEP]."""
         return len(self.model.wrap([])) > 0
 
     @property
     def room(self) -> int:
-        """The number of tokens of a sentence that the model has positions for."""
+        """The maximum number of tokens of a sentence, without special tokens."""
         return self.model.longest - len(self.model.wrap([]))
 
     def need_text(self) -> "EvaluationText":
         """Return the text; raise InputError if there is none."""
         if self.text is None:
-            raise InputError("the suite needs --data: a prepared folder, or text files")
+            raise InputError("the suite needs text. Give a prepared folder or text files as --data")
         return self.text
 
     def need_pairs(self) -> "tuple[str, Sequence[MinimalPair]]":
         """Return the minimal pairs; raise InputError if there are none."""
         if self.pairs is None:
-            raise InputError("the suite needs --blimp: a folder of minimal pairs")
+            raise InputError("the suite needs minimal pairs. Give their folder as --blimp")
         return self.pairs
 
     def find_size(self, suite: Suite) -> int:
-        """Return the most slots, sentences, or pairs of each paradigm that a suite scores here."""
+        """Return the limit of a suite for this request: `Suite.fast` or `Suite.full`."""
         full = sys.maxsize if suite.full is None else suite.full
         return suite.fast if self.is_fast else full
 
     def too_short(self, reason: str) -> InputError:
-        """Return the error of a text that is too short for a suite."""
+        """Return an InputError for a text that is too short for a suite."""
         name = self.need_text().data["name"]
         return InputError(f"{name} is too short: {reason}. Give more text.")
 
 
 def mark_fast(result: SuiteResult, is_fast: bool) -> SuiteResult:
-    """Record in the settings whether ``--fast`` left something out."""
+    """Record in the settings whether ``--fast`` reduced the data."""
     return replace(result, settings={**result.settings, "fast": is_fast})
 
 
@@ -153,19 +153,19 @@ def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
     """Return the names of suites, each once.
 
     Args:
-        suite: names, or one text with names separated by commas.
+        suite: names, or one string of names separated by commas.
 
     Raises:
-        InputError: no name, one that does not exist, or ``glue`` with others.
+        InputError: no name is given, one is unknown, or ``glue`` is combined with others.
     """
     given = suite.split(",") if isinstance(suite, str) else suite
     names = tuple(dict.fromkeys(name.strip() for name in given if name.strip()))
     valid = [*SUITES, GLUE]
     if not names:
-        raise InputError(f"no suite given: choose from {', '.join(valid)}")
+        raise InputError(f"no suite given. Choose from {', '.join(valid)}")
     if GLUE in names and len(names) > 1:
         raise InputError(
-            "--suite glue cannot be combined with other suites. Run them in a command of their own."
+            "--suite glue cannot be combined with other suites. Run them in a separate command."
         )
     for name in names:
         if name not in valid:

@@ -1,4 +1,4 @@
-"""How a model ranks masked tokens, and how their frequencies would: for the suites mlm and fill.
+"""Ranks of masked tokens by a model and by token frequency, for the suites mlm and fill.
 
 M masked tokens, D width, V vocabulary.
 """
@@ -19,12 +19,12 @@ _LOGITS_AT_ONCE = 1 << 24  # 64 MB of fp32
 
 @dataclass(frozen=True)
 class TokenPredictions:
-    """How a model predicts M masked tokens.
+    """The predictions of a model for M masked tokens.
 
     Attributes:
-        loss: [M] -log p of the right token, in nats.
-        rank: [M] its rank, from 1, among all tokens by falling logit; ties by ascending id.
-        confidence: [M] the probability of the most likely token.
+        loss: [M] -log p of the correct token, in nats.
+        rank: [M] its rank, from 1, among all tokens by descending logit; ties by ascending id.
+        confidence: [M] the probability of the most probable token.
     """
 
     loss: NDArray[np.float64]
@@ -34,7 +34,7 @@ class TokenPredictions:
 
 @torch.no_grad()
 def rank_labels(model: MaskedLanguageModel, hidden: Tensor, labels: Tensor) -> TokenPredictions:
-    """Compare hidden states [M, D] with the right tokens [M], a few thousand at a time.
+    """Return the predictions from hidden states [M, D] for labels [M], in chunks.
 
     Raises:
         ModelFolderError: the model's probabilities are not finite.
@@ -55,15 +55,15 @@ def rank_labels(model: MaskedLanguageModel, hidden: Tensor, labels: Tensor) -> T
 
 
 class Unigram:
-    """Guessing by the token frequencies of the training text, one added to each count.
+    """The baseline that predicts by training frequencies, with add-one smoothing.
 
     Args:
-        counts: [V], 0 for what can never be a label.
+        counts: [V] training counts, 0 for tokens that are never labels.
 
     Attributes:
         loss: [V] -log of each token's frequency.
-        rank: [V] its rank by falling frequency, from 1; ties by ascending id.
-        decade: [V] the power of ten below its count; counts below 10 are in decade 0.
+        rank: [V] its rank by descending frequency, from 1; ties by ascending id.
+        decade: [V] the integer part of log10 of its count; counts below 10 are in decade 0.
     """
 
     def __init__(self, counts: NDArray[np.int64]) -> None:

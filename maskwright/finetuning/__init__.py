@@ -1,1 +1,1 @@
-"""Fine-tuning: from a model folder and labeled text to a model that answers."""
+"""Fine-tuning: a model folder and labeled text in, a model that predicts labels out."""

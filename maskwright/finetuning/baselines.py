@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from maskwright.extras import import_extra
 
 _NEEDED_BY = "a baseline"
-Texts = Sequence[Sequence[str]]  # one or two of each example
+Texts = Sequence[Sequence[str]]  # one or two texts per example
 
 
 def build_logistic() -> Any:
@@ -31,20 +31,20 @@ def one_vs_rest(model: Any) -> Any:
 
 
 class BagOfWords:
-    """A linear model of the words and word pairs of each text, by TF-IDF.
+    """A linear model on TF-IDF features: the words and word bigrams of each text.
 
-    Pairs of texts also have the words that they share and their cosine as features: a linear model
-    of two bags side by side cannot compare them.
+    For pairs of texts, the words that they share and their cosine are features too: a linear model
+    cannot compare two concatenated bags of words.
 
     Args:
-        model: scikit-learn's.
-        texts, targets: of the training examples.
+        model: an unfitted scikit-learn model.
+        texts, targets: the training examples.
     """
 
     def __init__(self, model: Any, texts: Texts, targets: NDArray[Any]) -> None:
         extraction: Any = import_extra("sklearn.feature_extraction.text", "finetune", _NEEDED_BY)
         self._sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
-        # scikit-learn's own pattern leaves out words of one letter.
+        # scikit-learn's default pattern drops words of one letter.
         self._bag = extraction.TfidfVectorizer(
             ngram_range=(1, 2), min_df=2, token_pattern=r"(?u)\b\w+\b"
         )
@@ -71,11 +71,11 @@ class BagOfWords:
 
 
 class TagFeatures:
-    """Logistic regression on each word, its neighbors, its ending and its capitals.
+    """Logistic regression on each word, its neighbors, its suffix and its capitalization.
 
     Args:
-        sentences: of the training examples.
-        tags: the number of the tag of each word.
+        sentences: the words of the training examples.
+        tags: the tag id of each word.
     """
 
     def __init__(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[int]]) -> None:

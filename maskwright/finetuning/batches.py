@@ -1,4 +1,4 @@
-"""Which examples are in a batch, and how their inputs are padded.
+"""Batches: the choice of examples for each, and the padding of their inputs.
 
 The batches of an epoch are a pure function of (seed, epoch). T tokens, W words with targets.
 """
@@ -17,7 +17,7 @@ from maskwright.data.counter_rng import Purpose, derive_keys
 from maskwright.data.permutation import permute
 from maskwright.tokenizer.template import ModelInput
 
-_BUCKET = 32  # batches among which examples are sorted by length
+_BUCKET = 32  # batches; examples are sorted by length within a bucket
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def plan_epoch(
 ) -> list[NDArray[np.int64]]:
     """Return the examples of each step: shuffled, sorted by length within buckets, shuffled again.
 
-    So a batch holds examples of similar lengths. Every example is in one batch, and at most one
-    batch is smaller than the others.
+    Each batch holds examples of similar lengths. Every example is in exactly one batch, and at most
+    one batch is smaller than the others.
     """
     order = permute(np.arange(len(lengths)), len(lengths), seed, epoch)
     sizes = np.asarray(lengths)
@@ -69,9 +69,9 @@ def plan_steps(
 
 
 def plan_scoring(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield batches of all examples, sorted by length, of at most `batch_tokens` with padding.
+    """Yield batches of at most `batch_tokens` tokens, padding included, sorted by length.
 
-    An example that is longer than that is a batch by itself.
+    An example longer than `batch_tokens` is a batch by itself.
     """
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lengths.__getitem__):

@@ -1,7 +1,7 @@
-"""What a user can choose about fine-tuning: settings, tasks and the presets of GLUE.
+"""Configuration of fine-tuning: settings, tasks and the GLUE presets.
 
-Presets know the files of the GLUE benchmark (Wang et al., "GLUE", 2019) as it distributes them, or
-as their sources do (CoLA's ``in_domain_*.tsv``, the STS benchmark as CSV).
+A preset covers the file layouts of a GLUE task (Wang et al., "GLUE", 2019): that of the benchmark
+and that of the original source (CoLA's ``in_domain_*.tsv``, the STS benchmark as CSV).
 """
 
 from collections.abc import Mapping
@@ -16,76 +16,76 @@ from maskwright.finetuning.table_files import Column
 from maskwright.model.config import Pooling
 from maskwright.train.config import Precision
 
-# To add a task, write its class and add its line: where the class is, and the help of the command.
+# To add a task, write its class and add a line: the import path of the class and its help text.
 TASKS: dict[str, tuple[str, str]] = {
     "classification": (
         "maskwright.finetuning.text_tasks:Classification",
-        "one label of several, of a text or of a pair (columns sentence1, sentence2)",
+        "one of several labels for a text or for a pair (columns sentence1, sentence2)",
     ),
     "multilabel": (
         "maskwright.finetuning.text_tasks:MultiLabel",
-        "any number of labels: a|b, a,b or a JSON list",
+        "any number of labels for each text: a|b, a,b or a JSON list",
     ),
-    "regression": ("maskwright.finetuning.text_tasks:Regression", "a number"),
+    "regression": ("maskwright.finetuning.text_tasks:Regression", "a number for each text or pair"),
     "tokens": (
         "maskwright.finetuning.token_task:Tokens",
         "a tag for each word, in CoNLL columns (IO, IOB, BIO, BIOES)",
     ),
     "embedding": (
         "maskwright.finetuning.embedding:Embedding",
-        "vectors in which the two texts of each pair are near",
+        "similar vectors for the two texts of each pair",
     ),
 }
 
-# A small set of examples needs more epochs than a large one (Mosbach et al., "On the Stability of
-# Fine-tuning BERT", 2021), a wide encoder a lower rate than a narrow one: at the width of ELECTRA's
-# base model this is the rate that Clark et al. (2020) fine-tuned it with. There lower layers want
-# lower rates; in a narrow encoder that cost accuracy (docs/experiments.md).
+# A small training set needs more epochs than a large one (Mosbach et al., "On the Stability of
+# Fine-tuning BERT", 2021). A wide encoder needs a lower learning rate than a narrow one: at the
+# width of ELECTRA-base this is the rate of Clark et al. (2020). Layer-wise decay helps wide
+# encoders; it cost narrow ones accuracy (docs/experiments.md).
 _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1000, 2.0, 20.0
 _NARROW, _RATE, _DECAY = 256, 1e-3, 0.9
 
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """Budget, rates and regularization; the defaults suit encoders of some million parameters."""
+    """Settings of fine-tuning; the defaults suit encoders of a few million parameters."""
 
     epochs: float | None = setting(
-        None, "passes over the training examples, at most; none = 2 to 20, for some 1,000 steps"
+        None, "maximum passes over the training examples; none = 2 to 20, for about 1,000 steps"
     )
-    batch_size: int = setting(32, "examples a step")
+    batch_size: int = setting(32, "examples per step")
     learning_rate: float | None = setting(
         None,
-        "peak rate of the head, that of the encoder decays by layer; none = by the model's width: "
+        "peak rate of the head; layer_decay lowers it for the encoder; none = by hidden size: "
         "0.001 up to 256, 0.0001 at 768",
     )
     layer_decay: float | None = setting(
         None,
-        "factor on the rate from one layer to the one below it; none = 1 up to a width of 256, else"
-        " 0.9",
+        "learning rate of a layer relative to the layer above it; none = 1 up to a hidden size of "
+        "256, else 0.9",
     )
-    warmup_share: float = setting(0.1, "share of the steps in which the rate rises")
-    weight_decay: float = setting(0.01, "of AdamW, on matrices")
-    dropout: float = setting(0.1, "in the encoder and before the output")
-    grad_clip: float = setting(1.0, "gradients are scaled down to this norm; 0: never")
+    warmup_share: float = setting(0.1, "share of the steps in which the learning rate rises")
+    weight_decay: float = setting(0.01, "weight decay of AdamW, on matrices only")
+    dropout: float = setting(0.1, "dropout in the encoder and before the output layer")
+    grad_clip: float = setting(1.0, "maximum gradient norm; 0: no clipping")
     pooling: Pooling | None = setting(
         None,
-        "the vector of a text; bi = how two texts, encoded apart, compare; none = bi for a number "
-        "of two texts up to a width of 256, else mean where the family leaves the choice",
+        "pooling; bi encodes the two texts of a pair separately and compares them; none = bi for "
+        "regression on pairs up to a hidden size of 256, else mean, or the model family's only one",
     )
-    max_length: int | None = setting(None, "tokens of an input; none = what the model takes")
+    max_length: int | None = setting(None, "maximum tokens per input; none = the model's maximum")
     dimensions: tuple[int, ...] = setting(
-        (), "of embeddings: train the first N numbers of a vector as well, e.g. 64,128"
+        (), "embedding: also train the first N dimensions of a vector, such as 64,128"
     )
     negatives: Literal["batch", "mined"] = setting(
-        "batch", "of embeddings: wrong answers are the other pairs of the batch, or mined as well"
+        "batch", "embedding: negatives are other pairs of the batch (batch), or also mined (mined)"
     )
-    class_weights: bool = setting(False, "weight labels so that all count alike")
-    metric: Metric | None = setting(None, "what decides which weights are kept; none = the task's")
-    evaluations_an_epoch: float = setting(2.0, "scores on the validation examples, each epoch")
-    patience: int = setting(4, "scores without a better one that end the training; 0: never")
-    seeds: int = setting(1, "runs; they differ in the head, the order and the dropout")
-    first_seed: int = setting(0, "the seed of the first run")
-    precision: Precision = setting("auto", "bf16 autocast; auto: only where hardware has it")
+    class_weights: bool = setting(False, "weight the loss so that all labels have the same weight")
+    metric: Metric | None = setting(None, "metric that selects the best weights; none = the task's")
+    evaluations_an_epoch: float = setting(2.0, "evaluations on the validation examples per epoch")
+    patience: int = setting(4, "evaluations without improvement that end a run; 0: never")
+    seeds: int = setting(1, "number of runs, which differ in new weights, data order and dropout")
+    first_seed: int = setting(0, "seed of the first run; each further run adds 1")
+    precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class FinetuneConfig:
                 raise ConfigError(name, getattr(self, name), "must not be negative")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             rule = "must be above 0 and at most 1"
-            raise ConfigError("layer_decay", self.layer_decay, rule, "1 is one rate for all.")
+            raise ConfigError("layer_decay", self.layer_decay, rule, "1: one rate for all.")
         for name in ("warmup_share", "dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must be at least 0 and below 1")
@@ -109,9 +109,9 @@ class FinetuneConfig:
             raise ConfigError("max_length", self.max_length, "must be at least 8")
 
     def find_length(self, longest: int) -> int:
-        """Return the tokens of an input; raise ConfigError if `longest` of the model is less."""
+        """Return the tokens per input; raise ConfigError if they exceed the model's `longest`."""
         if self.max_length is not None and self.max_length > longest:
-            rule = f"is more than the {longest} tokens that the model takes"
+            rule = f"is more than the model's maximum of {longest} tokens"
             raise ConfigError("max_length", self.max_length, rule, "Remove it.")
         return self.max_length or longest
 
@@ -133,13 +133,13 @@ class FinetuneConfig:
         return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)
 
     def choose_pooling(self, width: int, is_pair: bool, is_number: bool) -> Pooling | None:
-        """Return the pooling, None if it is that of the family's class.
+        """Return the pooling; None selects the pooling of the model family.
 
         Raises:
-            ConfigError: single texts are to be compared.
+            ConfigError: the pooling is ``bi`` and the examples are single texts.
         """
         if self.pooling == "bi" and not is_pair:
-            rule = "compares the two texts of a pair, and these examples have one"
+            rule = "compares the two texts of a pair, but these examples are single texts"
             raise ConfigError("pooling", self.pooling, rule, "Remove it.")
         is_graded = is_pair and is_number and width <= _NARROW
         return self.pooling or ("bi" if is_graded else None)
@@ -151,7 +151,7 @@ class FinetuneConfig:
 
 @dataclass(frozen=True)
 class GlueFiles:
-    """One layout of the files of a GLUE task: their names, their columns, and the header."""
+    """One file layout of a GLUE task: file names, columns, and whether there is a header."""
 
     train: str
     valid: str
@@ -159,13 +159,13 @@ class GlueFiles:
     has_header: bool = True
 
     def list_missing(self, folder: Path) -> list[str]:
-        """Return the names of the files that are not in a folder."""
+        """Return the names of the files that `folder` lacks."""
         return [name for name in (self.train, self.valid) if not (folder / name).is_file()]
 
 
 @dataclass(frozen=True)
 class GlueTask:
-    """A task of GLUE: its folder there, our task, its metrics, and the layouts of its files."""
+    """A GLUE task: its folder name, the task in `TASKS`, its metrics and its file layouts."""
 
     folder: str
     task: str

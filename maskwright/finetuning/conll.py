@@ -1,14 +1,13 @@
 """Tagged words: CoNLL files, words of plain text, and the entities that tags mark.
 
-A CoNLL file has a word a line and a blank line between sentences. Columns are separated by tabs, or
-else by blanks; by default the word is the first column and its tag the last, as in CoNLL-2003 and
-wikigold. Lines that begin with ``-DOCSTART-`` are skipped; no line is a comment, since ``#`` is a
-word, too.
+A CoNLL file has one word per line and a blank line between sentences. Columns are separated by
+tabs, or else by blanks; by default the word is the first column and its tag the last, as in
+CoNLL-2003 and wikigold. Lines that begin with ``-DOCSTART-`` are skipped. There are no comment
+lines, since ``#`` may be a word.
 
 Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO, BIOES, BILOU and BMES; a tag
-without such a prefix is a kind of its own. Entities are found as by CoNLL's ``conlleval`` (Tjong
-Kim Sang and De Meulder, 2003) and seqeval: an entity begins where its tag says so, after another
-kind, and after ``O``.
+without such a prefix is its own kind. Entities follow CoNLL's ``conlleval`` (Tjong Kim Sang and De
+Meulder, 2003) and seqeval: an entity begins at a begin prefix, at a new kind, and after ``O``.
 """
 
 import re
@@ -38,7 +37,7 @@ class TaggedSentence:
     """Words and the tag of each.
 
     Attributes:
-        place: file and line of the first word, for messages.
+        place: the file and line of the first word, for messages.
     """
 
     place: str
@@ -52,7 +51,7 @@ class TaggedSentence:
 
 
 def has_conll_name(path: Path) -> bool:
-    """Return True if the name of a file is one of CoNLL columns: ``a.conll``, ``a.bio.txt.gz``."""
+    """Return True if a file name has an extension of CoNLL: ``a.conll``, ``a.bio.txt.gz``."""
     name = path.name.lower()
     for ending in (*COMPRESSIONS, ".txt"):
         name = name.removesuffix(ending)
@@ -75,7 +74,7 @@ def read_conll(path: Path | str, word: int = 0, tag: int = -1) -> Iterator[Tagge
 
 
 def read_words(path: Path | str, word: int = 0) -> Iterator[list[str]]:
-    """Yield the words of each sentence of a file that needs no tags; raises as `read_conll`."""
+    """Yield the words of each sentence of a file, with or without tags; raise as `read_conll`."""
     for _, lines in _read_sentences(path, max(word + 1, -word), "the words"):
         yield [columns[word] for columns in lines]
 
@@ -83,7 +82,7 @@ def read_words(path: Path | str, word: int = 0) -> Iterator[list[str]]:
 def _read_sentences(
     path: Path | str, needed: int, what: str
 ) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield the place of each sentence, and the columns of its lines, at least `needed` each."""
+    """Yield file and line of each sentence, and the columns of its lines, `needed` or more."""
     name, lines = open_lines(path)
     found: list[list[str]] = []
     begin = 0
@@ -95,7 +94,7 @@ def _read_sentences(
                 yield f"{name}:{begin}", found
             found = []
             continue
-        # A word between tabs may hold blanks.
+        # A word between tabs may contain blanks.
         columns = line.strip().split("\t")
         if len(columns) < max(needed, 2):
             columns = line.split()
@@ -107,11 +106,11 @@ def _read_sentences(
         begin = begin if found else number
         found.append(columns)
     if is_empty:
-        raise CorpusError(f"{name} holds no sentence.")
+        raise CorpusError(f"{name} holds no sentence. Add one, or check the path.")
 
 
 class Word(NamedTuple):
-    """A word, and where it begins and ends in its text."""
+    """A word and its character span in the text."""
 
     text: str
     start: int
@@ -121,10 +120,10 @@ class Word(NamedTuple):
 def split_words(text: str) -> list[Word]:
     """Split plain text into words as CoNLL corpora have them: punctuation is separate.
 
-    A model trained on such words knows ``Paris`` and ``,`` but never saw ``Paris,``. Punctuation
-    and currency signs are split off both ends of what blanks separate; those inside stay
-    (``well-known``, ``don't``, ``3.5``). Equal signs in a row are one word (``...``). Splitting the
-    words again changes nothing.
+    A model trained on such words knows ``Paris`` and ``,`` but has never seen ``Paris,``. Text is
+    split at blanks, then punctuation and currency signs are split off both ends of each chunk;
+    signs inside remain (``well-known``, ``don't``, ``3.5``). A run of the same sign is one word
+    (``...``). Splitting the words again changes nothing.
     """
     return [
         Word(text[start:end], start, end)
@@ -178,9 +177,9 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def marks_entities(tags: Iterable[str]) -> bool:
-    """Return True if tags mark entities: some are ``O``, or say where an entity begins or ends.
+    """Return True if tags mark entities: some are ``O``, or have a begin or end prefix.
 
-    Parts of speech do not: every word has one, and two nouns in a row are two.
+    Parts of speech do not: every word has one, and two adjacent nouns are not one entity.
     """
     return any(tag == OUTSIDE or split_tag(tag)[1] != tag for tag in tags)
 

@@ -1,6 +1,6 @@
-"""Losses of texts that belong together, and the cosines that they and the scores are made of.
+"""Contrastive losses, and the cosines from which losses and scores are computed.
 
-R rows of a table, N negatives, D width. The losses are those of sentence-transformers, by name:
+R rows of a table, N negatives, D width. In sentence-transformers the losses are named
 ``MultipleNegativesRankingLoss`` (here in both directions), ``CoSENTLoss`` and ``MatryoshkaLoss``.
 """
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from maskwright.tokenizer.template import ModelInput
 
 TEMPERATURE = 0.05  # as in SimCSE, Gao et al. 2021
-_TOO_NEAR = 5  # partners that are not taken for negatives
-_CHUNK = 512  # texts compared with all partners at once
+_TOO_NEAR = 5  # nearest partners that are not used as negatives
+_CHUNK = 512  # texts that are compared with all partners at once
 
 
 def contrast(
@@ -24,15 +24,15 @@ def contrast(
     negatives: Tensor | None = None,
     right: Tensor | None = None,
 ) -> Tensor:
-    """Return the loss of R pairs of vectors [R, D]: each is to find its own partner among all.
+    """Return the InfoNCE loss of R pairs of vectors [R, D], with in-batch negatives.
 
     ``-1/R Σ log softmax(cos(a_i, b_j) / temperature)_i``, the mean of both directions. van den Oord
     et al., "Representation Learning with Contrastive Predictive Coding", 2018.
 
     Args:
-        same: [R, R] True where pairs i and j share a text, so that j is not a wrong answer.
-        negatives: [N, D] more wrong answers to all first texts.
-        right: [R, N] True where a negative shares a text with pair i, and is no wrong answer.
+        same: [R, R] True where pairs i and j share a text, so that j is not a negative of i.
+        negatives: [N, D] additional negatives of all first texts.
+        right: [R, N] True where a negative shares a text with pair i, so that it is ignored.
     """
     similar = compare(first, second, same) / TEMPERATURE
     own = torch.arange(len(first), device=first.device)
@@ -45,7 +45,7 @@ def contrast(
 
 
 def order(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
-    """Return the loss of R pairs of vectors [R, D] whose cosines are to have the order of `scores`.
+    """Return the loss of R pairs of vectors [R, D] that orders their cosines by `scores`.
 
     ``log(1 + Σ exp((cos_i - cos_j) / temperature))`` over all i with a smaller score than j [R].
     Su, "CoSENT", 2022.
@@ -58,7 +58,7 @@ def order(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
 
 
 def nest(loss: Callable[..., Tensor], sizes: Sequence[int], *vectors: Tensor | None) -> Tensor:
-    """Return the mean of a loss of whole vectors [R, D] and of their first `sizes` numbers.
+    """Return the mean of a loss over full vectors [R, D] and their first `sizes` dimensions.
 
     Kusupati et al., "Matryoshka Representation Learning", 2022.
     """
@@ -70,7 +70,7 @@ def nest(loss: Callable[..., Tensor], sizes: Sequence[int], *vectors: Tensor | N
 
 
 def compare(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:
-    """Return cosines [R, R] of all first texts with all partners; -inf for others in `same`."""
+    """Return cosines [R, R] of all first texts with all partners; -inf where `same`, i != j."""
     similar = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T
     if same is None:
         return similar
@@ -85,7 +85,7 @@ def find_same(first: Sequence[ModelInput], second: Sequence[ModelInput]) -> Tens
 
 
 def number_texts(*columns: Sequence[ModelInput]) -> list[Tensor]:
-    """Return a number for each text of each column; equal texts have equal numbers."""
+    """Return an id for each text of each column; equal texts have equal ids."""
     numbers: dict[tuple[int, ...], int] = {}
     return [
         torch.tensor([numbers.setdefault(tuple(one.ids), len(numbers)) for one in column])
@@ -107,13 +107,13 @@ def overlap(rows: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
 
 
 def mine_negatives(first: Tensor, second: Tensor, numbers: Sequence[Tensor]) -> list[int]:
-    """Return for each first text [R, D] the row of a partner that is near it and wrong.
+    """Return for each first text [R, D] the row of a hard negative: a near but wrong partner.
 
-    The nearest ones are passed over: some of them are right answers that nobody marked (Karpukhin
-    et al., "Dense Passage Retrieval", 2020, take the nearest without an answer).
+    The nearest partners are skipped, since some of them are unlabeled positives (Karpukhin et al.,
+    "Dense Passage Retrieval", 2020, use the nearest passage without an answer).
 
     Args:
-        numbers: of both columns, see `number_texts`: partners that share a text are right.
+        numbers: the ids of both columns (`number_texts`); partners that share a text are positives.
     """
     units, partners = F.normalize(first, dim=-1), F.normalize(second, dim=-1).T
     found: list[int] = []

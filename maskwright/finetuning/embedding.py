@@ -1,9 +1,10 @@
-"""The task of embedding: an encoder whose vectors are near for texts that belong together.
+"""The task ``embedding``: an encoder with similar vectors for texts that belong together.
 
-The columns of the table choose the loss: of pairs each finds its partner among those of the batch,
-with a third text, or one that is mined, as a wrong answer; of pairs with a number the cosines get
-the order of the numbers. Of text without labels each text finds itself, which dropout has changed
-(Gao et al., "SimCSE", 2021); it is scored by the halves of texts. R pairs, D width.
+The columns of the table select the loss. Pairs are trained with in-batch negatives, and optionally
+with negatives from a third column or from mining. Pairs with a number are trained so that their
+cosines have the order of the numbers. In text without labels, the positive of a text is the text
+itself with another dropout mask (Gao et al., "SimCSE", 2021), and the score is the retrieval of the
+second half of a text by its first half. R pairs, D width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,13 +51,13 @@ from maskwright.train.device import autocast, choose_device
 
 NEGATIVE, SCORE = "negative", "score"
 _USUAL = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
-_CANDIDATES = 256  # validation pairs among which texts look for their partners
-_FEWEST = 32  # pairs from which anything can be learned
-_FEWEST_WORDS = 8  # of a text that is cut into halves
+_CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
+_FEWEST = 32  # training pairs; fewer are too few to train on
+_FEWEST_WORDS = 8  # words of a text that is split into halves
 
 
 class Embedding(CustomTask):
-    """Vectors in which the two texts of each pair are near; the model stays an encoder."""
+    """Similar vectors for the two texts of each pair; the model stays an encoder."""
 
     name = "embedding"
     roles = ("sentence1", "sentence2", NEGATIVE, SCORE)
@@ -73,13 +74,13 @@ class Embedding(CustomTask):
                 found[role] = known[0]
         if NEGATIVE in found and SCORE in found:
             raise InputError(
-                f"{train} has negatives ({found[NEGATIVE]}) and numbers ({found[SCORE]}); a loss "
-                "takes one of them. Remove a column."
+                f"{train} has negatives ({found[NEGATIVE]}) and numbers ({found[SCORE]}), which "
+                "cannot be combined. Remove a column."
             )
         return found if "sentence2" in found else {"sentence2": "sentence2", **found}
 
     def train(self, request: Request, out: Path, report: Tell) -> None:
-        """Train on pairs, and write the encoder and how many texts find their partners.
+        """Train on pairs; write the encoder and the share of texts that retrieve their partner.
 
         Raises:
             InputError: the model predicts no masked tokens.
@@ -89,22 +90,22 @@ class Embedding(CustomTask):
         loaded = open_encoder(request.model)
         if not isinstance(loaded.model, MaskedLanguageModel):
             raise InputError(
-                f"{request.model} predicts no masked tokens; --task embedding takes models that do."
+                f"{request.model} predicts no masked tokens. Give --task embedding one that does."
             )
         architecture = with_dropout(loaded.model.config, config.dropout)
         weights = dict(loaded.model.named_parameters())
         model = MaskedLanguageModel.from_tensors(architecture, weights).to(device)
         max_length = config.find_length(model.config.max_position_embeddings)
         train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
-        report(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
+        report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if is_text(request.files.train):
-            report("no labels: each text is to find itself, as dropout has changed it (SimCSE)")
+            report("no labels: each text is its own positive, under another dropout mask (SimCSE)")
         if cut := train.num_cut + valid.num_cut:
             report(describe_cut(cut, 2 * (len(train) + len(valid)), max_length))
         if num_shared:
             report(
-                f"{num_shared:,} of those to score on share a text with some to train on: "
-                "scores are too good for new text"
+                f"{num_shared:,} validation pairs share a text with training pairs: scores on new "
+                "text will be lower"
             )
         _check_losses(config, train, model.config.hidden_size)
         config = config.resolve(len(train), model.config.hidden_size)
@@ -130,24 +131,24 @@ class Embedding(CustomTask):
         save_model(out / MODEL_NAME, model.cpu(), loaded.tokenizer, add_special_tokens=wraps)
         if not best["step"]:
             report(
-                "No step found more partners than the model before training: it is saved as it "
-                "was. Try a lower --learning_rate, or more pairs."
+                "Training did not improve the score, so the original weights are saved. Try a lower"
+                " --learning_rate, or more pairs."
             )
 
 
 def _check_losses(config: FinetuneConfig, train: "Pairs", width: int) -> None:
-    """Raise ConfigError if settings of the loss do not fit the columns or the model."""
+    """Raise ConfigError if a setting of the loss conflicts with the columns or the model."""
     if config.negatives == "mined" and (train.negatives or train.scores is not None):
         has = "negatives" if train.negatives else "numbers"
         rule = f"cannot be combined with examples that have {has}"
         raise ConfigError("negatives", "mined", rule, "Remove the setting or the column.")
     if not config.dropout and torch.equal(*number_texts(*train.sides)):
-        rule = "must be above 0 for text without labels: dropout alone tells a text from itself"
+        rule = "must be above 0 for text without labels, whose positives differ only by dropout"
         raise ConfigError("dropout", config.dropout, rule, "Try 0.1.")
     for size in config.dimensions:
         if not 1 <= size < width:
-            rule = f"must be between 1 and {width - 1}, below the width of the model"
-            raise ConfigError("dimensions", size, rule, "The full vector is trained in any case.")
+            rule = f"must be between 1 and {width - 1}, below the hidden size of the model"
+            raise ConfigError("dimensions", size, rule, "The full vector is always trained.")
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,9 @@ class Pairs:
     """Pairs of texts as tokens: [N] first texts and their partners.
 
     Attributes:
-        negatives: [N] texts that do not belong to the first ones; empty if there are none.
-        scores: [N] how much the texts of a pair are alike; None if they belong together.
-        num_cut: how many of these texts were longer than the model takes.
+        negatives: [N] texts that do not belong to the first texts; empty if there are none.
+        scores: [N] the similarity of the texts of each pair; None if all belong together.
+        num_cut: the number of texts that were longer than `max_length` and were cut.
     """
 
     first: list[ModelInput]
@@ -171,12 +172,12 @@ class Pairs:
 
     @property
     def sides(self) -> tuple[list[ModelInput], list[ModelInput]]:
-        """The two texts of all pairs, each [N]."""
+        """The first texts and the second texts of all pairs, each [N]."""
         return self.first, self.second
 
 
 def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple[Pairs, Pairs, int]:
-    """Return training pairs, validation pairs, and how many of the latter share a text with those.
+    """Return training pairs, validation pairs, and how many of these share a text with training.
 
     Raises:
         CorpusError: a file cannot be read, there are too few pairs, or all validation pairs share
@@ -191,7 +192,7 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
 
     rows = read(files.train)
     if len(rows) < _FEWEST:
-        raise CorpusError(f"{files.train} holds {len(rows)} rows; at least {_FEWEST} are needed.")
+        raise CorpusError(f"{files.train} holds {len(rows)} rows. Give at least {_FEWEST}.")
     if files.valid is None:
         rows, valid = split_examples(rows, [()] * len(rows), files.valid_share)
     else:
@@ -220,14 +221,14 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     scored = encode(valid) if valid else Pairs([], [])
     if not rows or (scored.scores is None and find_same(scored.first, scored.second).all()):
         raise CorpusError(
-            f"{files.valid or files.train}: {len(valid)} pairs to score on are too few, or all "
-            "share a text as the tokenizer reads them. Give --valid or a larger --valid-share."
+            f"{files.valid or files.train}: {len(valid)} validation pairs are too few, or all "
+            "share a text once tokenized. Give --valid or a larger --valid-share."
         )
     return encode(rows), scored, count_shared(rows, valid)
 
 
 def is_text(path: Path) -> bool:
-    """Return True if a file holds texts without labels, a line each, and is no table."""
+    """Return True if a file holds one text per line without labels, and is not a table."""
     return path.name.removesuffix(".gz").endswith(".txt")
 
 
@@ -239,7 +240,7 @@ def read_plain(path: Path) -> list[TableRow]:
 
 
 def halve(row: TableRow) -> TableRow:
-    """Return the halves of a text as a pair: they belong together more than those of others."""
+    """Return the halves of a text as a pair, which belong together more than other halves."""
     words = row.texts[0].split()
     middle = len(words) // 2
     first, second = " ".join(words[:middle]), " ".join(words[middle:])
@@ -249,14 +250,14 @@ def halve(row: TableRow) -> TableRow:
 def _read_negative(row: TableRow) -> list[str]:
     text = row.values.get(NEGATIVE)
     if text is not None and not isinstance(text, str):
-        raise CorpusError(f"{row.place}: {text!r} is not a text. Correct the line.")
+        raise CorpusError(f"{row.place}: {text!r} is not a string. Correct the line.")
     return [] if text is None else [text]
 
 
 class ContrastiveFitting:
     """Training of an encoder on pairs, with mean pooling as in ``maskwright embed``.
 
-    Afterwards the model has the weights that scored best, which may be those that it came with.
+    Afterwards the model has the weights that scored best, which may be its original ones.
     """
 
     def __init__(
@@ -280,7 +281,7 @@ class ContrastiveFitting:
     def run(self) -> Record:
         """Train until the budget is spent or early stopping ends the run; return the best record.
 
-        The first record is of step 0, before training. If it is the best, nothing was gained.
+        The first record is of step 0, before training. If it is the best, training did not help.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -314,10 +315,10 @@ class ContrastiveFitting:
         return nest(loss, sizes, *vectors)
 
     def _evaluate(self, point: Record) -> bool:
-        """Score the model; keep its weights, and return True, if they are the best so far."""
+        """Score the model; if it is the best so far, copy its weights and return True."""
         record = {"seed": self.config.first_seed, **point, **self.score()}
         best, metric = self._best, "found" if "found" in record else "spearman"
-        # With equal scores, the smaller loss is better.
+        # At equal scores, the smaller loss is better.
         improved = not best or (record[metric], -record[VALID_LOSS]) > (
             best[metric],
             -best[VALID_LOSS],
@@ -329,10 +330,11 @@ class ContrastiveFitting:
 
     @torch.no_grad()
     def score(self) -> dict[str, float]:
-        """Return the share of validation texts whose nearest partner is their own.
+        """Return the loss, and the share of validation texts whose nearest neighbor is correct.
 
-        As in the loss, other pairs with one of the same texts are left out: a text is always the
-        nearest to itself. Of pairs with numbers it is Spearman's correlation with the cosines.
+        As in the loss, other pairs that share a text are no candidates: every text is its own
+        nearest neighbor. For pairs with numbers, the score is Spearman's correlation of the numbers
+        with the cosines.
         """
         self.model.eval()
         first, second = (self._embed_all(side) for side in self.valid.sides)
@@ -351,7 +353,7 @@ class ContrastiveFitting:
 
     @torch.no_grad()
     def mine(self) -> None:
-        """Give each training pair the partner of another as its negative, by the model as it is."""
+        """Set the partner of another pair as the negative of each pair, by current vectors."""
         self.model.eval()
         first, second = (self._embed_all(side) for side in self.train.sides)
         rows = mine_negatives(first, second, number_texts(*self.train.sides))
@@ -377,4 +379,4 @@ def _describe(record: Record) -> str:
         step = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
     if "spearman" in record:
         return f"  {step}  Spearman's correlation: {record['spearman']:.4f}"
-    return f"  {step}  found among {record['candidates']}: {record['found']:.4f}"
+    return f"  {step}  retrieved among {record['candidates']}: {record['found']:.4f}"

@@ -1,6 +1,6 @@
 """Examples as model inputs: encoded texts, pairs and tagged sentences.
 
-R examples in a batch, the longest of L tokens, T = R L tokens, W words with targets.
+R examples in a batch, padded to L tokens; T = R L tokens, W words with targets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ class Examples:
     """N inputs and their targets.
 
     Attributes:
-        inputs: the tokens of each.
-        targets: [N] or [N, K] for texts; for words a list for each input.
+        inputs: the tokens of each input.
+        targets: [N] or [N, K] for texts; for words, a list for each input.
         positions: for words, the positions of the tokens of each input that have targets.
         sentences: for words, the sentences from which the inputs were cut.
-        num_cut: the number of inputs that were longer than the model takes.
-        rows: the examples as they were read; for words a row may have become several inputs.
+        num_cut: the number of inputs that were longer than `max_length`.
+        rows: the examples as read; one tagged sentence may have become several inputs.
     """
 
     inputs: list[ModelInput]
@@ -49,7 +49,7 @@ class Examples:
         return [len(one.ids) for one in self.inputs]
 
     def collate(self, numbers: Sequence[int], pad_id: int, device: torch.device) -> "InputBatch":
-        """Return the examples with these numbers as one padded batch on `device`."""
+        """Return the examples at these indices as one padded batch on `device`."""
         batch = collate([self.inputs[number] for number in numbers], pad_id)
         if self.positions is not None:
             length = batch.context.row_length
@@ -58,7 +58,7 @@ class Examples:
         return batch.to(device)
 
     def select_targets(self, numbers: Sequence[int]) -> Tensor:
-        """Return the targets of the examples with these numbers: [R], [R, K], or [W] of words."""
+        """Return the targets of the examples at these indices: [R], [R, K], or [W] for words."""
         if isinstance(self.targets, list):
             flat = [target for number in numbers for target in self.targets[number]]
             return torch.tensor(flat, dtype=torch.int64)
@@ -70,15 +70,15 @@ class Sentences:
     """Tagged sentences and the inputs that were cut from them.
 
     Attributes:
-        targets: of all words of each sentence.
-        owners: of each input, the number of its sentence, and its words that have tokens.
+        targets: the targets of all words of each sentence.
+        owners: for each input, the index of its sentence and those of its words with tokens.
     """
 
     targets: list[list[int]]
     owners: list[tuple[int, list[int]]]
 
     def join(self, predictions: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the predictions for inputs by sentence; 0 for a word without a token."""
+        """Return the predictions of all inputs by sentence; 0 for a word without a token."""
         joined = [[0] * len(targets) for targets in self.targets]
         for (sentence, words), found in zip(self.owners, predictions, strict=True):
             for word, prediction in zip(words, found, strict=True):
@@ -89,7 +89,7 @@ class Sentences:
 def encode_texts(
     texts: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int
 ) -> tuple[list[ModelInput], int]:
-    """Return inputs of one or two texts each, and how many of them were cut to `max_length`."""
+    """Return inputs of one or two texts each, and the number that were cut to `max_length`."""
     template = InputTemplate.of(tokenizer, len(texts[0])) if texts else None
     inputs: list[ModelInput] = []
     num_cut = 0
@@ -104,10 +104,10 @@ def encode_texts(
 def encode_words(
     sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int
 ) -> tuple[Examples, list[tuple[int, list[int]]]]:
-    """Return sentences of words as inputs, and the sentence and the words of each input.
+    """Return sentences of words as inputs, and `Sentences.owners`.
 
-    A sentence that is too long becomes several inputs, cut between words. The first token of each
-    word has its target.
+    A sentence that is too long becomes several inputs, cut between words. The target of a word
+    belongs to its first token.
     """
     template = InputTemplate.of(tokenizer, 1)
     inputs: list[ModelInput] = []
@@ -123,7 +123,7 @@ def encode_words(
 
 @dataclass(frozen=True)
 class Piece:
-    """Tokens of some words of a sentence; the first token of each of these `words`."""
+    """Tokens of some words of a sentence, and the position of the first token of each word."""
 
     ids: list[int]
     words: list[int]
@@ -133,12 +133,12 @@ class Piece:
 def cut_words(words: Sequence[str], tokenizer: Tokenizer, room: int) -> Iterator[Piece]:
     """Yield the tokens of words, joined by blanks, in pieces of at most `room` tokens.
 
-    A word that the tokenizer drops has no token. A word longer than `room` is cut itself.
+    A word that the tokenizer drops has no token. A word longer than `room` tokens is split.
     """
     text = " ".join(words)
     encoded = tokenizer.encode_with_offsets(text)
     ends = np.cumsum([len(word) + 1 for word in words])
-    # A token may begin with the blank before its word, so its last character decides.
+    # A token may begin with the blank before its word, so its last character identifies the word.
     last = np.maximum(encoded.offsets[:, 1] - 1, encoded.offsets[:, 0])
     word_of = np.searchsorted(ends, last, side="right")
     begin = 0

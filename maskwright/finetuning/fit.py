@@ -33,7 +33,7 @@ from maskwright.train.device import autocast
 
 
 def scale_rate(step: int, num_steps: int, warmup_share: float) -> float:
-    """Return the factor on all rates at a step from 0 on: a line up to 1, then one down to 0."""
+    """Return the learning rate factor of a step: a linear warm-up to 1, a linear decay to 0."""
     warmup = warmup_share * num_steps
     if step < warmup:
         return (step + 1) / (warmup + 1)
@@ -45,8 +45,8 @@ class EvaluationPoint:
     """A step after which the model is scored.
 
     Attributes:
-        loss: the mean of the steps since the last such point.
-        seconds: since the beginning.
+        loss: the mean loss of the steps since the last evaluation.
+        seconds: the time since the run began.
     """
 
     step: int
@@ -56,11 +56,11 @@ class EvaluationPoint:
 
 
 class Loop:
-    """The training loop: rates that rise and fall, clipped gradients, scores on the way.
+    """The training loop: learning rate schedule, gradient clipping, evaluation points.
 
     Args:
-        config: resolved.
-        lengths: the tokens of each training example.
+        config: the resolved config.
+        lengths: the number of tokens of each training example.
         pulse: reports every step.
     """
 
@@ -81,10 +81,10 @@ class Loop:
     def run(
         self, module: nn.Module, compute_loss: Callable[[list[int]], Tensor]
     ) -> Iterator[EvaluationPoint]:
-        """Train `module`, and yield after each step at which it is to be scored.
+        """Train `module`, and yield at each evaluation point.
 
         Args:
-            compute_loss: returns the loss of the examples with these numbers.
+            compute_loss: returns the loss of the examples at these indices.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -124,9 +124,9 @@ class Loop:
 
 
 class EarlyStopping:
-    """Ends a run after `config.patience` scores without a better one, or never if that is 0.
+    """The rule that ends a run after `config.patience` evaluations without improvement; 0: never.
 
-    Scores of the warm-up do not count.
+    Evaluations during the warm-up do not count.
     """
 
     def __init__(self, config: FinetuneConfig, num_steps: int) -> None:
@@ -134,13 +134,13 @@ class EarlyStopping:
         self._waited = 0
 
     def is_over(self, step: int, improved: bool) -> bool:
-        """Return True if the run ends with this score."""
+        """Return True if the run ends after this evaluation."""
         self._waited = 0 if improved or step < self.warmup else self._waited + 1
         return 0 < self.config.patience <= self._waited
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of a model's weights, to load them again later."""
+    """Return a copy of a model's weights."""
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
@@ -161,7 +161,7 @@ class RunResult:
     """One run: its best scores on the validation examples, and its records.
 
     Attributes:
-        test_scores: of the same weights on the test examples, if there are any.
+        test_scores: the scores of the same weights on the test examples, if there are any.
     """
 
     seed: int
@@ -176,7 +176,7 @@ class RunResult:
 class Fitting:
     """One run of fine-tuning; afterwards the model has the weights that scored best.
 
-    Targets are learned as ``(y - mean) / deviation`` if the task normalizes them.
+    If the task normalizes targets, the model is trained on ``(y - mean) / deviation``.
     """
 
     def __init__(
@@ -234,8 +234,8 @@ class Fitting:
         """Score the model, and keep its weights if they are the best so far.
 
         Returns:
-            True if the score is a reason to go on. It is not if every prediction was right before
-            and only the loss is lower, which it would be until the end of the budget.
+            True if early stopping counts this as an improvement. A lower loss does not count once
+            every prediction is correct: the loss would fall until the end of the budget.
         """
         deciding, result = self.data.deciding, self.result
         was_perfect = bool(result.scores) and is_perfect(deciding, result.scores)
@@ -255,11 +255,11 @@ class Fitting:
 
 @dataclass
 class FinishedSeeds:
-    """The runs that are finished, in order, in a checkpoint with the weights of the best one.
+    """The finished runs, in order, in a checkpoint with the weights of the best one.
 
-    The checkpoint of the last run replaces the one before. A seed that was interrupted is trained
-    again from its beginning: its order, head and dropout are functions of its number. `folder` is
-    None where nothing is written.
+    Each run replaces the checkpoint of the previous one. An interrupted seed is trained again from
+    its beginning, with the same result: data order, head and dropout depend on the seed alone.
+    `folder` is None if no checkpoint is written.
     """
 
     folder: Path | None = None
@@ -274,7 +274,7 @@ class FinishedSeeds:
             report: receives a line about each damaged checkpoint.
 
         Raises:
-            CheckpointError: the checkpoint is of something else.
+            CheckpointError: the checkpoint is not one of finished seeds.
         """
         checkpoint, complaints = find_newest(folder)
         for complaint in complaints:
@@ -299,7 +299,7 @@ class FinishedSeeds:
 
 @dataclass(frozen=True)
 class SeedsResult:
-    """All runs, and the classifier of the best of them."""
+    """All runs, and the classifier of the best run."""
 
     model: Classifier
     runs: list[RunResult]
@@ -312,7 +312,7 @@ class SeedsResult:
 
 
 def find_best(runs: Sequence[RunResult], deciding: str) -> int:
-    """Return the index of the best run; of equal ones the first."""
+    """Return the index of the best run, or of the first among equals."""
     best = 0
     for number, run in enumerate(runs):
         if is_better(deciding, run.scores, runs[best].scores):
@@ -335,9 +335,9 @@ def train_seeds(
 
     Args:
         log: receives the record of each evaluation.
-        from_scratch: begin with random weights: what the same shape learns without pretraining.
+        from_scratch: initialize the encoder with random weights, as a control.
         pulse: reports every step.
-        finished: the seeds of an earlier process; each one that ends is added.
+        finished: the seeds of an earlier process; each finished run is added.
 
     Raises:
         TrainingError: a loss is not finite.

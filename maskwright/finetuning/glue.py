@@ -1,6 +1,6 @@
-"""The suite ``glue`` of ``maskwright evaluate``: fine-tune on every task that a folder holds.
+"""The suite ``glue`` of ``maskwright evaluate``: fine-tune on every GLUE task of a folder.
 
-A tenth of the training examples is held out and chooses the weights; GLUE's validation examples are
+A tenth of the training examples is held out to select the weights; GLUE's validation examples are
 scored once, at the end.
 """
 
@@ -24,7 +24,7 @@ _FAST_EPOCHS = 1.0
 
 
 class GlueResults(Results):
-    """The results of a task, as in ``results.json``, and how long its training took."""
+    """The results of a task, as in ``results.json``, and its training time."""
 
     minutes: float
 
@@ -41,8 +41,8 @@ def evaluate_glue(
     """Fine-tune on every task of a folder; return the results of each by name.
 
     Raises:
-        InputError: there is no folder, or it holds none of the tasks.
-        CorpusError: anything wrong with a task's files.
+        InputError: no folder is given, or it holds no GLUE task.
+        CorpusError: a task's files cannot be read.
     """
     if len(data) != 1 or not Path(data[0]).is_dir():
         raise InputError("the suite glue needs --data DIR, a folder with CoLA, SST-2, RTE, …")
@@ -51,20 +51,20 @@ def evaluate_glue(
     tasks = list(find_tasks(Path(data[0])))
     if not tasks:
         known = ", ".join(task.folder for task in GLUE.values())
-        raise InputError(f"--data = {data[0]} holds no task: of {known} none has both its files")
+        raise InputError(f"--data = {data[0]} holds no GLUE task. It needs one of {known}")
     for name, missing in find_gaps(Path(data[0])):
-        tell(f"{name} is left out: it lacks {' and '.join(missing)}")
+        tell(f"{name} is skipped: it lacks {' and '.join(missing)}")
     results: dict[str, GlueResults] = {}
     for name, train, valid in tasks:
         files = make_files(GLUE[name], train, valid, skips_short=True)
         results[name] = _run_task(GLUE[name], files, folder, config, tell)
-        if out is not None:  # what is done is kept, whatever happens to the next task
+        if out is not None:  # written after each task, so that a later error loses nothing
             write_json(out, results)
     return results
 
 
 def make_files(task: GlueTask, train: Path, valid: Path, *, skips_short: bool = False) -> TaskFiles:
-    """Return the files of a task, of which the validation examples are the test."""
+    """Return the files of a task, with GLUE's validation examples as the test examples."""
     layout = task.find_layout(train)
     return TaskFiles(
         task=task.task,
@@ -81,7 +81,7 @@ def _run_task(
     task: GlueTask, files: TaskFiles, folder: Path, config: FinetuneConfig, tell: Tell
 ) -> GlueResults:
     device = choose_device(config.device, field="device")
-    tell(f"{task.folder}: reading, scoring the baselines")
+    tell(f"{task.folder}: reading examples, scoring baselines")
     loaded = open_pretrained(folder)
     data = read_task(files, loaded, config)
     budget = config.resolve(len(data.train), loaded.model.config.hidden_size)
@@ -95,7 +95,7 @@ def _run_task(
 
 
 def find_tasks(folder: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Yield the tasks whose files are in the subfolders of `folder`: name, training, validation."""
+    """Yield name, training file and validation file of each task in the subfolders of `folder`."""
     for name, task in GLUE.items():
         own = folder / task.folder
         for layout in task.layouts:
@@ -105,7 +105,7 @@ def find_tasks(folder: Path) -> Iterator[tuple[str, Path, Path]]:
 
 
 def find_gaps(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the subfolders of tasks that lack files of every layout, and those of the nearest."""
+    """Yield each incomplete task folder, and the files that the closest layout lacks."""
     for task in GLUE.values():
         own = folder / task.folder
         missing = min((layout.list_missing(own) for layout in task.layouts), key=len)

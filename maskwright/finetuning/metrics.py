@@ -1,4 +1,4 @@
-"""Metrics: those of scikit-learn and scipy by their GLUE names, and F1 of entities.
+"""Metrics of scikit-learn and scipy under their GLUE names, and F1 of entities.
 
 N examples, K labels.
 """
@@ -29,10 +29,10 @@ def compute_metric(name: str, true: NDArray[Any], found: NDArray[Any]) -> float:
     """Return one metric of predictions.
 
     Args:
-        true, found: [N] ids of labels, [N, K] 0 or 1 for several labels at once, or [N] numbers.
+        true, found: [N] label ids, [N, K] 0 or 1 for multi-label tasks, or [N] numbers.
 
     Returns:
-        The metric; 0 for a correlation with predictions that are all the same, which has none.
+        The metric; 0 for a correlation with constant predictions, which is undefined.
     """
     return _METRICS[name](true, found)
 
@@ -43,7 +43,7 @@ def _sklearn() -> Any:
 
 def _matthews(true: NDArray[Any], found: NDArray[Any]) -> float:
     if len(np.union1d(true, found)) < 2:
-        return 0.0  # scikit-learn warns of a single label
+        return 0.0  # scikit-learn warns about a single label
     return float(_sklearn().matthews_corrcoef(true, found))
 
 
@@ -79,9 +79,9 @@ class SpanScores:
     """Precision, recall and F1 of entities, or of one label.
 
     Attributes:
-        num_true: how many there are.
-        num_found: how many the model predicts.
-        num_right: how many of these are right (kind, beginning and end).
+        num_true: the number in the examples.
+        num_found: the number that the model predicts.
+        num_right: the number of correct predictions (kind, beginning and end).
     """
 
     num_true: int
@@ -105,12 +105,12 @@ class SpanScores:
 def score_spans(
     true: Iterable[Sequence[str]], found: Iterable[Sequence[str]]
 ) -> tuple[SpanScores, dict[str, SpanScores]]:
-    """Return the scores of the entities of all sentences, and those of each kind of entity.
+    """Return the entity scores over all sentences, and those of each kind of entity.
 
-    Own code: seqeval, with which a test compares it, does not know BILOU and BMES.
+    seqeval does not support BILOU and BMES; a test compares the other schemes with it.
 
     Args:
-        true, found: the tags of each sentence.
+        true, found: the true and the predicted tags of each sentence.
     """
     pairs = [({*find_entities(t)}, {*find_entities(f)}) for t, f in zip(true, found, strict=True)]
     each = score_sets(
@@ -127,7 +127,7 @@ def score_sets(examples: Iterable[Iterable[Iterable[str]]]) -> dict[str, SpanSco
     """Return the scores of each label.
 
     Args:
-        examples: of each example the right labels, the predicted ones, and those that are both.
+        examples: for each example its true labels, the predicted labels, and those in both.
     """
     counts = (Counter[str](), Counter[str](), Counter[str]())
     for example in examples:
@@ -141,8 +141,8 @@ def score_sets(examples: Iterable[Iterable[Iterable[str]]]) -> dict[str, SpanSco
 def is_better(metric: str, scores: Mapping[str, float], than: Mapping[str, float]) -> bool:
     """Return True if a metric is better, or equal with a lower loss.
 
-    A small encoder may predict the most frequent label for a while. Only the loss shows that it
-    makes progress then.
+    A small encoder may predict only the most frequent label for a while; then the loss alone shows
+    progress.
     """
     ours, theirs = scores[metric], than[metric]
     if ours == theirs:
@@ -156,10 +156,10 @@ def beats(metric: str, ours: float, theirs: float) -> bool:
 
 
 def is_perfect(metric: str, scores: Mapping[str, float]) -> bool:
-    """Return True if a metric cannot be better."""
+    """Return True if a metric has its best possible value."""
     return scores[metric] == 0 if metric in LOWER_IS_BETTER else scores[metric] >= 1
 
 
 def describe_scores(scores: Mapping[str, float]) -> str:
-    """Return the scores as one line, without those of single kinds of entities."""
+    """Return the scores as one line, without those of each kind of entity."""
     return "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)

@@ -1,4 +1,4 @@
-"""The classifier on a pretrained encoder: how it is built, its learning rates, its logits."""
+"""The classifier on a pretrained encoder: construction, learning rates by layer, logits."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -31,11 +31,11 @@ _BATCH_TOKENS_ELSEWHERE = 32_768
 def build_classifier(
     pretrained: EncoderModel, config: FinetuneConfig, level: Level, num_labels: int, seed: int
 ) -> Classifier:
-    """Return a copy of the encoder of `pretrained` with a new head, whose output `seed` draws.
+    """Return a copy of the encoder of `pretrained` with a new head, initialized with `seed`.
 
-    What the family's class takes from pretraining besides the encoder is copied, too: BERT's
-    pooler, trained on pairs, and ModernBERT's layer before the decoder. From a classifier of
-    another task all of its head but the output is copied.
+    Other pretrained layers that the family's class uses are copied too: BERT's pooler, trained on
+    sentence pairs, and ModernBERT's layer before the decoder. From a classifier of another task,
+    the head is copied except for its output layer.
     """
     dropout = config.dropout
     # Dropout makes equal tokens differ, so that texts would match better than in training later.
@@ -54,19 +54,19 @@ def build_classifier(
 
 
 def with_dropout(config: EncoderConfig, rate: float) -> EncoderConfig:
-    """Return the architecture with the dropout of fine-tuning."""
+    """Return the architecture with dropout `rate`."""
     return replace(config, attention_dropout=rate, hidden_dropout=rate, embedding_dropout=rate)
 
 
 def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | None) -> None:
-    """Raise ConfigError unless the class of the encoder's family has the pooling."""
+    """Raise ConfigError unless the encoder's family supports the pooling."""
     (family, native), _ = native_classifier(architecture, level, pooling)
     known = tuple(native.poolings) or ("cls",) * (level == "text")
     if pooling is None or pooling in known:
         return
     has = f"It has {' and '.join(known)}" if known else "It labels each word by its first token"
-    rule = f"is not a pooling of {family.architecture}"
-    raise ConfigError("pooling", pooling, rule, f"{has}: remove the setting.")
+    rule = f"is not supported by {family.architecture}"
+    raise ConfigError("pooling", pooling, rule, f"{has}. Remove the setting.")
 
 
 def _find_layers(pretrained: EncoderModel, model: Classifier) -> Iterator[tuple[nn.Module, Any]]:
@@ -90,9 +90,9 @@ def _find_layers(pretrained: EncoderModel, model: Classifier) -> Iterator[tuple[
 
 
 def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str, Any]]:
-    """Return parameters by layer, with learning rates that decay from the head to the embeddings.
+    """Return parameter groups with learning rates that decay from the head to the embeddings.
 
-    Clark et al., "ELECTRA", 2020: ``rate * layer_decay ** (layers between it and the head)``.
+    Clark et al., "ELECTRA", 2020: ``rate * layer_decay ** (distance from the head in layers)``.
     Norms and biases have no weight decay.
     """
     rate, decay = config.learning_rate, config.layer_decay
@@ -115,7 +115,7 @@ def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str,
 
 
 def _depth(name: str, num_layers: int) -> int:
-    """Return 0 for embeddings, 1 for the first block, one more than the last for all above it."""
+    """Return 0 for embeddings, 1 for the first block, ``num_layers + 1`` for the head."""
     parts = name.split(".")
     if parts[:2] == ["encoder", "blocks"]:
         return 1 + int(parts[2])
@@ -125,7 +125,7 @@ def _depth(name: str, num_layers: int) -> int:
 
 @contextmanager
 def rescaled_output(model: Classifier, mean: float, deviation: float) -> Generator[None]:
-    """Let a model trained on ``(y - mean) / deviation`` predict y within this context."""
+    """Make a model that was trained on ``(y - mean) / deviation`` predict y in this context."""
     output = model.head.output
     weight, bias = output.weight.data, output.bias.data
     output.weight.data, output.bias.data = weight * deviation, bias * deviation + mean
@@ -136,7 +136,7 @@ def rescaled_output(model: Classifier, mean: float, deviation: float) -> Generat
 
 
 def batch_tokens_on(device: torch.device) -> int:
-    """Return the number of tokens that are scored together on a device."""
+    """Return the number of tokens in a scoring batch on a device."""
     return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ELSEWHERE)
 
 
@@ -148,7 +148,7 @@ def compute_logits(
     precision: Precision,
     pulse: Pulse | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Return the logits of each example, in order: [K] of a text, [words, K] of a sentence's words.
+    """Return the logits of each example, in order: [K] for a text, [words, K] for a sentence.
 
     Args:
         pulse: reports how many examples have been scored.

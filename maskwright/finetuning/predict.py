@@ -1,4 +1,4 @@
-"""The answers of a fine-tuned model to texts, pairs of texts, and sentences of words. K labels."""
+"""Predictions of a fine-tuned model for texts, pairs of texts, and tagged words. K labels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ from maskwright.runs.run_directory import read_example_files
 from maskwright.train.config import Precision
 from maskwright.train.device import choose_device
 
-_BLOCK = 512  # inputs that are answered together
+_BLOCK = 512  # inputs per call of the model's predictor
 _TABLES = ("tsv", "csv", "jsonl", "parquet")
 _WORD = "word"  # the role of CoNLL files
 Texts = tuple[str, ...]
 
 
 class Predictor:
-    """The model in a folder that ``maskwright finetune`` wrote.
+    """A fine-tuned model, loaded from the folder that ``maskwright finetune`` wrote.
 
     ::
 
@@ -48,9 +48,9 @@ class Predictor:
         predict(["a fine film", "a long one"])[0].label
 
     Args:
-        folder: a classifier's folder, or the run of fine-tuning that wrote it.
-        device: cpu, cuda, …; ``auto``: the GPU if there is one.
-        precision: of the matrix products.
+        folder: the folder of a classifier, or the run directory of its fine-tuning.
+        device: cpu, cuda, …; ``auto``: a GPU if there is one.
+        precision: the precision of matrix products.
 
     Raises:
         ModelFolderError: `folder` is not a classifier's folder.
@@ -70,40 +70,40 @@ class Predictor:
         self._task = find_label_task(level, self.loaded.problem)
 
     def __call__(self, texts: Sequence[str | tuple[str, str]]) -> list[Answer]:
-        """Return the answer to each text, or to each pair of texts.
+        """Return the answer for each text, or for each pair of texts.
 
         Raises:
-            InputError: the model labels words (`tag` does), texts and pairs are mixed, or it was
-                trained on the other of these.
+            InputError: the model labels words (use `tag`), texts and pairs are mixed, or the model
+                was trained on pairs and not on texts, or the reverse.
         """
         if self.labels_tokens:
-            raise InputError("this model labels words, not texts.")
+            raise InputError("this model labels words, not texts. Use Predictor.tag.")
         each = [(one,) if isinstance(one, str) else tuple(one) for one in texts]
         if not each:
             return []
         if len(set(map(len, each))) > 1:
-            raise InputError("texts and pairs of texts cannot be mixed.")
+            raise InputError("texts and pairs of texts cannot be mixed. Give them separately.")
         num_texts = self.loaded.num_texts
         if num_texts is not None and len(each[0]) != num_texts:
             raise InputError(
-                "this model was trained on single texts. Give one text at a time; of a table, "
+                "this model was trained on single texts. Give one text per example; in a table, "
                 "one column (sentence1)."
                 if num_texts == 1
-                else "this model was trained on pairs of texts. Give two at a time; of a table, "
-                "two columns (sentence1, sentence2)."
+                else "this model was trained on pairs of texts. Give two texts per example; in a "
+                "table, two columns (sentence1, sentence2)."
             )
         inputs, num_cut = encode_texts(each, self.loaded.tokenizer, self.longest)
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
         return self._answer(np.stack(self._compute(Examples(inputs, np.zeros(len(inputs))))))
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[Answer]]:
-        """Return the answer to each word of each sentence; a dropped word has no score.
+        """Return the answer for each word of each sentence; a dropped word has no score.
 
         Raises:
             InputError: the model labels texts.
         """
         if not self.labels_tokens:
-            raise InputError("this model labels texts, not words.")
+            raise InputError("this model labels texts, not words. Call the Predictor itself.")
         examples, owners = encode_words(sentences, self.loaded.tokenizer, self.longest)
         unseen = Answer(OUTSIDE if OUTSIDE in self.loaded.labels else "", None, {})
         answers = [[unseen] * len(words) for words in sentences]
@@ -125,8 +125,8 @@ class AnsweredText:
     """An input and its answer.
 
     Attributes:
-        texts: the text, or the two of a pair; if the model labels words, those of a sentence.
-        answer: None for a blank text; if the model labels words, one for each.
+        texts: one text, or the two of a pair; if the model labels words, the words of a sentence.
+        answer: None for a blank text; if the model labels words, an answer for each word.
     """
 
     texts: Texts
@@ -144,33 +144,33 @@ def predict(
     device: str | None = None,
     report: Tell = tell,
 ) -> Iterator[AnsweredText]:
-    """Answer texts, pairs or sentences with a fine-tuned model, as ``maskwright predict``::
+    """Predict the labels of texts, pairs or sentences, as ``maskwright predict``::
 
         for prediction in predict("runs/sst2", "reviews.txt"):
             print(prediction.answer.label, *prediction.texts)
 
     Args:
-        folder: a run of fine-tuning, a classifier's folder, or ``hf:NAME``.
-        text: a text, several, or the path of one file: a table, CoNLL columns, or text, one a line.
-        file: a file of texts, one a line.
+        folder: a run directory of fine-tuning, the folder of a classifier, or ``hf:NAME``.
+        text: a text, several texts, or the path of a file: a table, CoNLL columns, or text lines.
+        file: a file with one text per line.
         table: a TSV, CSV, JSON lines or Parquet file of texts or pairs.
-        columns: names or positions by role: sentence1, sentence2; of CoNLL: word. Default: those
-            that the model was trained on, or the usual names.
-        header: True if the table begins with names; None: it is inferred.
-        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
-        report: receives progress, and how many texts were cut.
+        columns: names or positions by role: sentence1, sentence2; for CoNLL files: word. Default:
+            the columns of the training data, or the usual names.
+        header: True if the first row of the table holds names; None: it is inferred.
+        device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        report: receives progress lines, and the number of texts that were cut.
 
     Returns:
-        An iterator, which reads and answers as it is consumed.
+        An iterator that reads inputs and predicts as it is consumed.
 
     Raises:
-        MaskwrightError: the input is wrong; while it is consumed, a line that cannot be read.
+        MaskwrightError: an argument is wrong, or, during iteration, a line cannot be read.
     """
     texts = [text] if isinstance(text, str) else text
     source = _find_source(texts, file, table, columns or {}, header)
     predictor = Predictor(find_model_folder(folder), device or "auto")
     if source.is_conll and not predictor.labels_tokens:
-        raise InputError(f"{source.path} holds words, but this model labels texts.")
+        raise InputError(f"{source.path} holds words, but this model labels texts. Give texts.")
     return _answer_all(predictor, source.read(Path(folder), predictor.labels_tokens), report)
 
 
@@ -202,7 +202,7 @@ def _has_text(texts: Texts) -> bool:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where inputs are read: a file, or the texts themselves."""
+    """The source of inputs: a file, or the texts themselves."""
 
     texts: Iterable[str]
     path: Path | None
@@ -212,7 +212,7 @@ class _Source:
     header: bool | None
 
     def read(self, run: Path, labels_tokens: bool) -> Iterator[Texts]:
-        """Yield texts or pairs, or the words of sentences, as the model takes them."""
+        """Yield texts, pairs, or the words of sentences, as the model requires."""
         if self.is_conll:
             assert self.path is not None
             trained_on = read_example_files(run).get("columns", {})
@@ -235,7 +235,7 @@ class _Source:
         return (tuple(row.texts) for row in read_columns(self.path, columns, header))
 
     def _check_not_blank(self, texts: Iterator[Texts]) -> Iterator[Texts]:
-        """Yield all texts once there is one that is not blank; raise InputError if all are."""
+        """Yield all texts; raise InputError if every one is blank."""
         blank: list[Texts] = []
         for each in texts:
             blank.append(each)
@@ -251,9 +251,9 @@ def _find_source(
     columns: Mapping[str, Column],
     header: bool | None,
 ) -> _Source:
-    """Return where inputs are read; raise InputError for arguments that cannot be combined."""
+    """Return the source of inputs; raise InputError for arguments that cannot be combined."""
     if sum((texts != (), file is not None, table is not None)) > 1:
-        raise InputError("give texts, --file or --table, one of them")
+        raise InputError("texts, --file and --table cannot be combined. Give one of them")
     given = table if file is None else file
     path = None if given is None else Path(given)
     is_table = table is not None
@@ -268,29 +268,30 @@ def _find_source(
             )
     is_conll = path is not None and (_WORD in columns or has_conll_name(path))
     if is_conll and (header is not None or not columns.keys() <= {_WORD}):
-        raise InputError(f"{path} is read as CoNLL: of --columns it takes word=N alone")
+        raise InputError(f"{path} is read as CoNLL, which takes only --columns word=N")
     if _WORD in columns:
+        shown = f"--columns word={columns[_WORD]}"
         if not is_conll:
-            raise InputError(f"--columns word={columns[_WORD]} is for a CoNLL file: give one")
+            raise InputError(f"{shown} requires a CoNLL file. Give one, or remove it")
         if not str(columns[_WORD]).lstrip("-").isdecimal():
-            raise InputError(f"--columns word={columns[_WORD]} must be a position, from 0")
+            raise InputError(f"{shown} must be a position, from 0")
     elif not is_conll and not is_table and (columns or header is not None):
-        raise InputError("--columns and --header are for tables: give one")
+        raise InputError("--columns and --header require a table. Give one, or remove them")
     return _Source(texts, path, is_table and not is_conll, is_conll, columns, header)
 
 
 def _find_file(text: str) -> Path | None:
-    """Return the path that a single text is, if it is one; raise InputError if it only looks so."""
+    """Return the file that a text names, else None; raise InputError if that file is missing."""
     path = Path(text)
     try:
         if path.is_file():
             return path
-    except (OSError, ValueError):  # a text is rarely a path
+    except (OSError, ValueError):  # a long text, or one with a NUL, is no valid path
         return None
     if (recognize_name(path)[0] or has_conll_name(path)) and " " not in text:
         raise InputError(
-            f"{path} does not exist. Check the path. (A text that looks like one: echo it to "
-            "standard input.)"
+            f"{path} does not exist. Check the path. (To pass a text that looks like a path, echo "
+            "it to standard input.)"
         )
     return None
 
@@ -298,7 +299,7 @@ def _find_file(text: str) -> Path | None:
 def _find_columns(
     run: Path, table: Path, header: bool | None
 ) -> tuple[dict[str, Column], bool | None]:
-    """Return columns and header as in training, if the table has those, or by the usual names."""
+    """Return the columns and header of training if the table has them, else the usual names."""
     files: Mapping[str, Any] = read_example_files(run)
     names = list_names(table)
     trained_on: dict[str, Column] = {

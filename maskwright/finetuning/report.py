@@ -1,4 +1,4 @@
-"""What a run says of its model: scores by class, predictions, and ``report.html``. N examples."""
+"""Reports of a run: scores by class, predictions, and ``report.html``. N examples."""
 
 import csv
 import importlib.util
@@ -36,14 +36,14 @@ from maskwright.report.templates import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 
 _SHORT_TEXT = 200  # characters
-_MOST_CLASSES = 20  # of a matrix that can be read
+_MOST_CLASSES = 20  # in a confusion matrix; a larger one is unreadable
 _MOST_MISTAKES, _MOST_CONFUSIONS = 30, 20
 _LONGEST_TEXT = 600
 _TITLES = {"majority": "most frequent answer", "bag of words": "bag of words"}
 
 
 class PredictedExample(NamedTuple):
-    """One example: its texts, what is right, the prediction and its probability."""
+    """One example: its texts, the true value, the prediction and its probability."""
 
     texts: list[str]
     true: Any
@@ -56,9 +56,9 @@ class Predictions:
     """The predictions of a model for a set of examples, in their order.
 
     Attributes:
-        rows: [N] the examples.
-        true, found: [N] labels, lists of labels (of several, or one for each word), or numbers.
-        probabilities: [N] of the predictions, where an example has one label; else None.
+        rows: the N examples.
+        true, found: [N] labels, lists of labels (for multi-label tasks and words), or numbers.
+        probabilities: [N] the probability of each prediction for single labels; else None.
     """
 
     task: LabelTask
@@ -77,7 +77,7 @@ class Predictions:
             yield PredictedExample(row.texts, true, found, probability)
 
     def score_classes(self) -> dict[str, ClassScores]:
-        """Return precision, recall, F1 and number of each class, or kind of entity."""
+        """Return precision, recall, F1 and count of each class or kind of entity."""
         if self.task.level == "token" and marks_entities(self.labels.names):
             classes = score_spans(self.true, self.found)[1]
         else:
@@ -96,9 +96,9 @@ class Predictions:
         }
 
     def count_confusions(self) -> dict[str, dict[str, int]]:
-        """Return right label -> prediction -> count, without zeros; of words their tags.
+        """Return true label or tag -> prediction -> count, without zeros.
 
-        Empty where there are several labels at once, or numbers.
+        The result is empty for multi-label tasks and for regression.
         """
         if not self.task.counts_confusions:
             return {}
@@ -145,7 +145,7 @@ def predict_sets(
 
 
 def add_classes(results: Results, predictions: Sequence[Predictions]) -> None:
-    """Add scores by class and confusions of the saved model to the results."""
+    """Add the saved model's scores by class and its confusion matrix to the results."""
     sets: list[SetResults] = [results, *([results["test"]] if "test" in results else [])]
     for found, each in zip(sets, predictions, strict=True):
         if classes := each.score_classes():
@@ -155,10 +155,10 @@ def add_classes(results: Results, predictions: Sequence[Predictions]) -> None:
 
 
 def write_predictions(folder: Path, predictions: Predictions) -> Path:
-    """Write ``predictions.csv``, or of tags ``predictions.conll``: word, right tag, prediction."""
+    """Write ``predictions.csv``, or for tags ``predictions.conll``: word, true tag, prediction."""
     is_conll = predictions.task.level == "token"
     path = folder / f"predictions.{'conll' if is_conll else 'csv'}"
-    # A text from JSON may hold half of a surrogate pair, which UTF-8 has not.
+    # A text from JSON may hold a lone surrogate, which UTF-8 cannot encode.
     with (
         replacing_file(path) as temporary,
         temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
@@ -190,7 +190,7 @@ def _list_rows(predictions: Predictions) -> Iterator[list[str]]:
 def choose_example(predictions: Predictions) -> list[str]:
     """Return the texts of an example for the model card: the first short one, else the shortest.
 
-    A sentence with an entity comes before those without, whatever their lengths.
+    Sentences with an entity are preferred, whatever their length.
     """
 
     def rank(example: PredictedExample) -> tuple[bool, int]:
@@ -201,14 +201,14 @@ def choose_example(predictions: Predictions) -> list[str]:
 
 
 def show_label(value: Any) -> str:
-    """Return a label, ``a|b`` of several labels, or a number."""
+    """Return a label, several labels as ``a|b``, or a number."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value) if isinstance(value, str) else "|".join(value)
 
 
 def write_page(out: Path, results: Results, predictions: Predictions, report: Tell) -> None:
-    """Write the page of a run; a run is complete without it, so an error is only reported."""
+    """Write the HTML report; on an error only report it, since the run is complete without."""
     try:
         records, config = read_metrics(out / METRICS_NAME), read_yaml(out / CONFIG_NAME)
         page = render_page(out.absolute().name, results, records, predictions, config)
@@ -224,12 +224,12 @@ def render_page(
     predictions: Predictions,
     config: Mapping[str, Any],
 ) -> str:
-    """Return the page of a run as HTML.
+    """Return the report of a run as HTML.
 
     Args:
         name: the name of the run.
-        records: its metrics.jsonl.
-        predictions: of the saved model for the test examples, or else the validation examples.
+        records: the records of its metrics.jsonl.
+        predictions: the saved model's, for the test examples, or else the validation examples.
     """
     judged = get_judged(results)
     models = ["random encoder"] * ("random_encoder" in judged) + ["this model"]
@@ -261,9 +261,9 @@ def _list_facts(results: Results, judged: SetResults, task: LabelTask) -> Iterat
     yield "task", results["task"]
     if task.problem != "regression":
         yield "labels", f"{len(labels):,}"
-    extent = f"{results['train_examples']:,} to train on, {results['valid_examples']:,} to choose"
-    tested = f", {judged.get('examples', 0):,} to test" if "test" in results else ""
-    yield "examples", f"{extent} the weights{tested}"
+    extent = f"{results['train_examples']:,} training, {results['valid_examples']:,} validation"
+    tested = f", {judged.get('examples', 0):,} test" if "test" in results else ""
+    yield "examples", f"{extent}{tested}"
     yield "runs", f"{seeds} (saved: seed {results.get('saved_seed')})"
     seconds = sum(run["seconds"] for run in results["runs"])
     yield "minutes of training", f"{seconds / 60:.1f}"
@@ -291,7 +291,7 @@ def _shade(
 
 
 def _list_confusions(confusions: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
-    """Return right label, prediction and count of the most frequent confusions."""
+    """Return true label, prediction and count of the most frequent confusions."""
     found = [
         (true, prediction, count)
         for true, counts in confusions.items()
@@ -302,7 +302,7 @@ def _list_confusions(confusions: Mapping[str, Mapping[str, int]]) -> list[tuple[
 
 
 def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
-    """Yield the worst mistakes first: those the model is surest of, or that are farthest off."""
+    """Yield the mistakes, worst first: by the model's confidence, or by the numeric error."""
     task = predictions.task
     wrong = [each for each in enumerate(predictions) if each[1].true != each[1].found]
     wrong.sort(key=lambda numbered: -task.measure_mistake(*numbered[1][1:]))
@@ -322,7 +322,7 @@ def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
 def _mark_tags(
     words: Sequence[str], true: Sequence[str], found: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield each word with its style, ``right`` or ``wrong`` where there is a tag, and a note."""
+    """Yield each word with its style (``right`` or ``wrong`` where there is a tag) and a note."""
     for word, tag, prediction in zip(words, true, found, strict=True):
         if tag == prediction:
             yield ("right" if tag != OUTSIDE else "", word, "")

@@ -1,4 +1,4 @@
-"""``results.json`` of a run, and what its scores say against the model. Imports no torch."""
+"""``results.json`` of a run, and the comparison with the baselines. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,14 +19,14 @@ _MAX_BYTES = 64 << 20
 
 
 class Summary(TypedDict):
-    """A score over all runs; a single run has no deviation."""
+    """Mean and standard deviation of a score over all runs; a single run has no deviation."""
 
     mean: float
     deviation: float | None
 
 
 class ClassScores(TypedDict):
-    """The scores of one label or kind of entity; `examples` is how often it is right."""
+    """The scores of one label or kind of entity; `examples` counts its true occurrences."""
 
     precision: float
     recall: float
@@ -35,7 +35,7 @@ class ClassScores(TypedDict):
 
 
 class SeedResults(TypedDict):
-    """One run, as `RunResult` has it."""
+    """The fields of a `RunResult`."""
 
     seed: int
     scores: Scores
@@ -49,8 +49,8 @@ class SeedResults(TypedDict):
 class SetResults(TypedDict):
     """The scores on one set of examples.
 
-    `random_encoder` is the control run; `confusion_matrix` maps right label -> prediction -> count,
-    without zeros. Classes and confusions are of the saved model.
+    `random_encoder` has the control's scores; `confusion_matrix` maps true label -> prediction ->
+    count, without zeros. `classes` and `confusion_matrix` are the saved model's.
     """
 
     examples: NotRequired[int]
@@ -77,7 +77,7 @@ class Results(SetResults):
 
 
 def read_results(run: Path) -> Results | None:
-    """Return the results of a run directory; None if its task has no labels."""
+    """Return the results of a run directory, or None if its task has no labels."""
     results = read_json(run / RESULTS_NAME, _MAX_BYTES)
     return cast(Results, results) if "scores" in results else None
 
@@ -92,7 +92,7 @@ def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
 
 
 def collect_results(data: "TaskData", seeds: "SeedsResult") -> Results:
-    """Return the results of all seeds, but for the classes and the control."""
+    """Return the results of all seeds, without scores by class and without the control."""
     results: Results = {
         "task": data.task.name,
         "deciding_metric": data.deciding,
@@ -114,7 +114,7 @@ def collect_results(data: "TaskData", seeds: "SeedsResult") -> Results:
 
 
 def add_control(results: Results, control: "SeedsResult") -> None:
-    """Add the scores of the same shape trained from random weights."""
+    """Add the scores of an encoder of the same shape that started from random weights."""
     results["random_encoder"] = summarize([run.scores for run in control.runs])
     results["random_encoder_runs"] = _list_runs(control.runs)
     if "test" in results:
@@ -127,7 +127,7 @@ def _list_runs(runs: "Sequence[RunResult]") -> list[SeedResults]:
 
 
 def get_judged(results: Results) -> SetResults:
-    """Return the results on the test examples, or without these on the validation examples."""
+    """Return the results on the test examples, or else on the validation examples."""
     found = results.get("test") or {"examples": results["valid_examples"], **results}
     return cast(SetResults, found)
 
@@ -141,7 +141,7 @@ def show_mean(found: Summary) -> str:
 def list_scores(results: SetResults) -> list[tuple[str, list[str]]]:
     """Return each metric with the scores of baselines, the random encoder if any, and the model.
 
-    The scores of single kinds of entities are left out.
+    Scores of each kind of entity are omitted.
     """
     models = [results["random_encoder"]] if "random_encoder" in results else []
     models.append(results["scores"])
@@ -159,19 +159,19 @@ def list_scores(results: SetResults) -> list[tuple[str, list[str]]]:
 
 
 def describe_defeats(results: Results) -> list[str]:
-    """Return a line for each baseline that is as good as the model or better."""
+    """Return a message for each baseline that the model does not beat."""
     metric, judged = results["deciding_metric"], get_judged(results)
     ours, baselines = judged["scores"][metric]["mean"], judged["baselines"]
     lines: list[str] = []
     if not beats(metric, ours, baselines["majority"][metric]):
         lines.append(
-            "The model is not better than always predicting the most frequent label. Train for "
+            "The model does not beat a constant prediction of the most frequent label. Train for "
             "more epochs, or on more examples."
         )
     bag = baselines["bag of words"][metric]
     if beats(metric, bag, ours):
         lines.append(
-            f"A bag of words is better: {metric} {bag:.4f}, this model {ours:.4f}. Such a model is "
-            "not worth deploying."
+            f"A bag of words is better: {metric} {bag:.4f}, this model {ours:.4f}. Train for "
+            "longer or on more examples, or deploy the bag of words."
         )
     return lines

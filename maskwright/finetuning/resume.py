@@ -1,8 +1,8 @@
-"""The run directory of ``maskwright finetune``: its lock, its provenance, how it is resumed.
+"""The run directory of ``maskwright finetune``: lock, provenance, resumption.
 
-``OUT/provenance.json`` is written first and says all that the scores depend on. ``OUT/checkpoints``
-holds the finished seeds and is removed last, so a run is finished if it has a model and no
-checkpoints. Every file is replaced as a whole: a process may be killed at any time.
+``OUT/provenance.json`` is written first and records everything that the scores depend on.
+``OUT/checkpoints`` holds the finished seeds and is removed last: a run is finished if it has a
+model and no checkpoints. Every file is replaced atomically, since the process may be killed.
 """
 
 import shutil
@@ -40,17 +40,17 @@ from maskwright.runs.run_directory import (
     read_asked,
 )
 
-_ENDED_NAME = ".checkpoints.ended"  # while they are deleted
+_ENDED_NAME = ".checkpoints.ended"  # the checkpoints while they are deleted
 _MAX_BYTES = 64 << 20
 _WEIGHTS = ("*.safetensors", "config.json", "tokenizer.json")
 
 
 class _TerminatedError(BaseException):
-    """SIGTERM came; not an Exception, so that nothing that survives errors swallows it."""
+    """SIGTERM was received; not an Exception, so that no ``except Exception`` catches it."""
 
 
 def _describe(request: Request) -> Plain:
-    """Return what provenance.json says of a request, but for the hashes."""
+    """Return a request as provenance.json records it, without the file hashes."""
     return {
         "model": str(request.model),
         "files": {name: _plain(value) for name, value in asdict(request.files).items()},
@@ -66,7 +66,7 @@ def _plain(value: Any) -> Any:
 
 
 def _hash_inputs(request: Request) -> dict[str, str]:
-    """Return the sha256 of every file that is read, by its path."""
+    """Return the sha256 of every input file by path."""
     examples = (request.files.train, request.files.valid, request.files.test)
     weights = (path for name in _WEIGHTS for path in sorted(request.model.glob(name)))
     return {str(path): hash_file(path) for path in (*examples, *weights) if path is not None}
@@ -76,7 +76,7 @@ def read_request(run: Path) -> Request:
     """Return the request of an earlier run from its provenance.
 
     Raises:
-        InputError: it is not a run of fine-tuning, or its provenance.json is damaged.
+        InputError: `run` is not a run directory of fine-tuning, or its provenance.json is damaged.
     """
     if not is_fine_tuning(run):
         raise InputError(
@@ -94,21 +94,21 @@ def read_request(run: Path) -> Request:
         return Request(Path(asked["model"]), TaskFiles(**given), config, bool(asked["control"]))
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise InputError(
-            f"{run / PROVENANCE_NAME} does not say what was asked for ({error}). Start the run "
-            "again with its own flags and another --out."
+            f"{run / PROVENANCE_NAME} does not record a valid request ({error}). Start the run "
+            "again with its original flags and another --out."
         ) from None
 
 
 @contextmanager
 def owning_run(out: Path, request: Request, report: Tell) -> Generator[bool]:
-    """Make and lock the run directory; yield True unless the run is finished.
+    """Create and lock the run directory; yield True unless the run is finished.
 
-    A directory that was made for this and in which nothing was written is removed.
+    A directory that this function created is removed if it is still empty at the end.
 
     Raises:
-        InputError: another process trains there, or it holds something else.
-        StoppedError: SIGTERM came.
-        KeyboardInterrupt: SIGINT came; says how to resume.
+        InputError: another process trains in the directory, or it holds other files.
+        StoppedError: SIGTERM was received.
+        KeyboardInterrupt: SIGINT was received; the message explains how to resume.
     """
     if out.exists() and not out.is_dir():
         check_new_folder(out)
@@ -136,14 +136,14 @@ def _is_due(out: Path, request: Request) -> bool:
         return True
     is_finished = (out / MODEL_NAME).is_dir() and not (out / CHECKPOINTS_NAME).exists()
     if not is_finished and not has_checkpoint(out):
-        return True  # no finished seed would be lost
+        return True  # there is no finished seed to lose
     name, old, new = next(_list_differences(read_asked(out), request), ("", None, None))
     if name and is_finished:
         check_new_folder(out)
     if name:
         raise InputError(
             f"{out} holds finished seeds of a run with {name} = {old}, not {new}. Repeat the "
-            f"command as it was (maskwright finetune --resume {out}), or choose another --out."
+            f"original command (maskwright finetune --resume {out}), or choose another --out."
         )
     if is_finished:
         shutil.rmtree(out / _ENDED_NAME, ignore_errors=True)
@@ -151,7 +151,7 @@ def _is_due(out: Path, request: Request) -> bool:
 
 
 def _list_differences(begun: Mapping[str, Any], request: Request) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, old and new value of all that differs; of files, their hashes."""
+    """Yield name, old value and new value of each difference; files are compared by hash."""
     old, new = dict(_flatten(begun)), dict(_flatten(_describe(request)))
     for name, value in new.items():
         if old.get(name, value) != value or name not in old:
@@ -173,10 +173,10 @@ def _flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def record_start(out: Path, request: Request, config: FinetuneConfig, report: Tell) -> None:
-    """Write provenance.json and config.yaml, or add to the former that the run is resumed.
+    """Write provenance.json and config.yaml, or record a resumption in provenance.json.
 
     Args:
-        config: resolved for this task and model.
+        config: the config resolved for this task and model.
     """
     if has_checkpoint(out):
         provenance = read_json(out / PROVENANCE_NAME, _MAX_BYTES)
@@ -186,7 +186,7 @@ def record_start(out: Path, request: Request, config: FinetuneConfig, report: Te
         return
     if is_fine_tuning(out):
         report(
-            f"{out} holds a run that ended before its first seed was finished; this one replaces it"
+            f"{out} holds a run that ended before its first seed was finished; this run replaces it"
         )
         shutil.rmtree(out / CHECKPOINTS_NAME, ignore_errors=True)
         (out / METRICS_NAME).unlink(missing_ok=True)
@@ -196,7 +196,7 @@ def record_start(out: Path, request: Request, config: FinetuneConfig, report: Te
 
 
 def record_end(out: Path) -> None:
-    """Remove the checkpoints, by one rename first, so that the run is finished or is not."""
+    """Remove the checkpoints; a rename comes first, so that the run becomes finished atomically."""
     ended = out / _ENDED_NAME
     shutil.rmtree(ended, ignore_errors=True)
     if (out / CHECKPOINTS_NAME).is_dir():
@@ -224,8 +224,8 @@ def _raising_on_sigterm() -> Generator[None]:
 
 def _describe_stop(out: Path, name: str) -> str:
     if not is_fine_tuning(out):
-        return f"stopped by {name} before the training began"
+        return f"stopped by {name} before training began"
     return (
-        f"stopped by {name}; finished seeds are kept. Resume with the same command, or with "
+        f"stopped by {name}; finished seeds are saved. Resume with the same command, or with "
         f"maskwright finetune --resume {out}"
     )

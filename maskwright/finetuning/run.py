@@ -1,4 +1,4 @@
-"""``maskwright finetune`` as a function: the checks of its arguments, and a run to its end."""
+"""``maskwright finetune`` as a function: the checks of its arguments, and the run."""
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping
@@ -53,7 +53,7 @@ from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_
 from maskwright.train.device import choose_device
 
 _SHOWN_LABELS = 12
-_FEW = 100  # examples, of which scores have steps of a hundredth or more
+_FEW = 100  # examples; with fewer, one prediction changes the accuracy by over 0.01
 
 
 def finetune(
@@ -84,20 +84,20 @@ def finetune(
         train: labeled examples: a table, or CoNLL columns for the task ``tokens``.
         out: the run directory; its ``results.json`` has the scores.
         task: ``classification``, ``multilabel``, ``regression``, ``tokens`` or ``embedding``.
-        preset: a task of GLUE instead of `task`: its task, columns and metrics.
-        valid: examples that choose the weights; default: `valid_share` of `train`.
-        test: examples on which the chosen weights are scored, once.
-        valid_share: the share of `train` that is held out without `valid`.
+        preset: a GLUE task, instead of `task`; sets the task, the columns and the metrics.
+        valid: examples that select the best weights; default: `valid_share` of `train`.
+        test: examples on which the selected weights are scored, once.
+        valid_share: the share of `train` that is held out if `valid` is not given.
         columns: names or positions by role: sentence1, sentence2, label; word, tag.
-        header: True if tables begin with names; None: it is inferred.
-        control: score an encoder with random weights as well.
-        resume: an unfinished run directory, without any other argument but `report`.
+        header: True if the first row of a table holds names; None: it is inferred.
+        control: also fine-tune and score an encoder that starts from random weights.
+        resume: an unfinished run directory; only `report` can be combined with it.
         report: receives each line of progress.
         settings: fields of the configuration: ``epochs``, ``learning_rate``, ``seeds``, ….
 
     Raises:
-        MaskwrightError: the input is wrong; `StoppedError` if SIGTERM came.
-        KeyboardInterrupt: SIGINT came; the run can be resumed, as after SIGTERM.
+        MaskwrightError: an argument or a file is wrong; `StoppedError` after SIGTERM.
+        KeyboardInterrupt: SIGINT was received; the run can be resumed, as after SIGTERM.
     """
     files = {"train": train, "valid": valid, "test": test, "out": out}
     table = {"columns": columns, "header": header, "valid_share": valid_share}
@@ -110,7 +110,7 @@ def finetune(
 def _find_request(
     flags: Mapping[str, Any], settings: Mapping[str, Any], resume: str | Path | None
 ) -> tuple[Path, Request]:
-    """Return the run directory, and what is to be trained there."""
+    """Return the run directory and the request to train."""
     if resume is None:
         request = _make_request(flags, settings)
         return Path(flags["out"]), request
@@ -118,7 +118,7 @@ def _find_request(
     given = [name for name, value in flags.items() if value != defaults[name].default]
     for name in (*given, *settings):
         shown = _show_flag(name) if name in flags else f"--{name}"
-        raise InputError(f"--resume continues a run as it is. Remove {shown}.")
+        raise InputError(f"--resume continues a run with its own settings. Remove {shown}.")
     return Path(resume), read_request(Path(resume))
 
 
@@ -127,13 +127,13 @@ def _show_flag(name: str) -> str:
 
 
 def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
-    """Return the request of arguments; raise MaskwrightError if any of them is wrong."""
+    """Return the request from arguments; raise MaskwrightError if one is wrong."""
     missing = [_show_flag(name) for name in ("folder", "train", "out") if flags[name] is None]
     if missing:
         raise InputError(f"give {' and '.join(missing)}, or --resume RUN alone")
     config = from_mapping(FinetuneConfig, settings)
     if (flags["task"] is None) == (flags["preset"] is None):
-        raise InputError("give --task or --preset, one of them")
+        raise InputError("give either --task or --preset")
     if not 0 < flags["valid_share"] < 1:
         raise InputError(f"--valid-share = {flags['valid_share']} must be between 0 and 1")
     for name, known in (("task", TASKS), ("preset", GLUE)):
@@ -184,18 +184,18 @@ def _find_files(
         has_header=layout.has_header if header is None else header,
         valid_share=share,
         metrics=preset.metrics,
-        # With columns of one's own the file is one's own, too, and its short rows are mistakes.
+        # With --columns the file is not GLUE's own, so short rows are errors.
         skips_short=not columns,
         **paths,
     )
 
 
 def _run(request: Request, out: Path, report: Tell) -> None:
-    """Train what is not finished; an unfinished run of the same request is resumed."""
+    """Train the seeds that are not finished; resume an unfinished run of the same request."""
     task = load_task(request.files.task)
     with owning_run(out, request, report) as is_due:
         if not is_due:
-            report(f"{out} is finished already: nothing is left to do")
+            report(f"{out} is already finished; nothing to do")
             return
         if isinstance(task, CustomTask):
             task.train(request, out, report)
@@ -205,12 +205,12 @@ def _run(request: Request, out: Path, report: Tell) -> None:
 
 
 def _train_labels(request: Request, out: Path, report: Tell) -> None:
-    """Train all seeds; write the model, the results, the predictions and the page."""
+    """Train all seeds; write the model, the results, the predictions and the HTML report."""
     files, config = request.files, request.config
     device = choose_device(config.device, field="device")
     loaded = open_pretrained(request.model)
     check_pooling(loaded.model.config, load_label_task(files.task).level, config.pooling)
-    report(f"reading {files.train}, scoring the baselines")
+    report(f"reading {files.train}, scoring baselines")
     data = read_task(files, loaded, config)
     if files.columns:
         named = ", ".join(f"{role} = {column}" for role, column in files.columns.items())
@@ -241,8 +241,8 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
             num_texts=None if data.task.level == "token" else len(example),
         )
         write_json(out / RESULTS_NAME, results)
-        if request.control:  # the model is safe by now
-            report("the same shape with random weights:")
+        if request.control:  # after the model is written, since the control may be interrupted
+            report("control: the same shape with random weights:")
             add_control(results, seeds.train(from_scratch=True))
             write_json(out / RESULTS_NAME, results)
     write_predictions(out, predictions[-1])
@@ -250,7 +250,7 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
 
 
 class _LoggedSeeds:
-    """All seeds of a run and of its control, with each score reported and in metrics.jsonl."""
+    """Training of all seeds and of the control; scores are reported and go to metrics.jsonl."""
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ class _LoggedSeeds:
             for record in run.history:
                 self.log.write({**record, **marks})
             score = f"{deciding} {run.scores[deciding]:.4f}"
-            self.pulse.say(f"  seed {run.seed} is finished already: {score}")
+            self.pulse.say(f"  seed {run.seed} is already finished: {score}")
 
         def log(record: Record) -> None:
             self.log.write({**record, **marks})
@@ -305,7 +305,7 @@ class _LoggedSeeds:
 
 
 def describe_data(data: TaskData) -> Iterator[str]:
-    """Yield lines on labels and their counts, the numbers of examples, and the baselines."""
+    """Yield lines about label counts, example counts and baselines."""
     labels = data.labels
     if data.task.problem != "regression":
         pairs = list(zip(labels.names, labels.counts, strict=True))
@@ -316,27 +316,27 @@ def describe_data(data: TaskData) -> Iterator[str]:
     if cut := sum(each.num_cut for each in sets):
         longest = max(max(each.lengths) for each in sets)
         yield describe_cut(cut, sum(map(len, sets)), longest)
-    tested = f", {len(data.test):,} to test" if data.test else ""
-    yield f"{len(data.train):,} examples to train on, {len(data.valid):,} to score on{tested}"
+    tested = f", {len(data.test):,} test" if data.test else ""
+    yield f"examples: {len(data.train):,} training, {len(data.valid):,} validation{tested}"
     yield from describe_skipped(data)
     if len(judged := data.held_out[-1]) < _FEW:
         flag = "--valid" if data.test is None else "--test"
         yield (
-            f"only {len(judged):,} examples judge the model: scores will be noisy. Give {_FEW} or "
-            f"more with {flag}."
+            f"only {len(judged):,} examples are scored: scores will be noisy. Give {_FEW} or more "
+            f"with {flag}."
         )
     for name, scores in data.baselines.items():
         yield f"  {name}: {describe_scores(scores)}"
 
 
 def describe_skipped(data: TaskData) -> Iterator[str]:
-    """Yield a line for each file that has rows with too few columns."""
+    """Yield a line for each file in which rows were skipped."""
     for name, count in data.skipped.items():
         yield f"{count_noun(count, 'row')} of {name} skipped: fewer columns than the task needs"
 
 
 def _write_card(results: Results, origin: Path) -> str:
-    """Return the model card: from which model, on how many examples, and how good it is."""
+    """Return the model card: base model, number of examples, scores and baselines."""
     name = origin.parent.name if origin.name == MODEL_NAME else origin.name
     judged, deciding = get_judged(results), results["deciding_metric"]
     baselines = judged["baselines"]
@@ -344,8 +344,8 @@ def _write_card(results: Results, origin: Path) -> str:
         f"# A model fine-tuned for {results['task']}\n\n"
         f"Fine-tuned by maskwright from {write_code(name)} on "
         f"{results['train_examples']:,} examples. {deciding} on "
-        f"{judged.get('examples', 0):,} others"
-        f"{'' if 'test' in results else ', which chose the weights'}: "
+        f"{judged.get('examples', 0):,} {'test' if 'test' in results else 'validation'} examples"
+        f"{'' if 'test' in results else ', which selected the weights'}: "
         f"{judged['scores'][deciding]['mean']:.4f} "
         f"({count_noun(len(results['runs']), 'run')}; always the most frequent answer: "
         f"{baselines['majority'][deciding]:.4f}, bag of words: "

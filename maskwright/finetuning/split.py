@@ -1,7 +1,7 @@
-"""The validation split, where no file is given: a function of the texts, in any order.
+"""The validation split if no file is given: a function of the texts, independent of their order.
 
-Examples that share a text, directly or through others, are a group and stay on one side, mirrored
-pairs too. scikit-learn's grouped splits depend on the order of the examples. N examples.
+Examples that share a text, directly or through others, form a group, which is not split; this
+covers mirrored pairs. scikit-learn's grouped splits depend on the order of examples. N examples.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ Texts = Sequence[str]
 def split_examples(
     rows: Sequence[RowType], labels: Sequence[Sequence[str]], share: float
 ) -> tuple[list[RowType], list[RowType]]:
-    """Return examples to train and to validate on.
+    """Return training examples and validation examples.
 
     Args:
-        labels: [N] the labels of each. A group with a label that no training example has is not
-            held out.
-        share: of the examples that are held out.
+        labels: [N] the labels of each example. A group is not held out if no training example has
+            one of its labels.
+        share: the share of examples to hold out.
     """
     groups, held_out = hold_out([_list_texts(row) for row in rows], share)
     pairs = list(zip(groups, labels, strict=True))
@@ -40,10 +40,10 @@ def split_examples(
 def hold_out(texts: Sequence[Texts], share: float) -> tuple[list[str], set[str]]:
     """Return the group of each example, named by one of its texts, and the groups held out.
 
-    Single texts are held out by their hash alone. Groups of pairs may be large, so those with the
-    lowest hashes are taken that come closest to `share`. Where shared texts connect nearly all
-    pairs, that is less than half of it; then pairs with the same first text are a group, or if
-    these are as large, pairs of the same two texts.
+    A single text is held out if its hash is low. Groups of pairs may be large, so groups are taken
+    in the order of their hashes until `share` is reached. If shared texts connect nearly all pairs,
+    this yields less than half of `share`; then pairs with the same first text form a group, or, if
+    these groups are also too large, pairs of the same two texts.
     """
     if all(len(each) == 1 for each in texts):
         groups = [text for (text,) in texts]
@@ -65,7 +65,7 @@ def count_shared(train: Sequence[TableRow], valid: Sequence[TableRow]) -> int:
 def find_connected(texts: Sequence[Texts]) -> list[str]:
     """Return the group of each example: the smallest text of its connected component.
 
-    Own union-find: scipy's would save three lines and make `--task embedding` need an extra.
+    The union-find is our own, because scipy would be a new requirement of `--task embedding`.
     """
     parents: dict[str, str] = {}
 
@@ -83,14 +83,14 @@ def find_connected(texts: Sequence[Texts]) -> list[str]:
 
 
 def _group(texts: Sequence[Texts]) -> Iterator[list[str]]:
-    """Yield ever smaller groupings of pairs."""
+    """Yield groupings of pairs, from the largest groups to the smallest."""
     yield find_connected(texts)
     yield [each[0] for each in texts]
     yield ["\x1f".join(sorted(each)) for each in texts]
 
 
 def _choose_groups(sizes: Counter[str], target: float) -> set[str]:
-    """Return groups in the order of their hashes, as long as each brings the sum to `target`."""
+    """Return groups in the order of their hashes, each if it brings the sum closer to `target`."""
     chosen, count = set[str](), 0
     for group in sorted(sizes, key=_hash):
         if count + sizes[group] / 2 <= target:

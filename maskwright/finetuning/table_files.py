@@ -1,12 +1,11 @@
 """Tables of examples: TSV, CSV, JSON lines and Parquet, compressed or not.
 
-A column is called by its name or, in a table, by its position from 0. The separator of a TSV or CSV
-file is inferred from its first lines, whatever its name ends with, and so is whether it has a
-header. Columns with usual names (``text``, ``review``, ``category``) are found; two columns that
-may be the same thing are an error.
+A column is given by its name or, in TSV and CSV files, by its position from 0. The separator and
+the header of these files are inferred from their first lines, whatever the file extension. Columns
+with usual names (``text``, ``review``, ``category``) need not be given; two columns that may have
+the same role are an error.
 
-A set of examples is small and each label matters, so a line that cannot be read is an error that
-names it, and is not just counted.
+A line that cannot be read is not skipped: labeled data is small, so the error names the line.
 """
 
 import csv
@@ -33,7 +32,7 @@ _MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 _PEEKED = 100  # lines from which the layout of a table is inferred
 FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
 TEXT_ROLES = (FIRST, SECOND)
-# The usual names of two texts that belong together, of a single text, and of a label.
+# The usual column names of text pairs, of single texts, and of labels.
 _PAIRS = (
     (FIRST, SECOND), ("text1", "text2"), ("text_1", "text_2"), ("text_a", "text_b"),
     ("sentence_a", "sentence_b"), ("sentence_1", "sentence_2"), ("question1", "question2"),
@@ -64,8 +63,8 @@ class TableRow:
     """One row of a table.
 
     Attributes:
-        place: file and line or row, for messages.
-        values: by role; strings in TSV and CSV, any JSON value in the others.
+        place: the file and the line or row, for messages.
+        values: the value of each role: a string in TSV and CSV files, else any JSON value.
     """
 
     place: str
@@ -81,24 +80,24 @@ class TableRow:
         texts = [self.values[role] for role in TEXT_ROLES if role in self.values]
         for text in texts:
             if not isinstance(text, str):
-                raise CorpusError(f"{self.place}: {text!r} is not a text. Correct the line.")
+                raise CorpusError(f"{self.place}: {text!r} is not a string. Correct the line.")
         return texts
 
     def number(self, role: str) -> float:
-        """Return a value as a number; raise CorpusError if it is not a finite one."""
+        """Return a value as a number; raise CorpusError unless it is finite."""
         value = self.values[role]
         try:
             number = float(value)
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
-            remedy = "Write a point, not a comma." if "," in str(value) else "Correct the line."
+            remedy = "Write a decimal point." if "," in str(value) else "Correct the line."
             raise CorpusError(f"{self.place}: {role} = {value} is not a number. {remedy}")
         return number
 
 
 def parse_columns(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """Return columns with positions as numbers, where they are given as digits."""
+    """Return columns with positions that are given as digits converted to integers."""
     return {
         role: int(name) if isinstance(name, str) and name.isdecimal() else name
         for role, name in columns.items()
@@ -116,9 +115,9 @@ def read_columns(
     Args:
         columns: the name or position of each column by role.
         has_header: True if the first line of a TSV or CSV file names its columns; None infers it:
-            there is one if any column is given by name, or usual names are at the positions.
-        skipped: counts, by file name, the rows of TSV and CSV files that have too few columns and
-            are left out; None makes such a row an error.
+            there is one if a column is given by name, or usual names are at the positions.
+        skipped: receives the number of skipped rows by file name (rows of TSV and CSV files with
+            too few columns); None makes such a row an error.
 
     Raises:
         CorpusError: the file is missing, damaged or not UTF-8 (the message names its likely
@@ -139,7 +138,7 @@ def read_columns(
 
 
 def list_names(path: Path | str) -> list[str]:
-    """Return the names of a table's columns, or its first row if it has no header.
+    """Return the column names of a table, or its first row if it has no header.
 
     Raises:
         CorpusError: as `read_columns`.
@@ -154,7 +153,7 @@ def list_names(path: Path | str) -> list[str]:
 
 
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
-    """Return the name of a text file in messages, and its lines.
+    """Return the name of a text file for messages, and its lines.
 
     Raises:
         CorpusError: the file is missing; while it is read, it is damaged or not UTF-8.
@@ -193,7 +192,7 @@ def _find_layout(source: Source) -> _Layout:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))
     lines = list(islice(_lines(source), _PEEKED))
     delimiter = find_delimiter(lines, own)
-    # GLUE's TSV files hold quotation marks that quote nothing.
+    # GLUE's TSV files contain unescaped quotation marks, which are text.
     is_plain = source.kind == "tsv" and delimiter == "\t"
     quoting = csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL
     return _Layout(delimiter, quoting, cut(lines, delimiter))
@@ -236,7 +235,7 @@ def _read_table(
 
 
 def _is_header(row: Sequence[str], positions: Mapping[str, int]) -> bool:
-    """Return True if the first row holds a usual name at each position, so is no example."""
+    """Return True if the first row holds a usual name at each position."""
     return all(
         _normalize(row[number]) in _USUAL.get(role, ()) for role, number in positions.items()
     )
@@ -254,7 +253,8 @@ def _find_positions(
     for role, column in columns.items():
         if isinstance(column, int):
             if column >= len(first):
-                raise CorpusError(f"{source.name} has {len(first)} columns, but {role} = {column}.")
+                rule = f"{role} = {column} must be below that"
+                raise CorpusError(f"{source.name} has {len(first)} columns, but {rule}.")
             positions[role] = column
         elif has_header is False:
             raise CorpusError(
@@ -286,7 +286,7 @@ def _wrong_width(
             "Correct the line."
         )
     mark = _MARKS[layout.delimiter]
-    remedy = f"Put a text that holds a {mark} into quotation marks."
+    remedy = f"Quote texts that contain a {mark}."
     if layout.quoting == csv.QUOTE_NONE:
         remedy = "Correct the line."
     return CorpusError(f"{place} has {found} columns, but the first line has {width}. {remedy}")
@@ -365,9 +365,9 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
 
     Args:
         lines: the first lines of the file.
-        own: the delimiter of the file's extension. Another one is returned only if it cuts every
-            line into equally many columns and `own` does not; a comma, which is frequent in text,
-            only if the first line then also holds a usual name.
+        own: the delimiter of the file extension. Another one is returned only if it splits every
+            line into the same number of columns and `own` does not; for a comma, which is frequent
+            in text, the first line must also hold a usual name.
     """
     rows = cut(lines, own)
     if not rows or (len(rows[0]) > 1 and len({len(row) for row in rows}) == 1):
@@ -390,7 +390,7 @@ def _names_anything(row: Sequence[str] = ()) -> bool:
 
 
 def cut(lines: Iterable[str], delimiter: str) -> list[list[str]]:
-    """Return the rows of some lines, without a last one whose quotation mark is still open."""
+    """Return the rows of some lines, without a last row whose quotation mark is not closed."""
     quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader([f"{line}\n" for line in lines], delimiter=delimiter, quoting=quoting)
     rows: list[list[str]] = []
@@ -404,8 +404,8 @@ def cut(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
     """Return True if the first row holds names: short, distinct, not numbers, in no other row.
 
-    The first name may be empty, as the index of a data frame is. In a table of few rows a label may
-    occur just once, so names of several words are not trusted there.
+    The first name may be empty, for the index of a data frame. In a table of few rows a label may
+    occur only once, so there names must be single words.
     """
     if not rows:
         return False
@@ -433,7 +433,7 @@ def _is_name(text: str, most_words: int) -> bool:
 
 
 def propose_positions(rows: Sequence[Sequence[str]], roles: Sequence[str]) -> str:
-    """Return ``sentence1=1 label=0`` for a table without a header: long texts, repeated labels."""
+    """Return ``sentence1=1 label=0``: texts are the longest columns, labels the most repetitive."""
     columns = list(zip(*rows, strict=False))  # as many as the shortest row has
     by_length = sorted(range(len(columns)), key=lambda number: -sum(map(len, columns[number])))
     texts = [role for role in roles if role != LABEL]
@@ -447,16 +447,16 @@ def propose_positions(rows: Sequence[Sequence[str]], roles: Sequence[str]) -> st
 def find_roles(
     names: Sequence[str], roles: Sequence[str], given: Mapping[str, object], table: Path | str
 ) -> dict[str, str]:
-    """Return the column of each role that is not given, by the usual names.
+    """Return the column of each role that is not given, inferred from the usual names.
 
     Args:
         names: the names of the table's columns.
-        roles: the roles of the task; ``sentence2`` is left out if a table has one text.
+        roles: the roles of the task; ``sentence2`` is omitted if a table has one text.
         given: the columns that the user named, by role.
         table: the file, for messages.
 
     Returns:
-        The names by role; a role without a usual name has its own, which the table may lack.
+        The names by role; a role without a usual name maps to itself, which the table may lack.
 
     Raises:
         CorpusError: two columns may have the same role.

@@ -1,7 +1,7 @@
-"""What a fine-tuning task is: how its examples are read, trained on, scored and answered.
+"""The interface of fine-tuning tasks: reading examples, training, scoring, answers.
 
-A `Task` is one class and one line in `config.TASKS`. Most label texts or words (`LabelTask`); a
-task that trains something else brings its own `train`. N examples, K labels.
+A `Task` is one class and one line in `config.TASKS`. Most tasks label texts or words (`LabelTask`);
+others implement `train` themselves. N examples, K labels.
 """
 
 import pkgutil
@@ -30,7 +30,7 @@ from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
-Logits = NDArray[np.float32]  # [K] of a text, [words, K] of a sentence
+Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
 OF_EMBEDDINGS = ("dimensions", "negatives")  # settings
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
@@ -41,13 +41,14 @@ class TaskFiles:
 
     Attributes:
         task: the name of the task.
-        valid: examples to choose weights by; None: `valid_share` of the training examples.
-        test: examples to score the chosen weights on, once; None: there are none.
+        valid: examples that select the weights; None: `valid_share` of the training examples.
+        test: examples on which the selected weights are scored, once; None: there are none.
         columns: the name or position of each column by role.
-        has_header: True if tables begin with names; None: it is inferred.
-        metrics: reported before those of the task; the first decides, unless the config does.
-        skips_short: True if rows with too few columns are left out and counted, since GLUE's own
-            files have some; else they are an error.
+        has_header: True if the first row of a table holds names; None: it is inferred.
+        metrics: metrics to report before those of the task; the first selects the weights unless
+            the config names another.
+        skips_short: True if rows with too few columns are skipped and counted (GLUE's own files
+            have some); False makes them an error.
     """
 
     task: str
@@ -63,11 +64,11 @@ class TaskFiles:
 
 @dataclass(frozen=True)
 class Request:
-    """All that the scores of a run depend on.
+    """Everything that the scores of a run depend on.
 
     Attributes:
-        model: the model folder to begin with.
-        control: True if an encoder with random weights is scored as well.
+        model: the model folder to fine-tune.
+        control: True if an encoder with random weights is also trained and scored.
     """
 
     model: Path
@@ -81,17 +82,17 @@ class Labels:
     """The labels of a task in the order of the logits.
 
     Attributes:
-        counts: how often each occurs in the training examples.
+        counts: the frequency of each label in the training examples.
     """
 
     names: tuple[str, ...]
     counts: tuple[int, ...] = ()
 
     def encode(self, names: Sequence[str], place: str) -> list[int]:
-        """Return the number of each label of an example.
+        """Return the id of each label of an example.
 
         Raises:
-            CorpusError: no training example has one of them.
+            CorpusError: a label does not occur in the training examples.
         """
         numbers = {name: number for number, name in enumerate(self.names)}
         for name in names:
@@ -106,13 +107,13 @@ class Labels:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model answers to one input.
+    """The prediction for one input.
 
     Attributes:
-        label: the likeliest label, of several at once those above one half, or a number. For a word
-            that the tokenizer drops, which the model never sees: ``O``, or "" if there is no ``O``.
+        label: the most probable label; for multi-label tasks, all labels above one half; for
+            regression, a number; for a word that the tokenizer drops, ``O`` if there is one or "".
         score: the probability of that label; None for several labels, a number, or a dropped word.
-        probabilities: of every label; empty for a number or a dropped word.
+        probabilities: the probability of every label; empty for a number or a dropped word.
     """
 
     label: str | list[str] | float
@@ -124,9 +125,9 @@ class Task(ABC):
     """A task that a model can be fine-tuned for.
 
     Attributes:
-        name: as in `config.TASKS`.
-        roles: what the columns of its examples are for.
-        unused: names of settings, and of ``test`` and ``control``, that have no effect on it.
+        name: the key in `config.TASKS`.
+        roles: the roles of the columns of its examples.
+        unused: settings, ``test`` or ``control`` that have no effect on the task.
     """
 
     name: str
@@ -134,7 +135,7 @@ class Task(ABC):
     unused: tuple[str, ...] = ()
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
-        """Return the columns by role: those that are given, the others by their usual names.
+        """Return the columns by role: the given ones, and the others by their usual names.
 
         Raises:
             CorpusError: the file cannot be read, or two columns may have the same role.
@@ -153,7 +154,7 @@ class Task(ABC):
 
 
 class CustomTask(Task):
-    """A task that trains something else than labels."""
+    """A task without labels, which implements its own training."""
 
     @abstractmethod
     def train(self, request: Request, out: Path, report: Tell) -> None:
@@ -161,15 +162,15 @@ class CustomTask(Task):
 
 
 class LabelTask(Task):
-    """A task with one label for each text or each word; subclasses change what differs.
+    """A task with labels for each text or each word; the defaults are those of one label.
 
     Attributes:
-        level: what is labeled: ``text`` or ``token``.
-        problem: what ``config.json`` says of the labels, in the words of transformers.
-        metrics: those that are reported; the first decides which weights are kept.
-        other_metrics: those that may decide instead.
+        level: the unit that is labeled: ``text`` or ``token``.
+        problem: the ``problem_type`` of ``config.json``, as in transformers.
+        metrics: the metrics to report; the first selects the best weights.
+        other_metrics: further metrics that may select the weights instead.
         counts_confusions: True if an example has exactly one label.
-        mistakes_note: what the page of a run says about the mistakes that it shows.
+        mistakes_note: the note above the mistakes in the HTML report.
     """
 
     unused = OF_EMBEDDINGS
@@ -179,16 +180,16 @@ class LabelTask(Task):
     other_metrics: tuple[Metric, ...] = ()
     counts_confusions = True
     mistakes_note = (
-        "The wrong answers with the highest probability: a look at them often finds wrong labels."
+        "The wrong answers with the highest probability. Often the label is wrong, not the answer."
     )
 
     @abstractmethod
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
-        """Return the examples of a file; rows that are skipped are counted, if they may be."""
+        """Return the examples of a file; count skipped rows, or raise if `skipped` is None."""
 
     @abstractmethod
     def list_labels(self, row: Row) -> list[str]:
-        """Return the labels of one example; none if it has a number."""
+        """Return the labels of one example; an empty list for regression."""
 
     @abstractmethod
     def find_labels(self, rows: Sequence[Row]) -> Labels:
@@ -202,13 +203,13 @@ class LabelTask(Task):
 
     @abstractmethod
     def collect(self, examples: Examples, logits: Sequence[Logits]) -> Any:
-        """Return the predictions for all examples from the logits of each."""
+        """Return the predictions for all examples from their logits."""
 
     @abstractmethod
     def score(
         self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
     ) -> Scores:
-        """Return the scores of what `collect` or a baseline returned."""
+        """Return the scores of the predictions that `collect` or a baseline returned."""
 
     @abstractmethod
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
@@ -230,14 +231,14 @@ class LabelTask(Task):
     def choose_metrics(
         self, labels: Labels, chosen: Metric | None, first: Sequence[Metric] = ()
     ) -> tuple[str, tuple[str, ...]]:
-        """Return the deciding metric, and all that are reported.
+        """Return the metric that selects the weights, and all metrics to report.
 
         Args:
-            chosen: what the user chose to decide.
+            chosen: the user's choice of the selecting metric.
             first: the metrics of a preset.
 
         Raises:
-            ConfigError: the deciding one is not a metric of this task.
+            ConfigError: the selecting metric is not a metric of this task.
         """
         deciding = chosen or (*first, *self.metrics)[0]
         self.check_metric(deciding, len(labels.names))
@@ -246,7 +247,7 @@ class LabelTask(Task):
     def check_metric(self, metric: Metric, num_labels: int) -> None:
         """Raise ConfigError unless a metric is defined for this task."""
         known = [*self.metrics, *self.other_metrics]
-        if num_labels != 2 and "f1" in known:  # that of the second of two labels
+        if num_labels != 2 and "f1" in known:  # binary F1 is that of the second label
             known.remove("f1")
         if metric not in known:
             what = (
@@ -256,12 +257,12 @@ class LabelTask(Task):
             raise ConfigError("metric", metric, rule, f"Choose from {', '.join(known)}.")
 
     def weigh(self, labels: Labels, num_examples: int) -> NDArray[np.float32]:
-        """Return [K] class weights with which all labels count alike in sum."""
+        """Return [K] class weights that give all labels the same total weight in the loss."""
         counts = np.array(labels.counts, np.float64)
         return (counts.sum() / (len(counts) * counts)).astype(np.float32)
 
     def normalize(self, targets: NDArray[Any] | list[list[int]]) -> tuple[float, float]:
-        """Return the mean and the deviation by which targets are scaled to be learned."""
+        """Return the mean and the deviation by which targets are scaled for training."""
         return 0.0, 1.0
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -269,7 +270,7 @@ class LabelTask(Task):
         return F.cross_entropy(logits, targets, weight=weights)
 
     def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
-        """Return the predictions of logits [N, K], in the form of the targets."""
+        """Return the predictions from logits [N, K], in the form of the targets."""
         return logits.argmax(1)
 
     def name_values(self, labels: Labels, values: NDArray[Any]) -> list[Any]:
@@ -277,11 +278,11 @@ class LabelTask(Task):
         return [labels.names[number] for number in values]
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """Return the probability [N, K] of each label; None if the answer is a number."""
+        """Return the probability [N, K] of each label; None for regression."""
         return torch.as_tensor(logits).softmax(1).numpy()
 
     def answer(self, labels: Labels, logits: NDArray[np.float32]) -> list[Answer]:
-        """Return the answer to each of the logits [N, K]."""
+        """Return the answer for each row of logits [N, K]."""
         named = self.name_values(labels, self.decide(logits))
         probabilities = self.probabilities(logits)
         if probabilities is None:
@@ -293,11 +294,11 @@ class LabelTask(Task):
         ]
 
     def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        """Yield the right labels and the predicted ones of an example, or of each of its words."""
+        """Yield the true and the predicted labels of an example, or of each of its words."""
         yield (true,), (found,)
 
     def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
-        """Return how bad a wrong answer is; the page of a run shows the worst first."""
+        """Return the severity of a wrong answer; the HTML report shows the worst first."""
         return probability or 0.0
 
 
@@ -314,7 +315,7 @@ def load_label_task(name: str) -> LabelTask:
 
 
 def find_label_task(level: Level, problem: ProblemType) -> LabelTask:
-    """Return the first task that has such labels: what a saved model answers."""
+    """Return the first task with this level and problem, for the answers of a saved model."""
     tasks = (load_task(name) for name in TASKS)
     labeled = (task for task in tasks if isinstance(task, LabelTask) and task.level == level)
     return next(task for task in labeled if level == "token" or task.problem == problem)
@@ -325,11 +326,11 @@ class TaskData:
     """The examples of a task as inputs of one model, and the scores of its baselines.
 
     Attributes:
-        metrics: those that are reported; `deciding` decides which weights are kept.
-        pad_id: of the tokenizer.
-        pooling: of the head; None: what the family's class has.
-        test: what the chosen weights are scored on, if there is such.
-        baselines: their scores on the validation examples.
+        metrics: the metrics to report; `deciding` selects the best weights.
+        pad_id: the tokenizer's padding id.
+        pooling: the pooling of the head; None: that of the model family.
+        test: the test examples, if there are any.
+        baselines: the scores of the baselines on the validation examples.
         test_baselines: their scores on the test examples.
         skipped: the number of rows with too few columns, by file.
     """
@@ -357,8 +358,8 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     """Read the examples of a task and score its baselines.
 
     Raises:
-        ConfigError: a length that the model does not take, or a metric that the task has not.
-        CorpusError: anything wrong with the files.
+        ConfigError: a length exceeds the model's maximum, or the task does not have the metric.
+        CorpusError: a file cannot be read or has too few examples.
     """
     task = load_label_task(files.task)
     width, is_number = loaded.model.config.hidden_size, task.problem == "regression"
@@ -405,10 +406,10 @@ def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) 
     flat = [name for each in names for name in each]
     if 2 < len(train) <= len(flat) == len(set(flat)):
         raise CorpusError(
-            f"{files.train}: each of its {len(train):,} examples has a label of its own. Is "
-            "--columns label=… the right column? (Numbers: --task regression.)"
+            f"{files.train}: each of its {len(train):,} examples has a different label. Check "
+            "--columns label=…, or use --task regression for numbers."
         )
     raise CorpusError(
-        f"{files.train} holds too few examples to train and to score on. Add some, or give --valid "
-        "or another --valid-share."
+        f"{files.train} holds too few examples for training and validation. Add some, or give "
+        "--valid or another --valid-share."
     )

@@ -44,12 +44,12 @@ class TextTask(LabelTask):
         """Return the targets of examples, [N] or [N, K]."""
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
-        """Return the labels of training examples, sorted as numbers if they are, else as text."""
+        """Return the labels of training examples, sorted as numbers if they are numbers."""
         counts = Counter(name for row in rows for name in dict.fromkeys(self.list_labels(row)))
         if len(counts) < (2 if self.counts_confusions else 1):
             raise CorpusError(
-                f"all {len(rows)} examples have the label {next(iter(counts), 'none')}: there is "
-                "nothing to tell apart. Is --columns label=… the right column?"
+                f"all {len(rows)} examples have the label {next(iter(counts), 'none')}, so there is"
+                " nothing to learn. Check --columns label=…"
             )
         names = tuple(sorted(counts, key=_sort_key))
         return Labels(names, tuple(counts[name] for name in names))
@@ -65,7 +65,7 @@ class TextTask(LabelTask):
 
     @abstractmethod
     def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
-        """Return the most frequent prediction, for each of `count` examples."""
+        """Return the most frequent target, repeated for `count` examples."""
 
     @abstractmethod
     def build_baseline(self) -> Any:
@@ -86,7 +86,7 @@ class TextTask(LabelTask):
 
 
 class Classification(TextTask):
-    """One label of several: cross-entropy, by default without class weights."""
+    """One of several labels: cross-entropy, by default without class weights."""
 
     name = "classification"
     metrics = ("accuracy", "macro_f1", "matthews")
@@ -112,14 +112,14 @@ class Classification(TextTask):
 
 
 class MultiLabel(TextTask):
-    """Any number of labels: binary cross-entropy of each."""
+    """Any number of labels: binary cross-entropy for each."""
 
     name = "multilabel"
     problem = "multi_label_classification"
     metrics = ("micro_f1", "macro_f1")
     other_metrics = ("accuracy",)
     counts_confusions = False
-    mistakes_note = "The answers with most wrong or missing labels."
+    mistakes_note = "The answers with the most wrong or missing labels."
 
     def list_labels(self, row: Row) -> list[str]:
         """Return the labels of ``a|b``, ``a,b``, a JSON list or a list; there may be none."""
@@ -142,9 +142,9 @@ class MultiLabel(TextTask):
         return targets
 
     def weigh(self, labels: Labels, num_examples: int) -> NDArray[np.float32]:
-        """Return [K] weights of the examples that have a label, against those that do not."""
+        """Return [K] weights of the positive examples of each label, relative to the negative."""
         counts = np.array(labels.counts, np.float64)
-        # A label of all examples still counts a little.
+        # At least 1 in the numerator: a label of all examples keeps a positive weight.
         return (np.maximum(num_examples - counts, 1) / counts).astype(np.float32)
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -167,7 +167,7 @@ class MultiLabel(TextTask):
         return len({*true} ^ {*found})
 
     def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
-        """Return the labels that most examples have."""
+        """Return the labels that more than half of the examples have."""
         return np.broadcast_to(train.mean(0) > 0.5, (count, train.shape[1])).astype(np.float32)
 
     def build_baseline(self) -> Any:
@@ -175,14 +175,14 @@ class MultiLabel(TextTask):
 
 
 class Regression(TextTask):
-    """A number: squared error, of targets scaled to mean 0 and deviation 1."""
+    """A number: squared error on targets scaled to mean 0 and deviation 1."""
 
     name = "regression"
     problem = "regression"
     metrics = ("spearman", "pearson", "mean_squared_error")
     unused = (*OF_EMBEDDINGS, "class_weights")
     counts_confusions = False
-    mistakes_note = "The answers that are farthest off."
+    mistakes_note = "The answers with the largest errors."
 
     def list_labels(self, row: Row) -> list[str]:
         return []

@@ -17,11 +17,11 @@ from maskwright.finetuning.table_files import Column
 from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, TaskFiles
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-Tags = Sequence[Sequence[int]]  # of the words of each sentence
+Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
 
 
 class Tokens(LabelTask):
-    """A tag for each word: cross-entropy of its first token, scored by whole sentences."""
+    """A tag for each word: cross-entropy on its first token, scored on whole sentences."""
 
     name = "tokens"
     roles = ("word", "tag")
@@ -44,8 +44,8 @@ class Tokens(LabelTask):
         sentences: list[Row] = list(read_conll(path, **columns))
         if path == files.train and len(sentences) == 1:
             raise CorpusError(
-                f"{path} holds one sentence, of {len(_sentence(sentences[0]).words):,} words: "
-                "sentences are separated by blank lines. Add them."
+                f"{path} holds one sentence of {len(_sentence(sentences[0]).words):,} words. "
+                "Separate sentences by blank lines."
             )
         return sentences
 
@@ -53,7 +53,7 @@ class Tokens(LabelTask):
         return [*_sentence(row).tags]
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
-        """Return the tags, that of no entity first."""
+        """Return the tags, with ``O`` first."""
         counts = Counter(tag for row in rows for tag in _sentence(row).tags)
         names = tuple(sorted(counts, key=lambda tag: (tag != "O", tag)))
         return Labels(names, tuple(counts[name] for name in names))
@@ -61,7 +61,7 @@ class Tokens(LabelTask):
     def encode(
         self, rows: Sequence[Row], labels: Labels, tokenizer: Tokenizer, max_length: int
     ) -> Examples:
-        """Return sentences as inputs; pieces in which no word begins are left out."""
+        """Return sentences as inputs, without pieces in which no word begins."""
         sentences = [_sentence(row) for row in rows]
         examples, owners = encode_words([one.words for one in sentences], tokenizer, max_length)
         assert examples.positions is not None
@@ -80,7 +80,7 @@ class Tokens(LabelTask):
     def choose_metrics(
         self, labels: Labels, chosen: Metric | None, first: Sequence[Metric] = ()
     ) -> tuple[str, tuple[str, ...]]:
-        """Return F1 of entities as the deciding metric, or accuracy if tags mark no entities."""
+        """Return the selecting metric: F1 of entities, or accuracy if tags mark no entities."""
         if chosen is not None:
             self.check_metric(chosen, len(labels.names))
         default = "span_f1" if marks_entities(labels.names) else "accuracy"

@@ -1,1 +1,1 @@
-"""Uses of a trained model on texts: filling masks, vectors."""
+"""Inference with a trained model: predictions for masks, and text vectors."""

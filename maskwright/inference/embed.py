@@ -1,7 +1,7 @@
-"""Vectors of texts: the mean of the tokens' vectors, or the vector of the first token.
+"""Text vectors: the mean of the token vectors, or the vector of the first token.
 
-As sentence-transformers computes them from a Transformer and a Pooling module. R texts in a
-batch, L tokens in its longest, N texts, D width.
+They equal those of sentence-transformers with a Transformer and a Pooling module. R texts in a
+batch, padded to L tokens; N texts, D width.
 """
 
 import time
@@ -32,13 +32,12 @@ Pooling = Literal["mean", "cls"]
 
 @dataclass(frozen=True)
 class EmbedResult:
-    """What `embed` wrote.
+    """The counts of a call of `embed`.
 
     Attributes:
-        width: of a vector.
-        num_cut: the number of texts longer than the model, of which the first `longest` tokens
-            were read.
-        seconds: time spent in the model.
+        width: the size of a vector.
+        num_cut: the number of texts that were cut to the model's maximum of `longest` tokens.
+        seconds: the time spent in the model.
     """
 
     num_texts: int
@@ -58,7 +57,7 @@ def embed(
     batch_tokens: int | None = None,
     device: str | None = None,
 ) -> EmbedResult:
-    """Write the vectors of texts to a file, a row a text in the order of the texts.
+    """Write the vectors of texts to a file, one row per text, in order.
 
     For vectors in memory use `Embedder`::
 
@@ -66,18 +65,18 @@ def embed(
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME``.
-        texts: one text, or any number of them: they are read a few thousand at a time.
+        texts: one text or an iterable, which is read in blocks of a few thousand texts.
         out: a new file: ``.npy``, float32 [texts, width], or ``.parquet``, with the texts.
         pooling: ``mean`` of all tokens, or ``cls``, the first token.
         normalize: scale vectors to length 1.
-        batch_tokens: the most tokens in one pass through the model; default: what is fast here.
-        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        batch_tokens: the maximum tokens per batch; default: chosen for the device.
+        device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
 
     Returns:
-        Counts, and the time it took.
+        The counts, and the time spent.
 
     Raises:
-        InputError: no text, or a wrong `out`, `pooling`, `batch_tokens` or `device`.
+        InputError: there is no text, or `out`, `pooling`, `batch_tokens` or `device` is wrong.
         ModelFolderError: `folder` is not a model folder.
     """
     if batch_tokens is not None and batch_tokens < 1:
@@ -97,7 +96,7 @@ def embed(
             seconds += time.perf_counter() - started
             num_texts += len(block)
             add(block, vectors)
-            pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} a second")
+            pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} per second")
     return EmbedResult(num_texts, embedder.width, embedder.num_cut, embedder.longest, seconds)
 
 
@@ -110,18 +109,18 @@ class Embedder(TextModel[EncoderModel]):
         vectors = embed(["snails eat leaves", "larvae eat snails"])   # float32 [2, D]
         similarity = vectors @ vectors.T
 
-    A text is encoded as in training: special tokens written in it are ordinary text. One longer
-    than the model is cut, [SEP] kept, and counted. An empty text has the vector of [CLS] [SEP], or
-    zeros if the model was trained without them.
+    Texts are encoded as in training: special tokens written in a text are ordinary text. A text
+    that exceeds the model's maximum length is cut before [SEP] and counted. An empty text has the
+    vector of [CLS] [SEP], or zeros if the model was trained without them.
 
     Args:
-        folder: a model folder, or a run directory; with any head.
-        device: where to compute; default: the GPU if there is one.
+        folder: a model folder with any head, or a run directory.
+        device: the device; default: a GPU if there is one.
         pooling: ``mean`` of all tokens with [CLS] and [SEP], or ``cls``, the first token.
         normalize: scale vectors to length 1, so that dot products are cosines.
 
     Attributes:
-        num_cut: the number of texts so far that were longer than the model.
+        num_cut: the number of texts so far that were cut.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
@@ -151,7 +150,7 @@ class Embedder(TextModel[EncoderModel]):
         pooling: Pooling = "mean",
         normalize: bool = True,
     ) -> Self:
-        """Return the same for a model in memory, on the device where it is."""
+        """Return an `Embedder` for a model in memory, on the model's device."""
         made = super().from_parts(model, tokenizer, add_special_tokens)
         made._pool_by(pooling, normalize)
         return made
@@ -169,8 +168,8 @@ class Embedder(TextModel[EncoderModel]):
         """Return the vectors of one text or many, float32 [N, D], in order.
 
         Args:
-            texts: of any length.
-            batch_tokens: the most tokens, padding included, in one pass through the model.
+            texts: one text or several, of any length.
+            batch_tokens: the maximum tokens per batch, padding included.
         """
         texts = [texts] if isinstance(texts, str) else texts
         rows = [
@@ -185,7 +184,7 @@ class Embedder(TextModel[EncoderModel]):
     def stream(
         self, texts: Iterable[str], batch_tokens: int | None = None
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the vectors of more texts than memory holds: [n, D] of the next n, in order."""
+        """Yield the vectors of an iterator of texts, in order, as [n, D] of the next n texts."""
         for block in split_blocks(texts):
             yield self(block, batch_tokens)
 

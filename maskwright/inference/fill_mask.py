@@ -1,6 +1,6 @@
-"""Filling masks: the words that a trained model predicts for [MASK].
+"""Fill-mask: the tokens that a trained model predicts for [MASK].
 
-Only the masked positions go through the end of the last block and through the model's head.
+Only the masked positions pass through the end of the last block and the head.
 M masks, D width, V vocabulary.
 """
 
@@ -26,9 +26,9 @@ from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
 
 Span = tuple[int, int]
-# How the models of this field spell their mask: BERT and ModernBERT, RoBERTa, EuroBERT.
+# The mask tokens of BERT and ModernBERT, of RoBERTa, and of EuroBERT.
 _MASKS = re.compile(r"\[mask\]|<\|?mask\|?>", re.IGNORECASE)
-_HEAD_ROWS = 256  # masks that go through the head together: bounds the [M, V] logits
+_HEAD_ROWS = 256  # masks per pass through the head, which bounds the [M, V] logits
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class WordSpan:
 
 @dataclass(frozen=True)
 class MaskedWord:
-    """A word that was masked, and the model's prediction.
+    """A masked word, and the model's prediction.
 
     Attributes:
         text: the whole text.
-        start, stop: the characters of the word in it.
+        start, stop: the character span of the word.
         guess: the predicted text.
-        spelled_masks: as many mask tokens as the word has tokens.
+        spelled_masks: the masked word: one mask token for each of its tokens.
     """
 
     text: str
@@ -60,7 +60,7 @@ class MaskedWord:
 
     @property
     def word(self) -> str:
-        """Return the word that was masked."""
+        """The word that was masked."""
         return self.text[self.start : self.stop]
 
     def describe(self) -> list[str]:
@@ -77,7 +77,7 @@ class MaskedWord:
 
 
 def find_words(text: str, offsets: Sequence[Span], word_starts: Sequence[bool]) -> list[WordSpan]:
-    """Return the words of a text that have a letter or a digit."""
+    """Return the words of a text that contain a letter or a digit."""
     firsts = [i for i, starts in enumerate(word_starts) if starts or i == 0]
     words: list[WordSpan] = []
     for first, end in zip(firsts, [*firsts, len(offsets)][1:], strict=True):
@@ -91,7 +91,7 @@ def find_words(text: str, offsets: Sequence[Span], word_starts: Sequence[bool]) 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A token for a mask, and its probability among the whole vocabulary."""
+    """A token for a mask, and its probability over the whole vocabulary."""
 
     token: str
     token_id: int
@@ -100,7 +100,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class FillResult:
-    """The predictions for each mask of a text, in order, the likeliest first."""
+    """The predictions for each mask of a text, the most probable first."""
 
     text: str
     masks: list[list[Prediction]]
@@ -135,21 +135,21 @@ class FillMask(TextModel[MaskedLanguageModel]):
         targets: Sequence[str] | None = None,
         batch_tokens: int | None = None,
     ) -> list[FillResult]:
-        """Return the likeliest words for every mask of every text.
+        """Return the most probable words for every mask of every text.
 
         Args:
             texts: one text or many, each with one or more masks.
-            top_k: predictions for each mask; at most the size of the vocabulary.
-            targets: consider only these words; scores stay probabilities among the whole
+            top_k: the number of predictions per mask, limited by the size of the vocabulary.
+            targets: the only words to consider; scores remain probabilities over the whole
                 vocabulary.
-            batch_tokens: the most tokens, padding included, in one pass through the model.
+            batch_tokens: the maximum tokens per batch, padding included.
 
         Returns:
             One result for each text, in order.
 
         Raises:
-            InputError: a text without a mask or longer than the model, targets that are not one
-                token each, no targets at all, or a `top_k` below 1.
+            InputError: a text has no mask or exceeds the model's maximum length, `targets` is empty
+                or a target is not a single token, or `top_k` is below 1.
         """
         among = self._find_targets(top_k, targets)
         texts = [texts] if isinstance(texts, str) else list(texts)
@@ -164,10 +164,10 @@ class FillMask(TextModel[MaskedLanguageModel]):
         targets: Sequence[str] | None = None,
         batch_tokens: int | None = None,
     ) -> list[FillResult | InputError]:
-        """Return what a call returns, with an error instead of a result for a text without one.
+        """Return the results of texts, with an InputError for each text that has none.
 
         Raises:
-            InputError: wrong targets or a `top_k` below 1.
+            InputError: targets are wrong, or `top_k` is below 1.
         """
         among = self._find_targets(top_k, targets)
         rows = self._encode_texts(texts)
@@ -181,7 +181,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
     def stream(
         self, texts: Iterable[str], top_k: int = 5, targets: Sequence[str] | None = None
     ) -> Iterator[FillResult | InputError]:
-        """Yield what `attempt` returns for more texts than memory holds."""
+        """Yield the results of `attempt` for an iterator of texts that may not fit in memory."""
         for block in split_blocks(texts):
             yield from self.attempt(block, top_k, targets)
 
@@ -190,22 +190,22 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return self.mask_random_word(text, seed).describe()
 
     def mask_random_word(self, text: str, seed: int = 0) -> MaskedWord:
-        """Mask one whole word, all its tokens, and predict it.
+        """Mask all tokens of a random word, and predict it.
 
         Raises:
-            InputError: `text` has no word, is longer than the model, or has a mask already.
+            InputError: `text` has no word, exceeds the model's maximum length, or contains a mask.
         """
         prompt, mask_id = self.tokenizer.encode_prompt(text), self.tokenizer.mask_id
         ids: list[int] = prompt.ids.tolist()
         if mask_id in ids:
             raise InputError(
-                f"{show_text(text)} has a {self.tokenizer.mask_token} already, so no random word is"
-                " masked. Fill it as it is, or write a word there."
+                f"{show_text(text)} already contains {self.tokenizer.mask_token}, so no random word"
+                " is masked. Remove --random, or replace the mask by a word."
             )
         offsets = [(int(start), int(stop)) for start, stop in prompt.offsets]
         words = find_words(text, offsets, prompt.word_starts.tolist())
         if not words:
-            raise InputError(f"{show_text(text)} has no word to mask.")
+            raise InputError(f"{show_text(text)} has no word to mask. Give text with words.")
         word = random.Random(seed).choice(words)
         ids[word.first : word.end] = [mask_id] * (word.end - word.first)
         row = self.wrap_text(ids, text)
@@ -231,7 +231,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
             owners += [batch.numbers[number] for number in masks[:, 0].tolist()]
             hidden.append(self.encode(batch, self.model.predictors(positions)))
         if hidden:
-            # All batches together: reading the decoder's weights takes longer than using them.
+            # The decoder runs once for all batches, because loading its weights dominates its time.
             ranked = self._rank(torch.cat(hidden), top_k, among)
             for owner, predictions in zip(owners, ranked, strict=True):
                 results[owner].append(predictions)
@@ -239,13 +239,13 @@ class FillMask(TextModel[MaskedLanguageModel]):
 
     @torch.inference_mode()
     def _rank(self, hidden: Tensor, top_k: int, among: list[int] | None) -> list[list[Prediction]]:
-        """Return the best predictions for vectors [M, D] at masks."""
+        """Return the `top_k` predictions from the vectors of masks [M, D]."""
         ranked: list[list[Prediction]] = []
         for rows in hidden.split(_HEAD_ROWS):
             logits = self.model.head(rows).float()
             totals = logits.logsumexp(-1, keepdim=True)
             check_finite(totals)
-            # The model's vocabulary may be padded beyond the tokenizer's.
+            # The model may have more logits than the tokenizer has tokens (padded vocabulary).
             logits = logits[:, : self.tokenizer.vocab_size] if among is None else logits[:, among]
             best = logits.topk(min(top_k, logits.shape[1]))
             scores = (best.values - totals).exp().tolist()
@@ -255,7 +255,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return ranked
 
     def _predict(self, token_id: int, score: float) -> Prediction:
-        """Return a prediction, spelled as transformers does: byte-level tokens keep their blank."""
+        """Return a prediction in the format of transformers: byte-level tokens keep their blank."""
         token = self._spelled.get(token_id)
         if token is None:
             token = self.tokenizer.decode([token_id]) or self.tokenizer.token(token_id)
@@ -288,7 +288,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return self.wrap_text(ids, text)
 
     def _find_targets(self, top_k: int, targets: Sequence[str] | None) -> list[int] | None:
-        """Return the ids of the targets, each once; None if there are no targets."""
+        """Return the distinct ids of the targets, or None if `targets` is None."""
         if top_k < 1:
             raise InputError(f"top_k = {top_k} must be at least 1.")
         if targets is None:
@@ -302,7 +302,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         if wrong:
             raise InputError(
                 f"targets that are not one token of the model's vocabulary: {', '.join(wrong)}. "
-                "Choose targets that are."
+                "Choose single tokens."
             )
         return list(dict.fromkeys(token_id for token_id in found.values() if token_id is not None))
 

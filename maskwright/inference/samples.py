@@ -1,9 +1,9 @@
 """Samples of held-out text with predictions, the same ones at every validation.
 
-A score shows that a model learns; samples show what. They are sentences with one masked word of one
-token and at least three letters, so that the predictions read as words. Where tokens are not words
-(characters, or a script in which words are short) they are pieces of text with 15 % of the tokens
-masked, in which every prediction is between ⟨ and ⟩, a wrong one followed by ≠ and the original.
+A sample is a sentence with one masked word of one token and at least three letters, so that the
+predictions are readable words. If tokens are not words (characters, or a script with short words),
+a sample is a piece of text with 15 % of the tokens masked. Every prediction is between ⟨ and ⟩, and
+a wrong one is followed by ≠ and the original.
 """
 
 import re
@@ -26,9 +26,9 @@ _MAX_PIECE_TOKENS = 64
 _PIECE_RATE = 0.15
 _MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
-_NUM_CANDIDATES = 30  # of which the first whole words are shown
-_WORD_BEGINS = ("Ġ", "▁")  # how byte-level BPE and unigram write the blank before a word
-# Where English has no blank beside punctuation; WordPiece decodes one everywhere.
+_NUM_CANDIDATES = 30  # predictions, of which the first whole words are shown
+_WORD_BEGINS = ("Ġ", "▁")  # the blank before a word in byte-level BPE and unigram
+# Punctuation without blanks in English; WordPiece decodes a blank around all punctuation.
 _NO_BLANK = (
     (re.compile(r"(?<=\w) ([-_/@]) (?=\w)"), r"\1"),
     (re.compile(r"(?<=\w) (['\u2019]) (?=(?:s|t|d|m|re|ve|ll)\b)"), r"\1"),
@@ -40,7 +40,7 @@ _NO_BLANK = (
 
 
 class HeldOutCorpus(Protocol):
-    """The part of a token store that samples are read from."""
+    """The part of a token store that samples need."""
 
     @property
     def document_lengths(self) -> NDArray[np.int64]: ...
@@ -55,7 +55,7 @@ class Sample:
     """A piece of text: its tokens, and the masked positions in ascending order.
 
     Attributes:
-        is_word: one word is masked, and the guesses are listed beside the text.
+        is_word: True if one word is masked and the predictions are listed after the text.
     """
 
     ids: list[int]
@@ -64,11 +64,11 @@ class Sample:
 
 
 class HeldOutSamples:
-    """Samples from documents of a corpus; the choice depends on the number of documents alone.
+    """Samples from documents of a corpus; the choice depends only on the number of documents.
 
     Args:
-        count: the most samples; fewer if the corpus does not have them.
-        max_tokens: the most tokens of a sample, if fewer than fit on a line.
+        count: the maximum number of samples.
+        max_tokens: the maximum tokens per sample; samples must also fit on a line.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class HeldOutSamples:
                 yield Sample(ids, masked, is_word=False)
 
     def _cut_sentence(self, corpus: HeldOutCorpus, start: int, length: int) -> Sample | None:
-        """Return the first whole sentence of a document with a word to mask; None without one."""
+        """Return the first whole sentence of a document with a word to mask, or None."""
         stop = start + min(length, 20 * self.max_tokens)
         ids: list[int] = corpus.tokens(start, stop).tolist()
         word_starts = corpus.word_starts(start, stop)
@@ -126,10 +126,10 @@ class HeldOutSamples:
         return len(word) >= 3 and word.isalpha()
 
     def predict(self, model: MaskedLanguageModel, wrap: bool) -> list[str]:
-        """Return a line for each sample: right or wrong, the text, the guesses, the masked word.
+        """Return a line for each sample: correct or not, the text, predictions, the masked word.
 
         Args:
-            wrap: whether the model was trained with [CLS] and [SEP] around the text.
+            wrap: True if the model was trained with [CLS] and [SEP] around the text.
         """
         fill = FillMask.from_parts(model, self.tokenizer, wrap)
         rows = [fill.wrap(self._mask(sample)) for sample in self.samples]
@@ -143,7 +143,7 @@ class HeldOutSamples:
         return [line.replace("\n", "↵") for line in lines]
 
     def show_prompt(self) -> str | None:
-        """Return the first sample with one word or token as the mask; None if there is none."""
+        """Return the first sample with one word or token masked, or None if there is none."""
         if not self.samples:
             return None
         ids, decode = self.samples[0].ids, self.tokenizer.decode
@@ -162,7 +162,7 @@ class HeldOutSamples:
         return ids
 
     def _pick_words(self, guesses: list[Prediction]) -> list[Prediction]:
-        """Return the likeliest guesses that are whole words: no pieces and no special tokens."""
+        """Return the most probable predictions that are whole words, without special tokens."""
         ids = (guess.token_id for guess in guesses)
         whole = {n for n in ids if n in self._ordinary and not self._continues_word(n)}
         words = [guess for guess in guesses if guess.token_id in whole]
@@ -197,9 +197,9 @@ class HeldOutSamples:
 
 
 def join_punctuation(text: str) -> str:
-    """Return decoded text without the blanks that WordPiece decodes beside punctuation.
+    """Return decoded text without the blanks that WordPiece adds around punctuation.
 
-    A guess by English rules: what stood in the text is not known. Only for reading.
+    The rules are heuristics for English, for display only: the original spacing is not known.
     """
     for blank, joined in _NO_BLANK:
         text = blank.sub(joined, text)

@@ -1,7 +1,7 @@
-"""A trained model with its tokenizer, ready for texts: what all of its uses share.
+"""A trained model with its tokenizer: the base class of inference.
 
-Texts are sorted by length and run in batches of similar lengths, so that almost nothing is computed
-for padding. R rows of L tokens, T = R L tokens, P output positions, D width.
+Texts are sorted by length and run in batches of similar lengths, which minimizes padding. R rows of
+L tokens, T = R L tokens, P output positions, D width.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,26 +22,27 @@ from maskwright.train.device import choose_device
 Item = TypeVar("Item")
 Kind = TypeVar("Kind", bound=EncoderModel)
 
-_MOST_TEXTS, _MOST_CHARACTERS = 4096, 4_000_000  # of a stream, at a time
-# Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,
-# and so few that their results stay in the cache.
+_MOST_TEXTS, _MOST_CHARACTERS = 4096, 4_000_000  # limits of a block of a stream
+# Tokens per batch: on a CPU, enough for matrix products at full speed and few enough for their
+# results to fit in the cache.
 _BATCH_TOKENS_CPU, _BATCH_TOKENS = 768, 16_384
-_PADDED_SHARE = 64  # at most one token in so many is padding
-_SHOWN = 60  # characters of a text in an error
+_PADDED_SHARE = 64  # at most one token in 64 is padding
+_SHOWN = 60  # characters of a text in an error message
 
 
 def check_finite(values: Tensor, what: str = "probabilities") -> None:
-    """Raise a ModelFolderError unless all values are finite: any ranking would accept NaN."""
+    """Raise a ModelFolderError unless all values are finite; sorting would silently accept NaN."""
     if not values.isfinite().all():
         raise ModelFolderError(
-            f"the model returns no finite {what}: its weights or its config.json are damaged."
+            f"the model returns no finite {what}: its weights or its config.json are damaged. "
+            "Restore the folder."
         )
 
 
 def split_blocks(
     items: Iterable[Item], measure: Callable[[Item], int] = len
 ) -> Iterator[list[Item]]:
-    """Yield consecutive items in blocks that fit into memory; `measure` counts characters."""
+    """Yield consecutive items in blocks of limited size; `measure` counts characters."""
     block: list[Item] = []
     characters = 0
     for item in items:
@@ -66,7 +67,7 @@ def raise_errors(results: Iterable[Item | InputError]) -> list[Item]:
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Rows of one pass through the model: numbers, lengths, and ids [R, L] with padding."""
+    """A batch of rows: their indices, their lengths, and padded ids [R, L]."""
 
     numbers: list[int]
     lengths: list[int]
@@ -78,7 +79,7 @@ class TextModel(Generic[Kind]):
 
     Args:
         folder: a model folder, or a run directory.
-        device: where to compute; default: the GPU if there is one.
+        device: the device; default: a GPU if there is one.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
@@ -95,7 +96,7 @@ class TextModel(Generic[Kind]):
 
     @classmethod
     def from_parts(cls, model: Kind, tokenizer: Tokenizer, add_special_tokens: bool = True) -> Self:
-        """Return the same for a model in memory, on the device where it is."""
+        """Return an instance for a model in memory, on the model's device."""
         made = cls.__new__(cls)
         made._use(Loaded(model, tokenizer, add_special_tokens))
         return made
@@ -110,11 +111,11 @@ class TextModel(Generic[Kind]):
     def make_batches(
         self, rows: Sequence[list[int]], batch_tokens: int | None = None
     ) -> Iterator[TextBatch]:
-        """Yield all rows that hold a token, in batches of similar lengths.
+        """Yield all rows that are not empty, in batches of similar lengths.
 
         Args:
-            rows: ids as `wrap` returns them.
-            batch_tokens: the most tokens, padding included, in a batch; default: what is fast here.
+            rows: the ids of each row, as `wrap` returns them.
+            batch_tokens: the maximum tokens per batch, with padding; default: by device.
         """
         if batch_tokens is None:
             batch_tokens = _BATCH_TOKENS_CPU if self.device.type == "cpu" else _BATCH_TOKENS
@@ -125,10 +126,10 @@ class TextModel(Generic[Kind]):
             yield TextBatch(numbers, lengths, torch.tensor(padded))
 
     def wrap_text(self, ids: list[int], text: str) -> list[int]:
-        """Return the ids of a text as the model reads them.
+        """Return the ids of a text as model input.
 
         Raises:
-            InputError: they are more than the model has positions for.
+            InputError: the text exceeds the model's maximum length.
         """
         row = self.wrap(ids)
         if len(row) > self.longest:
@@ -140,7 +141,7 @@ class TextModel(Generic[Kind]):
 
     @torch.inference_mode()
     def encode(self, batch: TextBatch, output_positions: Tensor | None = None) -> Tensor:
-        """Return the vectors [T, D] of a batch, or those [P, D] at `output_positions` in [T]."""
+        """Return the vectors of a batch [T, D], or those at `output_positions` (into T) [P, D]."""
         context = context_from_lengths(batch.lengths, device=self.device)
         if output_positions is not None:
             output_positions = output_positions.to(self.device)
@@ -149,14 +150,14 @@ class TextModel(Generic[Kind]):
 
     @property
     def device(self) -> torch.device:
-        """Return the device of the model."""
+        """The device of the model."""
         return next(self.model.parameters()).device
 
 
 def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield numbers of texts of similar lengths, at most `batch_tokens` tokens when padded.
+    """Yield batches of text indices of similar lengths, of at most `batch_tokens` padded tokens.
 
-    In each batch the longest text is last; empty texts are in none.
+    The longest text of a batch is last; empty texts are left out.
     """
     batch: list[int] = []
     real = 0
@@ -174,7 +175,7 @@ def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int
 
 
 def show_text(text: str) -> str:
-    """Return the beginning of a text in one line, as errors quote it."""
+    """Return the beginning of a text as one line, for error messages."""
     line = " ".join(text.split())
     return f'"{line}"' if len(line) <= _SHOWN else f'"{line[:_SHOWN]}…"'
 
@@ -182,5 +183,5 @@ def show_text(text: str) -> str:
 def _choose_device(device: torch.device | str | None) -> torch.device:
     try:
         return choose_device(str(device or "auto"), field="device")
-    except ConfigError as error:  # here it is an argument
+    except ConfigError as error:  # here the device is an argument, not a field
         raise InputError(str(error)) from None

@@ -1,4 +1,4 @@
-"""Files of vectors, written in parts: ``.npy`` or ``.parquet``."""
+"""Files of vectors, written incrementally: ``.npy`` or ``.parquet``."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,15 +13,15 @@ from maskwright.extras import import_extra
 from maskwright.files import check_new_file, replacing_file
 
 Vectors = NDArray[np.float32]
-# Adds texts and their vectors [n, D] to a file.
+# A function that appends texts and their vectors [n, D] to a file.
 AddRows = Callable[[list[str], Vectors], None]
 
 
 def check_out(path: Path) -> None:
-    """Raise, before any work is done, if a path could not be written in the end.
+    """Raise, before the vectors are computed, if a path cannot be written.
 
     Raises:
-        InputError: no such format, or `check_new_file` does.
+        InputError: the format is unknown, or `check_new_file` raises.
         MissingPackageError: pyarrow is missing.
     """
     if path.suffix not in _FORMATS:
@@ -33,7 +33,7 @@ def check_out(path: Path) -> None:
 
 @contextmanager
 def writing_vectors(path: Path, width: int) -> Generator[AddRows]:
-    """Yield a function that adds rows to a file, which appears when the context succeeds."""
+    """Yield a function that appends rows to a file, which is created when the context succeeds."""
     write = _FORMATS[path.suffix]
     with replacing_file(path) as temporary, write(temporary, width) as add:
         yield add
@@ -54,7 +54,7 @@ def _writing_npy(path: Path, width: int) -> Generator[AddRows]:
         yield add
         file.seek(0)
         _write_header(file, num_rows, width)
-        # numpy leaves room in the header for any number of rows.
+        # NumPy pads the header so that any number of rows fits.
         assert file.tell() == start
 
 
@@ -72,7 +72,7 @@ def _writing_parquet(path: Path, width: int) -> Generator[AddRows]:
 
         def add(texts: list[str], vectors: Vectors) -> None:
             column = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), type=kind)
-            # Lone surrogates, as in some file names, become question marks.
+            # Lone surrogates, as in some file names, are replaced by question marks.
             valid = [text.encode(errors="replace").decode() for text in texts]
             writer.write_table(arrow.table([arrow.array(valid, arrow.string()), column], schema))
 

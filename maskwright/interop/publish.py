@@ -167,18 +167,17 @@ def _check_names(repo: str, metadata: dict[str, str | list[str] | None]) -> None
 
 def _write_card(folder: Path, metadata: dict[str, str | list[str] | None]) -> str:
     """Return the model's card and the hub's metadata; `metadata` overrides existing values."""
-    card = read_card(folder)
     if is_classifier(folder):
         loaded = open_classifier(folder)
         config, head = loaded.model.config, loaded.model.head_config
         (kind, _), reason = native_classifier(config, head.level, head.pooling)
-        card = card or write_classifier_card(None, config, loaded.labels, kind, reason)
+        card = read_card(folder) or write_classifier_card(None, config, loaded.labels, kind, reason)
         library = "maskwright" if reason else "transformers"
         facts = describe_labels(head.level == "token", library)
     else:
         config = open_model(folder).model.config
         family, reason = native_family(config)
-        card = card or write_card(None, config, family or OWN, reason)
+        card = read_card(folder) or write_card(None, config, family or OWN, reason)
         facts = describe_for_hub(family is not None)
     try:
         said, _ = split_card(card)

@@ -1,7 +1,7 @@
-"""Multi-head self-attention inside each segment: one function with four backends, and its layer.
+"""Multi-head self-attention within each segment: one function with four backends, and its layer.
 
-Every backend returns the same numbers; the reference is the one to read. T tokens in R rows of L,
-W output positions, D width, H heads, K head size (D = H K).
+All backends compute the same function; the reference is the simplest. T tokens in R rows of L, W
+output positions, D width, H heads, K head size (D = H K).
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from maskwright.model.config import AttentionBackend, EncoderConfig
 from maskwright.model.embeddings import rotate
 from maskwright.model.layers import RMSNorm, drop
 
-# Gradients of fused attention in bf16 take a CPU 4.5 times as long as plain products do in rows of
-# 64, 3 times in rows of 128, 1.5 times in rows of this length (two cores with AMX, torch 2.13).
+# On a CPU in bf16, the backward pass of fused attention takes 4.5 times as long as plain products
+# for rows of 64, 3 times for 128, 1.5 times for this length (two cores with AMX, torch 2.13).
 _LONGEST_ROW_FOR_PRODUCTS = 256
 
 
@@ -28,10 +28,10 @@ class LayerContext:
     Attributes:
         context: the segments.
         window: a token attends to this many tokens on each side; None = to its whole segment.
-        backend: the backend, already chosen.
-        attention_mask: [R, 1, L, L], `AttentionContext.attention_mask` of that window; None where
-            the backend needs none.
-        angles: cosines and sines [T, 1, K / 2] of rotary positions; None without these.
+        backend: the resolved backend, not ``auto``.
+        attention_mask: [R, 1, L, L], `AttentionContext.attention_mask` of that window; None if the
+            backend needs none.
+        angles: cosines and sines [T, 1, K / 2] of rotary positions; None for other positions.
     """
 
     context: AttentionContext
@@ -58,10 +58,10 @@ def attend(
         context: the boundaries of the segments.
         window: a token attends to this many tokens on each side; None = to its whole segment.
         dropout: the probability of dropping an attention probability (0 outside training).
-        backend: ``reference`` (dense, slow, obvious), ``products`` (of matrices, row by row),
+        backend: ``reference`` (dense, slow, simple), ``products`` (matrix products of rows),
             ``sdpa`` (torch's fused kernels), ``varlen`` (CUDA in half precision, no padding, no
             dropout) or ``auto``.
-        attention_mask: ``context.attention_mask(window)``, if it is computed once for all layers.
+        attention_mask: ``context.attention_mask(window)``, if already computed for all layers.
     """
     if backend == "auto":
         backend = choose_backend(q.device, q.dtype, dropout, context.row_length)
@@ -78,7 +78,7 @@ def attend(
 def choose_backend(
     device: torch.device, dtype: torch.dtype, dropout: float, row_length: int
 ) -> AttentionBackend:
-    """Return the fastest backend for these inputs; gradients need another one on a CPU."""
+    """Return the fastest backend for these inputs, which on a CPU depends on gradients."""
     half = dtype in (torch.float16, torch.bfloat16)
     if device.type == "cuda" and half and dropout == 0:
         return "varlen"
@@ -114,10 +114,10 @@ def attend_reference(
 def attend_products(
     q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor, dropout: float
 ) -> Tensor:
-    """Compute attention by products of whole rows, with a mask [R, 1, L, L]."""
+    """Compute attention by matrix products of whole rows, with a mask [R, 1, L, L]."""
     q, k, v = (_to_rows(x, attention_mask) for x in (q, k, v))
     scores = (q * q.shape[-1] ** -0.5) @ k.mT
-    # 0 or -inf: a CPU adds faster than it fills.
+    # An additive mask of 0 and -inf: on a CPU, adding is faster than masked_fill.
     scores = scores.add_(attention_mask.to(q.dtype).log())
     return _from_rows(drop(scores.softmax(-1), dropout) @ v)
 
@@ -147,7 +147,7 @@ def attend_varlen(
 
     bounds, longest = context.cu_seqlens, context.max_seqlen
     before = -1 if window is None else window
-    # Seven positional arguments and window_size only: the rest differs between torch versions.
+    # Only these arguments have the same names and order in all torch versions.
     attended = varlen_attn(
         *(q, k, v, bounds, bounds, longest, longest),
         window_size=(before, 0 if context.is_causal else before),
@@ -159,7 +159,7 @@ class SelfAttention(nn.Module):
     """``output(attend(q, k, v))`` with ``q, k, v = qkv(x)``: [T, D] -> [T, D].
 
     Vaswani et al., "Attention Is All You Need", 2017. The rows of ``qkv.weight`` [3 D, D] are
-    those of q, then k, then v, head by head. With `output_positions` [W] only for these: [W, D].
+    those of q, then k, then v, head by head. With `output_positions` [W], the output is [W, D].
     """
 
     def __init__(self, config: EncoderConfig) -> None:

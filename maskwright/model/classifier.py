@@ -23,7 +23,7 @@ _ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "silu": F.silu,
 }
-_NUM_MATCHES = 8  # of embeddings and last layer, of both texts: two means
+_NUM_MATCHES = 8  # 2 means for each of 2 layers (embeddings and last) and each of 2 texts
 
 
 class ClassifierHead(nn.Module):
@@ -49,9 +49,9 @@ class ClassifierHead(nn.Module):
 
 
 class Classifier(EncoderModel):
-    """``head(pool(encoder(input_ids)))``: [T] -> [R, K]; of tokens, [T] or [W] -> [T or W, K].
+    """``head(pool(encoder(input_ids)))``: [T] -> [R, K]; for tokens, [T] or [W] -> [T or W, K].
 
-    Devlin et al., "BERT", 2019. `HeadConfig` states the level (texts or tokens) and the pooling.
+    Devlin et al., "BERT", 2019. `HeadConfig` sets the level (texts or tokens) and the pooling.
     """
 
     def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
@@ -72,19 +72,19 @@ class Classifier(EncoderModel):
         Args:
             input_ids: [T] int64, one text or pair per row (`context_from_lengths`).
             context: the lengths of the rows.
-            token_type_ids: [T] int64, or None for type 0 everywhere; ignored by a model without
-                token types, except to tell the texts of a pair apart.
+            token_type_ids: [T] int64, or None for type 0 everywhere; a model without token types
+                uses them only to separate the texts of a pair.
             output_positions: [W] int64, indices into [T] of the tokens to label; None for texts.
         """
         pooling = self.head_config.pooling
         if pooling == "bi":
-            assert token_type_ids is not None, "they tell the texts of a pair apart"
+            assert token_type_ids is not None, "token types separate the texts of a pair"
             return self.head(self._compare(input_ids, separate_texts(context, token_type_ids)))
         if self.config.type_vocab_size < 2:
             token_type_ids = None
         if self.head_config.level == "token":
             return self.head(self.encoder(input_ids, context, token_type_ids, output_positions))
-        assert output_positions is None, "texts are labeled as a whole"
+        assert output_positions is None, "output positions are for labels of tokens"
         first = torch.arange(0, input_ids.shape[0], context.row_length, device=input_ids.device)
         if pooling == "cls":
             return self.head(self.encoder(input_ids, context, token_type_ids, first))
@@ -124,11 +124,11 @@ def weigh(logits: Tensor, inside: Tensor) -> Tensor:
 
 
 def compare_texts(layers: Sequence[Tensor], first: Tensor, second: Tensor) -> Tensor:
-    """Return features [R, 4 N] of how well two texts match in N layers [R, L, D].
+    """Return features [R, 4 N] of the similarity of two texts in N layers [R, L, D].
 
-    For each layer and text the mean of the best cosine of each of its tokens with one of the other
-    text (Zhang et al., "BERTScore", 2020), and of its fourth power, in which near synonyms and
-    equal tokens count. `first` and `second` [R, L] weigh the tokens of the two texts.
+    Each token has its maximum cosine with the tokens of the other text (Zhang et al., "BERTScore",
+    2020). The features are, for each layer and text, the mean of these and of their fourth powers,
+    which emphasizes near synonyms and equal tokens. `first` and `second` [R, L] weight the tokens.
     """
     across = (first[:, :, None] > 0) & (second[:, None, :] > 0)
     matches: list[Tensor] = []
@@ -142,7 +142,7 @@ def compare_texts(layers: Sequence[Tensor], first: Tensor, second: Tensor) -> Te
 
 
 def pool_mean(hidden: Tensor, context: AttentionContext) -> Tensor:
-    """Return the mean [R, D] of [T, D] over the tokens of each row, without its padding."""
+    """Return the mean of [T, D] over the tokens of each row, without padding: [R, D]."""
     real = (context.segment_ids == 0).view(-1, 1, context.row_length).to(hidden.dtype)
     rows = hidden.view(-1, context.row_length, hidden.shape[-1])
     return torch.bmm(real, rows)[:, 0] / real.sum(-1)

@@ -1,10 +1,9 @@
-"""The configuration of a model, as a user writes it and as the modules read it.
+"""The configuration of a model: the user's, and the complete one of the modules.
 
-`ModelConfig` is the section ``model`` of a recipe: a preset, sizes, and any number of structural
-fields, of which ``None`` means "as in the preset". `resolve_config` turns it into an
-`EncoderConfig`, which leaves nothing open and is all that the modules read; `to_model_config` turns
-that back, so that a run that begins with an existing model has a complete configuration, too.
-`HeadConfig` is the head of a classifier.
+`ModelConfig` is the section ``model`` of a recipe: a preset, sizes, and structural fields, where
+``None`` means "as in the preset". `resolve_config` converts it to an `EncoderConfig`, which is
+complete and the only configuration of the modules. `to_model_config` is the inverse, for the
+configuration of a run that begins with an existing model. `HeadConfig` is the head of a classifier.
 """
 
 import dataclasses
@@ -29,12 +28,12 @@ LayerType = Literal["full_attention", "sliding_attention"]
 Level = Literal["text", "token"]
 Pooling = Literal["cls", "mean", "late", "bi"]
 HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]
-# The names of transformers for: one label of several, any number of labels, a number.
+# transformers' names for one of several labels, any number of labels, and a number.
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 
-# The folder of a run for a second model, which replaces tokens for the first one to detect.
+# The folder of the generator, the second model in a run of ELECTRA pretraining.
 GENERATOR = "generator"
-# Published models are far smaller. A typo or a hostile file must not exhaust the memory.
+# Limits far above published models, so that a typo or a hostile file cannot exhaust memory.
 MOST = {
     "num_hidden_layers": 1000,
     "vocab_size": MAX_VOCAB_SIZE,
@@ -60,68 +59,69 @@ def check_sizes(values: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The architecture as a recipe states it; ``None`` means "as in the preset"."""
+    """The architecture in a recipe; ``None`` means "as in the preset"."""
 
     preset: Preset = setting("modernbert", "published architecture to start from")
     model_type: ModelType | None = setting(
-        None, "class of transformers to save it as, where several fit; none = the preset's"
+        None, "transformers model_type to save as, if several classes fit; none = the preset's"
     )
     vocab_size: int | None = setting(
-        None, "rows of the word embeddings; none = as many as the tokenizer has tokens"
+        None, "rows of the word embeddings; none = the vocabulary size of the tokenizer"
     )
-    hidden_size: int = setting(256, "width of the token vectors")
+    hidden_size: int = setting(256, "width of the hidden states")
     embedding_size: int | None = setting(
         None, "width of the embeddings if it differs (ELECTRA); none = hidden_size"
     )
-    num_hidden_layers: int = setting(6, "encoder blocks")
+    num_hidden_layers: int = setting(6, "number of encoder blocks")
     sizes: tuple[str, ...] = setting(
-        (), "instead of both, as petaFLOP:WIDTHxLAYERS: from how much training on each is chosen"
+        (), "width and layers by compute budget: petaFLOP:WIDTHxLAYERS, each from that budget up"
     )
-    num_attention_heads: int = setting(4, "attention heads; must divide hidden_size")
+    num_attention_heads: int = setting(4, "number of attention heads; must divide hidden_size")
     intermediate_size: int | None = setting(
-        None, "width inside the MLP; none = 4 x hidden_size, gated: 8/3 x, down to a multiple of 64"
+        None, "inner width of the MLP; none = 4 x hidden_size, or 8/3 x if gated_mlp is true"
     )
     max_position_embeddings: int | None = setting(
-        None, "longest input in tokens; none = data.max_seq_length"
+        None, "maximum tokens per input; none = data.max_seq_length"
     )
     hidden_act: Activation | None = setting(None, "activation of the MLP")
-    gated_mlp: bool | None = setting(None, "GLU variant: act(a) * b instead of act(a)")
-    norm: NormKind | None = setting(None, "kind of normalization")
-    norm_position: NormPosition | None = setting(None, "pre (before) or post (after the residual)")
+    gated_mlp: bool | None = setting(None, "gated MLP: act(a) * b instead of act(a)")
+    norm: NormKind | None = setting(None, "type of normalization")
+    norm_position: NormPosition | None = setting(
+        None, "pre (before attention and MLP) or post (after the residual connection)"
+    )
     norm_bias: bool | None = setting(None, "biases in LayerNorm")
     norm_eps: float | None = setting(None, "epsilon of the norms")
-    positions: Positions | None = setting(None, "how positions are encoded")
-    rope_theta: float | None = setting(None, "base of the rotary frequencies, global layers")
-    local_rope_theta: float | None = setting(None, "base of the rotary frequencies, local layers")
-    embedding_norm: bool | None = setting(None, "normalize the sum of embeddings")
+    positions: Positions | None = setting(None, "type of position encoding")
+    rope_theta: float | None = setting(None, "base of the rotary frequencies in global layers")
+    local_rope_theta: float | None = setting(None, "base of the rotary frequencies in local layers")
+    embedding_norm: bool | None = setting(None, "norm after the sum of embeddings")
     first_attention_norm: bool | None = setting(
-        None, "pre-norm before the first attention too (ModernBERT leaves it out)"
+        None, "norm before the attention of the first layer (false in ModernBERT)"
     )
-    type_vocab_size: int | None = setting(None, "number of segment embeddings; 0 = none")
+    type_vocab_size: int | None = setting(None, "number of token types; 0 = no token types")
     attention_bias: bool | None = setting(None, "biases in the attention projections")
     mlp_bias: bool | None = setting(None, "biases in the MLP")
     mlp_output_bias: bool | None = setting(
-        None, "bias of the MLP's second product alone; none = as mlp_bias, if you change that"
+        None, "bias in the output layer of the MLP; none = as mlp_bias if that is set"
     )
     qk_norm: bool | None = setting(None, "RMSNorm on queries and keys of each head")
     global_attn_every_n_layers: int | None = setting(
-        None,
-        "every n-th layer attends to everything, the others to a window; 1 = all to everything",
+        None, "every n-th layer has global attention, the others local; 1 = all layers global"
     )
     layer_types: tuple[LayerType, ...] = setting(
-        (), "instead of that, for each layer full_attention or sliding_attention"
+        (), "full_attention or sliding_attention per layer, instead of global_attn_every_n_layers"
     )
-    local_attention: int | None = setting(None, "total width of that window, in tokens")
-    tie_word_embeddings: bool | None = setting(None, "decoder shares the word embeddings")
+    local_attention: int | None = setting(None, "total window of local attention in tokens")
+    tie_word_embeddings: bool | None = setting(None, "tie the decoder to the word embeddings")
     head_transform: bool | None = setting(None, "dense-activation-norm before the decoder")
     prediction_head_size: int | None = setting(
-        None, "instead of that, two layers with this width between them (UltraBERT); 0 = none"
+        None, "inner width of a two-layer head (UltraBERT), instead of head_transform; 0 = off"
     )
-    head_act: Activation | None = setting(None, "activation of either")
-    head_bias: bool | None = setting(None, "biases of either")
-    decoder_bias: bool | None = setting(None, "bias for each word of the vocabulary")
+    head_act: Activation | None = setting(None, "activation of the head")
+    head_bias: bool | None = setting(None, "biases in the dense layers of the head")
+    decoder_bias: bool | None = setting(None, "bias in the decoder")
     next_token_prediction: bool | None = setting(
-        None, "predict a token from the vector before it, as decoders do (GPT-BERT)"
+        None, "predict a token from the hidden state of the previous position (GPT-BERT)"
     )
     embedding_dropout: float | None = setting(None, "dropout on the embeddings")
     attention_dropout: float | None = setting(None, "dropout on the attention probabilities")
@@ -129,10 +129,10 @@ class ModelConfig:
     mlp_dropout: float | None = setting(None, "dropout inside the MLP")
     initializer_range: float | None = setting(None, "standard deviation of initial weights")
     initializer_cutoff_factor: float | None = setting(
-        None, "truncate initial weights at this many standard deviations; 0 = not at all"
+        None, "truncate initial weights at this many standard deviations; 0 = no truncation"
     )
     init_output: InitOutput | None = setting(
-        None, "output projections: normal, scaled by 1/sqrt(2 x layers), or zero"
+        None, "initial output projections: normal, scaled by 1/sqrt(2 x layers), or zero"
     )
     attention_backend: AttentionBackend = setting("auto", "attention kernel")
 
@@ -157,10 +157,10 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """An architecture with nothing left open. Field names as in `ModelConfig`.
+    """A complete architecture; field names are those of `ModelConfig`.
 
     Raises:
-        ConfigError: a value out of range, or fields that contradict each other.
+        ConfigError: a value is out of range, or fields contradict each other.
     """
 
     vocab_size: int
@@ -206,9 +206,9 @@ class EncoderConfig:
     sep_token_id: int | None = None
     mask_token_id: int | None = None
     embedding_size: int | None = None  # None = hidden_size
-    sentence_pair_head: bool = False  # classifies pairs of texts by their [CLS]
-    model_type: str | None = None  # the published family to save it as, where several fit
-    attention_backend: AttentionBackend = "auto"  # a choice of the run: never saved
+    sentence_pair_head: bool = False  # a classifier of pairs of texts on [CLS]
+    model_type: str | None = None  # the published family to save it as, if several fit
+    attention_backend: AttentionBackend = "auto"  # a setting of the run, never saved
 
     def __post_init__(self) -> None:
         check_sizes(vars(self))
@@ -226,7 +226,7 @@ class EncoderConfig:
         return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     def window(self, kind: LayerType) -> int | None:
-        """Return the tokens on each side that layers of this type attend to; None = all."""
+        """Return the attention window of this layer type in tokens per side; None = no limit."""
         return self.local_attention // 2 if kind == "sliding_attention" else None
 
     def theta(self, kind: LayerType) -> float:
@@ -239,15 +239,15 @@ class HeadConfig:
     """The head of a classifier; published families differ in the layers before its output.
 
     Attributes:
-        level: whether texts or single tokens are labeled.
-        num_labels: K; 1 for a number.
-        pooling: the vector that labels a text: that of its first token, the mean of all, or (late)
-            the mean of the logits of all. `bi`: how the two texts of a pair, each encoded apart,
-            compare in their embeddings and in the last layer.
-        activation: of the dense layer before the output; None = no such layer.
-        bias: whether that layer has a bias.
-        norm: whether a norm follows it.
-        dropout: before the output.
+        level: the unit that is labeled: texts or tokens.
+        num_labels: K; 1 for regression.
+        pooling: the vector of a text: that of its first token, the mean over tokens, or (late) the
+            mean of the logits over tokens. `bi`: similarities of the two texts of a pair, which are
+            encoded separately, in their embeddings and in the last layer.
+        activation: the activation of the dense layer before the output; None = no such layer.
+        bias: True if that layer has a bias.
+        norm: True if a norm follows that layer.
+        dropout: the dropout before the output.
     """
 
     level: Level
@@ -263,14 +263,14 @@ def parse_sizes(sizes: Sequence[str]) -> list[tuple[float, int, int]]:
     """Parse ``("0:128x2", "0.1:192x2")`` to [(0.0, 128, 2), (0.1, 192, 2)].
 
     Raises:
-        ConfigError: a size that is not petaFLOP:WIDTHxLAYERS, or sizes out of order.
+        ConfigError: a size is not petaFLOP:WIDTHxLAYERS, or sizes are out of order.
     """
     found = [_SIZE.fullmatch(size) for size in sizes]
     parsed = [(float(f[1]), int(f[2]), int(f[3])) for f in found if f]
     starts = [start for start, *_ in parsed]
     is_rising = starts == sorted(set(starts)) and not min(starts, default=0.0)
     if len(parsed) < len(sizes) or not is_rising or any(width % 64 for _, width, _ in parsed):
-        rule = "must be petaFLOP:WIDTHxLAYERS, rising from 0; widths are multiples of 64"
+        rule = "must be petaFLOP:WIDTHxLAYERS, ascending from 0, with widths in multiples of 64"
         raise ConfigError("sizes", ", ".join(sizes), rule, "Write 0:128x2,0.2:192x2.")
     return parsed
 
@@ -286,7 +286,7 @@ def resolve_config(
     mask_token_id: int | None = None,
     sentence_pair_head: bool = False,
 ) -> EncoderConfig:
-    """Return the architecture that `config` states for this vocabulary and length of input.
+    """Return the architecture of `config` for this vocabulary and input length.
 
     Raises:
         ConfigError: ``model.max_position_embeddings`` is below ``data.max_seq_length``,
@@ -321,7 +321,7 @@ def resolve_config(
 
 
 def alternate_layers(num_layers: int, every: int) -> tuple[LayerType, ...]:
-    """Return the types of layers: every n-th, from the first on, attends to everything."""
+    """Return the types of layers: every n-th, starting with the first, has global attention."""
     layers = range(num_layers)
     return tuple("sliding_attention" if layer % every else "full_attention" for layer in layers)
 
@@ -335,7 +335,7 @@ def _resolve(config: ModelConfig, given: Plain) -> EncoderConfig:
     preset = PRESETS[config.preset]
     chosen = {name: _choose(config, name) for name in preset}
     every = chosen.pop("global_attn_every_n_layers")
-    # Some fields follow another one unless they are set.
+    # Some fields default to the value of another field.
     if config.norm_bias is None and chosen["norm"] == "rmsnorm":
         chosen["norm_bias"] = False
     if config.first_attention_norm is None and chosen["norm_position"] == "post":
@@ -348,7 +348,7 @@ def _resolve(config: ModelConfig, given: Plain) -> EncoderConfig:
     inner = config.intermediate_size
     if inner is None:
         inner = 4 * config.hidden_size
-        if chosen["gated_mlp"]:  # three matrices instead of two, so two thirds of the width
+        if chosen["gated_mlp"]:  # 3 matrices, not 2: at 2/3 of the width, parameters are equal
             inner = max(inner * 2 // 3 // 64 * 64, 64)
     return EncoderConfig(
         hidden_size=config.hidden_size,
@@ -395,13 +395,13 @@ def _check_structure(config: EncoderConfig) -> None:
         rule = f"does not divide model.hidden_size = {width}"
         raise ConfigError("num_attention_heads", heads, rule, _nearest_divisors(width, heads))
     if config.positions == "rotary" and config.head_size % 2:
-        rule = f"makes heads of {config.head_size}; rotary positions need an even size"
+        rule = f"makes a head size of {config.head_size}, but rotary positions need an even one"
         raise ConfigError("num_attention_heads", heads, rule, _nearest_divisors(width, heads))
     _check_embeddings(config)
     if config.norm == "rmsnorm" and config.norm_bias:
-        raise ConfigError("norm_bias", True, "is impossible: RMSNorm has no bias", "Remove it.")
+        raise ConfigError("norm_bias", True, "has no effect: RMSNorm has no bias", "Remove it.")
     if config.norm_position == "post" and not config.first_attention_norm:
-        rule = "is for pre-norm: post-norm normalizes after the attention"
+        rule = "requires model.norm_position = pre"
         raise ConfigError("first_attention_norm", False, rule, "Remove it.")
     if config.head_transform and config.prediction_head_size:
         rule = "cannot be combined with model.head_transform = True"
@@ -422,15 +422,15 @@ def _check_embeddings(config: EncoderConfig) -> None:
     if width < 1:
         raise ConfigError(name, width, "must be at least 1")
     if config.positions == "sinusoidal" and width % 2:
-        raise ConfigError(name, width, "is odd; sinusoidal positions need it even")
+        raise ConfigError(name, width, "must be even for sinusoidal positions")
     has_transform = config.head_transform or config.prediction_head_size
     if width != config.hidden_size and not has_transform:
-        rule = f"is not model.hidden_size = {config.hidden_size}, and no layer projects to that"
+        rule = f"differs from model.hidden_size = {config.hidden_size}, but no layer projects to it"
         raise ConfigError(name, width, rule, "Set model.head_transform to True.")
 
 
 def _nearest_divisors(width: int, heads: int) -> str:
-    """Suggest up to three numbers of heads, the nearest in ratio with heads of an even size."""
+    """Suggest up to three valid numbers of heads, the nearest in ratio, with an even head size."""
     fits = [n for n in range(1, width + 1) if width % n == 0 and width // n % 2 == 0]
     fits = sorted(sorted(fits, key=lambda n: abs(math.log(n / heads)))[:3])
     if not fits:
@@ -442,12 +442,12 @@ def _nearest_divisors(width: int, heads: int) -> str:
 def to_model_config(config: EncoderConfig) -> ModelConfig:
     """Convert an `EncoderConfig` to the section ``model`` of a run configuration.
 
-    It resolves to `config` again, except for ids of special tokens, which come from the tokenizer.
-    Fields without effect are None.
+    The result resolves to `config` again, except for ids of special tokens, which come from the
+    tokenizer. Fields without effect are None.
     """
     names = {field.name for field in dataclasses.fields(ModelConfig)}
     stated: Plain = {name: v for name, v in vars(config).items() if name in names}
-    del stated["attention_backend"]  # a choice of the run
+    del stated["attention_backend"]  # a setting of the run
     if config.positions != "rotary":
         del stated["rope_theta"], stated["local_rope_theta"]
     if not config.head_transform and not config.prediction_head_size:
@@ -461,7 +461,7 @@ def to_model_config(config: EncoderConfig) -> ModelConfig:
 
 
 def _choose_preset(config: EncoderConfig) -> Preset:
-    """Return the preset of the name of the model, or else the nearest."""
+    """Return the preset of the model's `model_type`, or else the nearest preset."""
 
     def count_differences(preset: Preset) -> int:
         chosen = PRESETS[preset].items()

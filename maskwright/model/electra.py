@@ -46,7 +46,7 @@ class Discriminator(EncoderModel):
         """Return [T], the log odds that each token is replaced.
 
         Args:
-            input_ids: [T] int64, some of them replaced, none of them [MASK].
+            input_ids: [T] int64, with replaced tokens and without [MASK].
             context: the boundaries of the segments in [T].
             token_type_ids: [T] int64, or None for type 0 everywhere.
         """
@@ -56,8 +56,8 @@ class Discriminator(EncoderModel):
 class GeneratorAndDiscriminator(Network):
     """Both models, with shared embeddings.
 
-    Words, positions, token types and the norm over their sum are shared, as in the authors' code;
-    the projections to the two widths are not. The shared parameters are named once, as those of the
+    Word, position and token type embeddings and their norm are shared, as in the authors' code; the
+    projections to the two widths are not. The shared parameters have the names of the
     discriminator.
     """
 
@@ -75,7 +75,7 @@ class GeneratorAndDiscriminator(Network):
 def narrow_config(config: EncoderConfig, share: float) -> EncoderConfig:
     """Return the architecture of a generator: same depth and embeddings, `share` of the width.
 
-    It has as many heads as keep the size of a head nearly the same, and even.
+    The number of heads is chosen so that the head size is even and nearly the same.
     """
     heads = max(1, round(share * config.num_attention_heads))
     half_head = max(1, round(share * config.hidden_size / heads / 2))

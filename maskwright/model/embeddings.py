@@ -1,8 +1,8 @@
-"""From token ids and positions to vectors: embeddings, sinusoids and rotary positions.
+"""Embeddings of token ids and positions, sinusoids and rotary positions.
 
-Sinusoids and rotary angles are computed from the positions where they are needed. A table would be
-a buffer to save, to move and to outgrow; the angles of one batch cost less than one row of one
-matrix product. T tokens, H heads, K head size, E width of the embeddings.
+Sinusoids and rotary angles are computed in each forward pass and not stored in a table: a buffer
+would have to be saved, moved and limited in length, and computing the angles costs less than one
+row of a matrix product. T tokens, H heads, K head size, E width of the embeddings.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from maskwright.model.layers import Dropout, build_norm
 
 
 def rotary_frequencies(head_size: int, theta: float, device: torch.device | str = "cpu") -> Tensor:
-    """Return [K / 2] in fp32: the angle between neighbors, for each pair of a head."""
+    """Return the angle per position of each pair of dimensions of a head: [K / 2] in fp32."""
     steps = torch.arange(0, head_size, 2, dtype=torch.float32, device=device)
     return 1.0 / (theta ** (steps / head_size))
 
@@ -33,7 +33,7 @@ def rotary_angles(positions: Tensor, head_size: int, theta: float) -> tuple[Tens
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     """Rotate each head of `x` [T, H, K] by the `angles` of its token, in fp32 at least."""
-    if torch.compiler.is_compiling():  # which fuses the plain formula better than we can
+    if torch.compiler.is_compiling():  # the compiler fuses the plain formula better
         return rotate_plainly(x, *angles)
     return _Rotation.apply(x, *angles)
 
@@ -46,7 +46,7 @@ def rotate_plainly(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 class _Rotation(torch.autograd.Function):
-    """The same in fewer passes over x; the gradient is rotated back by the same angles."""
+    """`rotate_plainly` in fewer passes over x; backward rotates by the negative angles."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def _rotate_once(x: Tensor, cosines: Tensor, sines: Tensor, direction: int) -> T
 
 
 def sinusoids(positions: Tensor, size: int) -> Tensor:
-    """Return sines, then cosines, of falling frequencies: [T] -> [T, E].
+    """Return sines, then cosines, of descending frequencies: [T] -> [T, E].
 
     Vaswani et al., "Attention Is All You Need", 2017, section 3.5.
     """
@@ -81,7 +81,7 @@ def sinusoids(positions: Tensor, size: int) -> Tensor:
 class Embeddings(nn.Module):
     """``dropout(norm(word + position + token_type))``: [T] -> [T, E].
 
-    Devlin et al., "BERT", 2019. The configuration decides which of the parts there are.
+    Devlin et al., "BERT", 2019. The configuration selects the parts.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -100,7 +100,7 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         x = self.word(input_ids)
         if self.token_type is not None:
-            types = self.token_type.weight[0]  # type 0 for all tokens, unless others are given
+            types = self.token_type.weight[0]  # default: type 0 for all tokens
             x = x + (types if token_type_ids is None else self.token_type(token_type_ids))
         if self.position is not None:
             x = x + self.position(positions)

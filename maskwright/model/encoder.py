@@ -19,7 +19,7 @@ class EncoderBlock(nn.Module):
     Post-norm (BERT): ``x = norm(x + f(x))``. Pre-norm: ``x = x + f(norm(x))``; Xiong et al., "On
     Layer Normalization in the Transformer Architecture", 2020. A block that is not `normed` has
     no norm before its attention (ModernBERT's first, which follows the norm of the embeddings).
-    With `output_positions` [W], indices into [T], only for these: [T, D] -> [W, D].
+    With `output_positions` [W], indices into [T], the output is [W, D].
     """
 
     def __init__(self, config: EncoderConfig, normed: bool = True) -> None:
@@ -73,15 +73,15 @@ class Encoder(nn.Module):
         output_positions: Tensor | None = None,
         embedded: Tensor | None = None,
     ) -> Tensor:
-        """Encode packed tokens; the inputs that blocks share are computed once.
+        """Encode packed tokens; masks and angles are computed once for all blocks.
 
         Args:
             input_ids: [T] int64.
             context: the boundaries of the segments in [T].
             token_type_ids: [T] int64 below ``type_vocab_size``; None = type 0 everywhere.
-            output_positions: [W] int64, indices into [T] of the vectors to return, [W, D]; in the
-                last block the other tokens are only attended to. None = all, [T, D].
-            embedded: [T, D] what `embed` returns, if it is known.
+            output_positions: [W] int64, indices into [T] of the vectors to return, [W, D]; the last
+                block computes only keys and values for the others. None = all, [T, D].
+            embedded: [T, D] the result of `embed`, if already computed.
         """
         backend = self._choose_backend(input_ids.device, context.row_length)
         kinds = dict.fromkeys(self.config.layer_types)
@@ -95,7 +95,7 @@ class Encoder(nn.Module):
     def embed(
         self, input_ids: Tensor, context: AttentionContext, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        """Return the vectors [T, D] of tokens that the first block takes."""
+        """Return the input vectors of the first block: [T, D]."""
         return self.project(self.embeddings(input_ids, context.positions, token_type_ids))
 
     def _choose_backend(self, device: torch.device, row_length: int) -> AttentionBackend:
@@ -121,7 +121,7 @@ class Encoder(nn.Module):
 def count_stacked_matrices(model: nn.Module) -> dict[str, int]:
     """Return the hidden 2-D weights of `model` by name, with the number of matrices in each.
 
-    Queries, keys and values are stacked in one weight, and so are the two inputs of a gated MLP;
+    Queries, keys and values are stacked in one weight, as are the two inputs of a gated MLP;
     optimizers that work on whole matrices (Muon) must split them.
     """
     counts: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Parameters of a model and operations per token, from the configuration alone."""
+"""Parameter counts and FLOPs per token, computed from the configuration alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ParameterCount:
 def count_parameters(
     config: EncoderConfig, kind: Callable[[EncoderConfig], Network] = MaskedLanguageModel
 ) -> ParameterCount:
-    """Return the numbers of parameters, counted on the meta device: nothing is allocated."""
+    """Return the numbers of parameters, counted on the meta device without allocation."""
     with torch.device("meta"):
         model = kind(config)
     counts = {"embeddings": 0, "blocks": 0, "head": 0}
@@ -42,18 +42,18 @@ def count_flops_per_token(
 ) -> float:
     """Return the floating-point operations of a training step (forward and backward) per token.
 
-    Matrix products only: 2 forward and 4 backward per weight and token, and as much for scores
-    and values of attention (Kaplan et al. 2020; Hoffmann et al. 2022, appendix F). The heads, and
-    the part of the last block after attention, compute masked tokens and pairs only.
+    Only matrix products count: 2 forward and 4 backward per weight and token, and the same for
+    scores and values of attention (Kaplan et al. 2020; Hoffmann et al. 2022, appendix F). The heads
+    and the part of the last block after attention process only masked tokens and pairs.
 
     Args:
         config: the architecture.
-        segment_length: mean number of tokens that a token attends to in a global layer.
-        masked_share: share of the tokens that reach the head and the end of the last block.
-        pair_share: pairs per token; the [CLS] of each reaches their head and that end.
+        segment_length: the mean number of tokens that a token attends to in a global layer.
+        masked_share: the share of tokens that reach the head and the end of the last block.
+        pair_share: pairs per token; the [CLS] of each pair reaches its head and that end.
     """
     size, inner, width = config.hidden_size, config.intermediate_size, config.embedding_width
-    end = size**2 + (3 if config.gated_mlp else 2) * size * inner  # of a block, after attention
+    end = size**2 + (3 if config.gated_mlp else 2) * size * inner  # weights after attention
     head = _count_head(config)
     weights = config.num_hidden_layers * (3 * size**2 + end)
     weights += size * width if width != size else 0  # the projection of the embeddings
@@ -67,7 +67,7 @@ def count_flops_per_token(
 
 
 def count_token_head_flops_per_token(config: EncoderConfig, segment_length: float) -> float:
-    """Return the same for a head with one output a token, which all tokens reach."""
+    """Return the FLOPs per token with a head that has one output for every token (ELECTRA)."""
     size = config.hidden_size
     everywhere = count_flops_per_token(config, segment_length, 1.0)
     return everywhere + 6 * (size * (size + 1) - _count_head(config))

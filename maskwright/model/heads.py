@@ -12,7 +12,7 @@ from maskwright.model.layers import ACTIVATIONS, build_norm
 
 
 class HeadTransform(nn.Module):
-    """``norm(act(dense(x)))``, between encoder and decoder in BERT: [M, D] -> [M, E]."""
+    """``norm(act(dense(x)))``, the layers before BERT's decoder: [M, D] -> [M, E]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class HeadTransform(nn.Module):
 
 
 class TwoLayerTransform(nn.Module):
-    """``act(output(act(input(x))))``, the same in UltraBERT: [M, D] -> [M, E]."""
+    """``act(output(act(input(x))))``, the layers before UltraBERT's decoder: [M, D] -> [M, E]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -66,11 +66,11 @@ class MLMHead(nn.Module):
         return self.decoder(self.transform(hidden))
 
     def choose(self, hidden: Tensor, ids: Tensor, offsets: Tensor, labels: Tensor) -> Tensor:
-        """Return the logits [M, C + 1] of the candidates and, last, of each label [M] itself.
+        """Return the logits [M, C + 1] of the candidates and, last, of each label [M].
 
         Args:
-            ids: [C] int64, the candidates, each once; one that is the label does not count.
-            offsets: [C] float32, added to their logits, not to those of the labels.
+            ids: [C] int64, the distinct candidates; a candidate equal to the label is ignored.
+            offsets: [C] float32, added to the logits of candidates, not to those of labels.
             labels: [M] int64.
         """
         vectors, weight, bias = self.transform(hidden), self.decoder.weight, self.decoder.bias
@@ -83,7 +83,7 @@ class MLMHead(nn.Module):
 
 
 class SentencePairHead(nn.Module):
-    """``classifier(tanh(pooler(x)))`` of the vectors of [CLS]: [P, D] -> [P, 2].
+    """``classifier(tanh(pooler(x)))`` on the vectors of [CLS]: [P, D] -> [P, 2].
 
     Devlin et al., "BERT", 2019. Class 0: the second text of a pair follows the first; class 1: it
     does not.

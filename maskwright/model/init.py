@@ -1,12 +1,11 @@
-"""Initial weights: drawn, or made from those of another vocabulary.
+"""Initial weights: random, or computed from those of another vocabulary.
 
-Drawn weights are a pure function of (architecture, seed), whatever the device.
+Random weights are a pure function of (architecture, seed) on every device.
 
-A row for a new token is the mean of the rows of the tokens that spelled it, so the model begins
-with what it knew of them. Rows that only fill up a round size are the mean of all: Hewitt,
-"Initializing New Word Embeddings for Pretrained Language Models", 2021, shows that such a row can
-take at most a share of one in V from the others' probability, where a random one may take nearly
-all.
+The row of a new token is the mean of the rows of the tokens that previously encoded it. Rows that
+only pad the vocabulary to a round size are the mean of all rows: Hewitt, "Initializing New Word
+Embeddings for Pretrained Language Models", 2021, shows that such a row takes at most 1/V of the
+probability of the other tokens, while a random row may take nearly all of it.
 """
 
 import math
@@ -37,7 +36,7 @@ def initialize(model: Network, seed: int) -> None:
 
 @torch.no_grad()
 def draw_pair_head(config: EncoderConfig, seed: int) -> dict[str, Tensor]:
-    """Return a new head for pairs by parameter name, for a model that was trained without."""
+    """Return a new head for pairs by parameter name, for a model that was trained without one."""
     head = SentencePairHead(config)
     _draw_parameters(head, config, seed)
     return {f"{PAIR_HEAD}{name}": p.detach() for name, p in head.named_parameters()}
@@ -62,7 +61,7 @@ def _deviation(config: EncoderConfig, name: str) -> float:
         return config.initializer_range
     if config.init_output == "zero":
         return 0.0
-    # Radford et al. 2019: keeps the residual sum of 2 x layers branches at the scale of one.
+    # Radford et al. 2019: the sum of 2 x layers residual branches keeps the scale of one branch.
     return config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
 
 
@@ -76,7 +75,7 @@ def _draw(
     return nn.init.trunc_normal_(drawn, 0.0, deviation, -cutoff, cutoff, generator=generator)
 
 
-# [V, D] or [V]; the weight of a tied decoder is that of the embeddings and has no other name.
+# [V, D] or [V] tensors; the weight of a tied decoder is not listed separately.
 _TABLES = ("encoder.embeddings.word.weight", "head.decoder.weight", "head.decoder.bias")
 
 
@@ -86,9 +85,9 @@ def grow_vocabulary(
     """Return the tensors of a model by parameter name, for a vocabulary of `vocab_size`.
 
     Args:
-        tensors: the old tensors, which do not change.
-        vocab_size: at least the old size.
-        pieces: for each new id, the old ids that spelled its token.
+        tensors: the old tensors, which are not modified.
+        vocab_size: the new size, at least the old one.
+        pieces: for each new id, the old ids that encoded its token.
     """
     grown = dict(tensors)
     for name in _TABLES:
@@ -105,9 +104,9 @@ def mix_vocabulary(
     """Return the tensors of a model by parameter name, for another vocabulary of `vocab_size`.
 
     Args:
-        tensors: the old tensors, which do not change.
-        sources: for each new id, the old ids that its row is a sum of, and their weights; any other
-            row becomes the mean of the old rows.
+        tensors: the old tensors, which are not modified.
+        sources: for each new id, old ids and the weights of their rows in a sum; all other rows
+            become the mean of the old rows.
     """
     mixed = dict(tensors)
     for name in _TABLES:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from maskwright.model.config import Activation, EncoderConfig
 
-_STEPS = 2**16  # steps of a probability in dropout: each draw has 16 bits
+_STEPS = 2**16  # resolution of the dropout probability: each draw has 16 bits
 
 
 class RMSNorm(nn.Module):
@@ -29,20 +29,20 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():  # which fuses the plain formula better than we can
+        if torch.compiler.is_compiling():  # the compiler fuses the plain formula better
             return normalize_plainly(x, self.weight, self.eps)
         return _RootMeanSquare.apply(x, self.weight, self.eps)
 
 
 def normalize_plainly(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Compute `RMSNorm` by its formula, which reads x twice as often, forward and backward."""
+    """Compute `RMSNorm` by its plain formula, which reads x twice as often as the fused one."""
     wide = x.float()
     wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
     return weight * wide.to(x.dtype)
 
 
 class _RootMeanSquare(torch.autograd.Function):
-    """For ``s = 1 / sqrt(mean(x^2) + eps)``, ``n = s x``: ``dx = s (w dy - n mean(w dy n))``."""
+    """Fused `RMSNorm`; for ``n = s x``, ``s = 1 / rms(x)``: ``dx = s (w dy - n mean(w dy n))``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -86,8 +86,8 @@ def drop(x: Tensor, probability: float) -> Tensor:
     """Return, for each element, 0 with this probability, else ``x / (1 - probability)``.
 
     Srivastava et al., "Dropout", 2014. The dropped elements are a function of the state of torch's
-    generator, which advances. On a CPU torch would draw one by one in one thread, 10 ns each: an
-    eighth of a step of BERT.
+    generator, which advances. torch's own dropout draws in a single thread on a CPU, 10 ns per
+    element, which takes an eighth of a training step of BERT.
     """
     if probability == 0:
         return x
@@ -112,8 +112,8 @@ def draw_factors(seed: Tensor, shape: Sequence[int], probability: float) -> Tens
     return factors.mul_(_STEPS / (_STEPS - limit))
 
 
-# For the compiler an opaque call. It would merge two calls with equal arguments, hence the seed,
-# which it knows to be random.
+# A custom operator is opaque to the compiler, which would merge two calls with equal arguments.
+# The random seed argument prevents that.
 draw_in_graph = torch.library.custom_op("maskwright::draw_factors", draw_factors, mutates_args=())
 
 
@@ -171,5 +171,5 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         activated, gate = self.input(x).chunk(2, dim=-1)
-        # On a CPU, activations of half rows take twice as long unless they are contiguous.
+        # On a CPU, an activation of a non-contiguous half takes twice as long.
         return self.output(self.dropout(self.activate(activated.contiguous()) * gate))

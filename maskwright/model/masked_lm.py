@@ -12,7 +12,7 @@ from maskwright.model.encoder import Encoder
 from maskwright.model.heads import MLMHead, SentencePairHead
 
 TIED = "head.decoder.weight"  # the weight that may be tied to the word embeddings
-PAIR_HEAD = "pair_head."  # prefix of the parameters of that head
+PAIR_HEAD = "pair_head."  # the prefix of the parameters of the head for pairs
 
 
 class PretrainingLogits(NamedTuple):
@@ -23,18 +23,18 @@ class PretrainingLogits(NamedTuple):
 
 
 class Network(nn.Module):
-    """A module with an architecture."""
+    """A module with an `EncoderConfig`."""
 
     config: EncoderConfig
 
 
 class EncoderModel(Network):
-    """A network around one encoder, whatever its head."""
+    """A network with one encoder and any head."""
 
     encoder: Encoder
 
     def assign(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Make existing tensors the parameters, by name and without a copy; return the model."""
+        """Replace the parameters by existing tensors, without a copy; return the model."""
         self.load_state_dict(tensors, assign=True)
         return self
 
@@ -51,9 +51,8 @@ class MaskedLanguageModel(EncoderModel):
     """``head(encoder(input_ids)[masked_positions])``: [T] -> [M, V].
 
     Devlin et al., "BERT", 2019; a second head classifies pairs of texts, if configured. Only masked
-    positions reach the head and the end of the last block: at 15 % masks and a vocabulary of
-    30,000, the logits of all positions would be the largest tensor of the whole model, and most of
-    it unused.
+    positions reach the head and the end of the last block: with a vocabulary of 30,000, the logits
+    of all positions would be the largest tensor of the model, and at 15 % masks mostly unused.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -67,7 +66,7 @@ class MaskedLanguageModel(EncoderModel):
     def from_tensors(
         cls, config: EncoderConfig, tensors: Mapping[str, Tensor]
     ) -> "MaskedLanguageModel":
-        """Return a model of existing tensors, by parameter name, without a copy."""
+        """Return a model whose parameters are existing tensors by name, without a copy."""
         with torch.device("meta"):
             model = cls(config)
         return model.assign(tensors)
@@ -82,9 +81,9 @@ class MaskedLanguageModel(EncoderModel):
     def predictors(self, positions: Tensor) -> Tensor:
         """Return the positions [M] of the vectors that predict the tokens at `positions` [M].
 
-        With ``next_token_prediction`` these are the positions before (masked next-token prediction,
-        Charpentier and Samuel, "GPT or BERT: why not both?", 2024), so that masked and causal rows
-        train the same function.
+        With ``next_token_prediction`` these are the previous positions (masked next-token
+        prediction, Charpentier and Samuel, "GPT or BERT: why not both?", 2024), so that masked and
+        causal rows train the same function.
         """
         return (positions - 1).clamp(min=0) if self.config.next_token_prediction else positions
 
@@ -99,7 +98,7 @@ class MaskedLanguageModel(EncoderModel):
     ) -> Tensor | PretrainingLogits:
         """Return the logits [M, V] at `masked_positions`; with `pair_positions`, of both heads.
 
-        With `candidates`, the arguments of `MLMHead.choose`, those of tokens are [M, C + 1].
+        With `candidates`, the arguments of `MLMHead.choose`, the token logits are [M, C + 1].
 
         Args:
             input_ids: [T] int64, masked.

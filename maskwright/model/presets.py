@@ -1,7 +1,7 @@
 """Published architectures: the values of the structural fields of `ModelConfig`.
 
-The name of a preset is the ``model_type`` of ``config.json``, and a model of it is written in the
-names of that class. Sizes are not part of a preset.
+The name of a preset is the ``model_type`` of ``config.json``, and its models are saved with the
+tensor names of that class. Sizes are not part of a preset.
 """
 
 from typing import Literal
@@ -14,7 +14,7 @@ Preset = Literal[
     "electra",
 ]  # fmt: skip
 
-# Two classes of transformers compute the same function as a preset under another name.
+# Two more classes of transformers compute the same function as a preset.
 ModelType = Literal[Preset, "xlm-roberta", "camembert"]
 
 # Devlin et al., 2019.
@@ -66,7 +66,7 @@ PRESETS: dict[Preset, Plain] = {
     "megatron-bert": {**_BERT, "norm_position": "pre", "embedding_norm": False},
     # Wettig et al., "Should You Mask 15% in Masked Language Modeling?", 2022.
     "roberta-prelayernorm": {**_ROBERTA, "norm_position": "pre"},
-    # ESM-2, Lin et al., 2022: made for proteins, but its encoder is pre-norm with rotary positions.
+    # ESM-2, Lin et al., 2022: for proteins; an encoder with pre-norm and rotary positions.
     "esm": {
         **_BERT, **_NO_DROPOUT, "norm_position": "pre", "norm_eps": 1e-5, "positions": "rotary",
         "embedding_norm": False, "type_vocab_size": 0,
@@ -90,11 +90,11 @@ PRESETS: dict[Preset, Plain] = {
         **_EUROBERT, "norm_eps": 1e-6, "rope_theta": 2_560_000.0, "global_attn_every_n_layers": 3,
         "local_attention": 256, "prediction_head_size": 768, "head_act": "gelu_pytorch_tanh",
     },
-    # Clark et al., 2020: BERT whose embeddings may have another width (embedding_size).
+    # Clark et al., 2020: BERT, optionally with another embedding width (embedding_size).
     "electra": _BERT,
 }  # fmt: skip
 
-# Fields that are one in a published configuration: the first follows the second unless it is set.
+# Fields that are a single one in published configurations: the first defaults to the second.
 FOLLOWS: dict[Preset, dict[str, str]] = {
     "bert": {"head_act": "hidden_act"},
     "distilbert": {"head_act": "hidden_act"},

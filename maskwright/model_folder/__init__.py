@@ -1,1 +1,1 @@
-"""The model folder: configuration, weights, tokenizer and card, in names that others know."""
+"""The model folder: configuration, weights, tokenizer and card, in transformers' format."""

@@ -18,15 +18,15 @@ from maskwright.model_folder.native.electra import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family
 
 _FENCE = "---\n"
-# In the code of a card; publishing replaces it by the name on the hub.
+# The path in the example code of a card; publishing replaces it by the name on the hub.
 PLACEHOLDER = "path/to/this/folder"
 _EXAMPLE_KEYS = ("text", "text_pair")
-# Older cards of maskwright have this section as "Format", after all others.
+# In older cards of maskwright this section is the last one and named "Format".
 _USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
 _SECTION = re.compile(r"^## ", re.MULTILINE)
 _NATIVE = """
-The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
-it is:
+The weights have the tensor names of `{architecture}`. transformers {since} or newer loads the
+folder directly:
 
 ```python
 from transformers import AutoModelForMaskedLM, AutoTokenizer
@@ -36,24 +36,24 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
 _PAIRS = """
-`AutoModelForMaskedLM` says that it leaves out four tensors. They are the head that judges whether
-the second of two texts follows the first; `AutoModelForPreTraining` loads it as well.
+`AutoModelForMaskedLM` warns about four unused tensors. They are the head that predicts whether the
+second of two texts follows the first; `AutoModelForPreTraining` also loads this head.
 """
 _OWN = """
-The weights are in maskwright's own names ({readers}), because no class of transformers computes
-this architecture: {reason}.
+The weights have maskwright's own tensor names ({readers}), because no class of transformers
+computes this architecture: {reason}.
 """
 
 _LOAD = "`from maskwright import load_model`"
 _EMBED = "`maskwright embed`, `from maskwright import Embedder`"
 _NATIVE_DISCRIMINATOR = f"""{_NATIVE.replace("MaskedLM", "PreTraining")}
-Its logits say for every token whether it was replaced; the encoder, for fine-tuning or vectors
-(`maskwright embed`), loads with `AutoModel`.
+It returns a logit for every token, positive if the token was replaced. `AutoModel` loads the
+encoder for fine-tuning; `maskwright embed` computes vectors.
 """
 
 _NATIVE_CLASSIFIER = """
-The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
-it is:
+The weights have the tensor names of `{architecture}`. transformers {since} or newer loads the
+folder directly:
 
 ```python
 from transformers import pipeline
@@ -64,7 +64,7 @@ pipeline("{task}", "path/to/this/folder")("a text")
 
 
 class HubMetadata(TypedDict):
-    """Front matter by which the hub knows how a model is loaded and what it does."""
+    """Front matter for the hub: the library that loads a model, and its task."""
 
     library_name: str
     pipeline_tag: str
@@ -72,7 +72,7 @@ class HubMetadata(TypedDict):
 
 
 def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
-    """Return a card: `text` (or a heading), with use and architecture before other sections."""
+    """Return a card: `text` (or a heading), with use and architecture before its sections."""
     native, detects = not reason, family in DISCRIMINATORS.values()
     title = "# A discriminator of replaced tokens" if detects else "# A masked language model"
     size = count_parameters(config, Discriminator if detects else MaskedLanguageModel).total
@@ -122,7 +122,7 @@ def describe_labels(of_tokens: bool, library: str) -> HubMetadata:
 
 
 def describe_for_hub(native: bool, detects: bool = False) -> HubMetadata:
-    """Return the metadata that tell the hub how a model is loaded and what it does."""
+    """Return a language model's metadata for the hub: the library that loads it, and its task."""
     task = "replaced-token-detection" if detects else "masked-language-model"
     return {
         "library_name": "transformers" if native else "maskwright",
@@ -145,9 +145,9 @@ def add_example(card: str, texts: Sequence[str]) -> str:
 
 
 def read_example(card: str) -> tuple[str, ...]:
-    """Return the text or the two texts of the first example of a card; none if there is none.
+    """Return the text or the two texts of the first example of a card, or an empty tuple.
 
-    Anybody may have written the card, for any task of the hub: an entry without text is skipped.
+    The card may come from another author and task of the hub, so entries without text are skipped.
 
     Raises:
         ValueError: the front matter is not a YAML mapping.
@@ -160,11 +160,11 @@ def read_example(card: str) -> tuple[str, ...]:
 
 
 def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = None) -> str:
-    """Return the card with other metadata, and with another section on its use as the first one.
+    """Return the card with changed metadata, and with a new section "Use" before the others.
 
     Args:
-        metadata: replaces the values of the front matter.
-        ending: Markdown for the section; None keeps the old one.
+        metadata: new values of the front matter.
+        ending: Markdown for the section; None keeps the old section.
 
     Raises:
         ValueError: the front matter is not a YAML mapping.
@@ -177,7 +177,7 @@ def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = Non
 
 
 def _insert_section(body: str, section: str) -> str:
-    """Return Markdown with `section` before its first section, behind title and introduction."""
+    """Return Markdown with `section` after the title and introduction."""
     first = _SECTION.search(body)
     end = first.start() if first else len(body)
     introduction, rest = body[:end].rstrip(), body[end:]
@@ -195,7 +195,7 @@ def split_card(card: str) -> tuple[JsonObject, str]:
         return {}, card
     front, fence, body = card.removeprefix(_FENCE).partition(f"\n{_FENCE}")
     if not fence:
-        raise ValueError("its front matter does not end")
+        raise ValueError("its front matter has no closing ---")
     try:
         return parse_yaml(front, "front matter"), body
     except ConfigError as error:

@@ -1,7 +1,7 @@
-"""Model folders of classifiers: those of masked language models with the names of the labels.
+"""Model folders of classifiers: those of masked language models with label names.
 
-The class that ``config.json`` names says whether texts or tokens are labeled; ``problem_type`` is
-what transformers calls the kind of labels.
+The class in ``config.json`` determines whether texts or tokens are labeled; ``problem_type`` is
+transformers' name for the kind of labels.
 """
 
 from dataclasses import dataclass
@@ -41,11 +41,11 @@ class LoadedClassifier(Loaded[Classifier]):
     """The contents of a classifier's folder.
 
     Attributes:
-        labels: their names, in the order of the logits.
-        problem: one label of several, any number of them, or a number.
-        max_length: tokens of an input: what it was trained on, or all that the model takes.
-        num_texts: of an input: 1, or 2 if it was trained on pairs; None where the folder does not
-            say it, or tokens are labeled.
+        labels: the label names, in the order of the logits.
+        problem: one of several labels, any number of labels, or a number.
+        max_length: the maximum tokens per input, in training or of the model.
+        num_texts: texts per input: 1, or 2 if it was trained on pairs; None if the folder does not
+            record it, or tokens are labeled.
     """
 
     labels: tuple[str, ...]
@@ -69,9 +69,9 @@ def save_classifier(
     """Write a classifier's folder; arguments and errors are those of `save_model`.
 
     Args:
-        labels: names of the K labels; of a regression one name for the number.
-        max_length: tokens of an input, if it was trained on fewer than the model takes.
-        num_texts: of an input, if texts are labeled: 1, or 2 for pairs.
+        labels: the names of the K labels; for regression, one name for the number.
+        max_length: the maximum tokens per input in training, if below the model's maximum.
+        num_texts: texts per input, if texts are labeled: 1, or 2 for pairs.
     """
     folder = Path(folder)
     check_replaceable(folder)
@@ -92,11 +92,11 @@ def save_classifier(
 
 
 def open_classifier(folder: Path | str) -> LoadedClassifier:
-    """Read a classifier's folder of ours, or one that transformers wrote for a class we know.
+    """Read a classifier's folder written by maskwright, or by transformers for a supported class.
 
     Raises:
-        ModelFolderError: as `open_model`; labels without names; a masked language model.
-        TokenizerError: ``model_max_length`` is not a length.
+        ModelFolderError: as `open_model`; a label has no name; the model is no classifier.
+        TokenizerError: ``model_max_length`` is not a valid length.
     """
     folder = find_model(folder)
     raw = read_config_file(folder)
@@ -123,7 +123,7 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
 
 
 def open_pretrained(folder: Path | str) -> Loaded[EncoderModel]:
-    """Open any model to fine-tune, one of another task too; raises as `open_model` does."""
+    """Open a masked language model, encoder or classifier to fine-tune; raise as `open_model`."""
     folder = find_model(folder)
     return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)
 
@@ -134,7 +134,7 @@ def is_classifier(folder: Path) -> bool:
 
 
 def _read_labels(raw: RawConfig, folder: Path) -> tuple[str, ...]:
-    names = raw.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # as transformers has it
+    names = raw.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # transformers' default
     numbers = range(len(names)) if isinstance(names, dict) else ()
     if not numbers or any(not isinstance(names.get(str(n)), str) for n in numbers):
         raise ModelFolderError(
@@ -144,7 +144,7 @@ def _read_labels(raw: RawConfig, folder: Path) -> tuple[str, ...]:
 
 
 def _read_problem(raw: RawConfig, num_labels: int) -> ProblemType:
-    """Return the problem type; by default a number if there is one label, as in transformers."""
+    """Return the problem type; the default for one label is regression, as in transformers."""
     problem = raw.get("problem_type")
     if problem in get_args(ProblemType):
         return cast(ProblemType, problem)
@@ -183,6 +183,6 @@ def _read_head(
 
 
 def _read_dropout(raw: RawConfig, head: NativeHead) -> float:
-    """Return the dropout, which only further training reads; the usual 0.1 if it is missing."""
+    """Return the dropout, used only in further training; 0.1 if it is missing."""
     dropout = raw.get(head.dropout_field)
     return float(dropout) if isinstance(dropout, int | float) and 0 <= dropout < 1 else 0.1

@@ -1,6 +1,6 @@
-"""The published architectures, and which of them an `EncoderConfig` is.
+"""The published architectures, and the search for the one that an `EncoderConfig` is.
 
-To add one, write its `Family` into a module of ``native/`` and add it to `FAMILIES`.
+To add an architecture, write its `Family` in a module of ``native/`` and add it to `FAMILIES`.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from maskwright.model_folder.native.roberta import (
 )
 from maskwright.model_folder.native.ultrabert import ULTRABERT
 
-# Where several compute the same function and none is asked for, the first of them is taken.
+# If several compute the same function and the config names none of them, the first one is used.
 FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (
@@ -35,13 +35,13 @@ FAMILIES: dict[str, Family] = {
         *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA, OWN),
     )
 }
-# Fields that only training reads. They never decide about the family: where it has no word for one,
-# the value is stored under "maskwright" in config.json.
+# Fields that only training uses. They do not affect the choice of a family: if it lacks such a
+# field, the value is stored under "maskwright" in config.json.
 TRAINING_FIELDS = (
     "embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout",
     "initializer_range", "initializer_cutoff_factor", "init_output",
 )  # fmt: skip
-# Fields that `Family.write_more` writes, if anything does; the preset does not fix them.
+# Fields that only `Family.write_more` may write; the preset does not fix them.
 _WRITTEN_APART = ("rope_theta", "local_rope_theta", "local_attention")
 _TOKEN_IDS = ("cls_token_id", "sep_token_id", "mask_token_id")
 _MLM_HEAD = (
@@ -52,19 +52,19 @@ _NOT_ARCHITECTURE = (*TRAINING_FIELDS, *_TOKEN_IDS, "attention_backend", "model_
 
 
 class NativeClassifier(NamedTuple):
-    """One class of transformers that labels texts or tokens: its encoder's names, and its head."""
+    """A classifier class of transformers: the family of its encoder, and its head."""
 
     family: Family
     head: NativeHead
 
 
 def list_native() -> list[Family]:
-    """Return the published families: all but our own."""
+    """Return the published families: all except maskwright's own."""
     return [family for family in FAMILIES.values() if family is not OWN]
 
 
 def list_classifiers(level: Level) -> dict[str, NativeClassifier]:
-    """Return the classifiers of texts or tokens by model_type, our own included."""
+    """Return the classifiers of texts or tokens by model_type, including maskwright's own."""
     return {
         name: NativeClassifier(family.as_classifier(head), head)
         for name, family in FAMILIES.items()
@@ -73,7 +73,7 @@ def list_classifiers(level: Level) -> dict[str, NativeClassifier]:
 
 
 def find_classifier(classes: Sequence[str]) -> tuple[Level, NativeClassifier] | None:
-    """Return the first classifier whose class is among `classes`, and what it labels."""
+    """Return the first classifier whose class is among `classes`, and its level."""
     levels: tuple[Level, ...] = ("text", "token")
     known: dict[str, tuple[Level, NativeClassifier]] = {
         native.head.architecture: (level, native)
@@ -86,11 +86,11 @@ def find_classifier(classes: Sequence[str]) -> tuple[Level, NativeClassifier] | 
 def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
     """Return the published family that computes the same function as `config`.
 
-    Several may, as every RoBERTa is a BERT; then it is the one that `config` names.
+    Several families may (every RoBERTa is also a BERT); then `config.model_type` decides.
 
     Returns:
         The family and an empty reason, or None and a sentence about the nearest family: the
-        fields of `config` that it has no word for.
+        fields of `config` that it lacks.
     """
     return _find_nearest([(family, ()) for family in list_native()], config)
 
@@ -98,8 +98,8 @@ def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
 def choose_headless(config: EncoderConfig, family: Family, own: Family) -> tuple[Family, str]:
     """Return `family` if it computes the encoder of `config`, else `own` and the reason.
 
-    Fields of heads that predict tokens have no effect. The encoder may be one that `native_family`
-    knows by another name, such as BERT's.
+    Fields of heads that predict tokens are ignored. For the encoder, `native_family` may return a
+    different family, such as BERT.
     """
     fields = _find_misfits(config, family, (*_MLM_HEAD, "head_act", "head_bias"))
     if not fields:
@@ -110,14 +110,14 @@ def choose_headless(config: EncoderConfig, family: Family, own: Family) -> tuple
 def native_classifier(
     config: EncoderConfig, level: Level, pooling: Pooling | None = None
 ) -> tuple[NativeClassifier, str]:
-    """Return the classifier over this encoder, and the reason if it is our own."""
+    """Return the classifier for this encoder, and the reason if it is maskwright's own."""
     classifiers = list_classifiers(level)
     own = classifiers.pop(OWN.model_type)
     if pooling == "bi":
-        return own, "none encodes two texts apart and compares them"
+        return own, "none encodes two texts separately and compares them"
     candidates = list[tuple[Family, tuple[str, ...]]]()
     for native in classifiers.values():
-        # A head whose activation is a function of the configuration reads these two fields.
+        # A head whose activation is a function of the configuration depends on these two fields.
         unread = () if callable(native.head.activation) else ("head_act", "head_bias")
         candidates.append((native.family, (*_MLM_HEAD, "sentence_pair_head", *unread)))
     found, reason = _find_nearest(candidates, config)
@@ -146,12 +146,12 @@ def _find_nearest(
 
 
 def _find_misfits(config: EncoderConfig, family: Family, unused: tuple[str, ...]) -> list[str]:
-    """Return the fields of `config` that `family` would lose or change, with their values."""
+    """Return the fields of `config` that `family` cannot represent, with their values."""
     ours = {name: value for name, value in _effective_fields(config).items() if name not in unused}
     misfits = []
     try:
         theirs = _fields(family.read_config(family.write_config(config)))
-    except ConfigError as error:  # not even a configuration of theirs
+    except ConfigError as error:  # the family rejects the configuration
         theirs = {**ours, **family.fixed, **{name: ours.get(name) for name in _WRITTEN_APART}}
         misfits = [f"{error.field} = {error.value}"]
     differing = [name for name, value in ours.items() if theirs[name] != value]
@@ -163,13 +163,13 @@ def _spell(name: str, value: Any) -> str:
 
 
 def _fields(config: EncoderConfig) -> dict[str, Any]:
-    # An odd window and the even one below it reach equally many tokens to each side.
+    # An odd window and the even one below it have the same number of tokens on each side.
     halved = {"local_attention": config.local_attention // 2}
     return {**vars(config), **halved, "embedding_size": config.embedding_width}
 
 
 def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
-    """Return the fields that decide which function is computed."""
+    """Return the fields that affect the computed function."""
     idle = set[str](_NOT_ARCHITECTURE)
     sliding = "sliding_attention" in config.layer_types
     if not sliding:
@@ -184,7 +184,7 @@ def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
 
 
 def training_fields(config: EncoderConfig, family: Family) -> dict[str, Any]:
-    """Return the fields that training reads and `family` has no word for."""
+    """Return the training fields that `family` lacks."""
     back = family.read_config(family.write_config(config))
     return {
         name: getattr(config, name)

@@ -1,8 +1,8 @@
-"""The model folder, which every later use of a model reads, here and in transformers.
+"""Writing and reading model folders, for maskwright and transformers.
 
-``config.json``, ``model.safetensors``, ``tokenizer.json``, ``tokenizer_config.json`` and
-``README.md``. An architecture that transformers knows is written in its names; any other in ours,
-and the card says why.
+A folder holds ``config.json``, ``model.safetensors``, ``tokenizer.json``, ``tokenizer_config.json``
+and ``README.md``. If a class of transformers has the architecture, the folder uses its names, else
+maskwright's own; then the card gives the reason.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
 NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 for pairs
-MODEL = "model"  # the folder of a run that holds its model
+MODEL = "model"  # the model folder in a run directory
 MAX_CONFIG_BYTES = 4 << 20
 MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
@@ -45,14 +45,14 @@ Kind = TypeVar("Kind", bound=EncoderModel, covariant=True)
 
 @dataclass(frozen=True)
 class Loaded(Generic[Kind]):
-    """The contents of a model folder; `add_special_tokens`: its inputs are [CLS] … [SEP]."""
+    """The contents of a model folder; `add_special_tokens`: True if inputs are [CLS] … [SEP]."""
 
     model: Kind
     tokenizer: Tokenizer
     add_special_tokens: bool
 
     def wrap(self, ids: list[int]) -> list[int]:
-        """Return the ids as the model reads them: with [CLS] and [SEP] if it was trained so."""
+        """Return the ids as model input: with [CLS] and [SEP] if the model was trained so."""
         tokenizer = self.tokenizer
         return [tokenizer.cls_id, *ids, tokenizer.sep_id] if self.add_special_tokens else ids
 
@@ -71,7 +71,7 @@ class FolderDescription:
 
     @property
     def is_discriminator(self) -> bool:
-        """True if its head detects replaced tokens and predicts none."""
+        """True if its head detects replaced tokens and does not predict tokens."""
         return self.family in DISCRIMINATORS.values()
 
 
@@ -83,17 +83,17 @@ def save_model(
     *,
     add_special_tokens: bool = True,
 ) -> None:
-    """Write a model folder; it appears as a whole, and replaces an older one.
+    """Write a model folder atomically, and replace an older one.
 
     Args:
         folder: the folder to write; if it exists, it must be empty or a model folder.
-        model: on any device; the folder of a discriminator holds no head that predicts tokens.
-        tokenizer: the one that the model was trained with.
+        model: a model on any device; a discriminator's folder has no head that predicts tokens.
+        tokenizer: the tokenizer that the model was trained with.
         card: Markdown about data, recipe and results, for the card.
         add_special_tokens: True if the model was trained on [CLS] … [SEP] around every segment.
 
     Raises:
-        ModelFolderError: `folder` holds something else.
+        ModelFolderError: `folder` holds other files.
     """
     folder = Path(folder)
     check_replaceable(folder)
@@ -121,13 +121,13 @@ def write_folder(
     max_length: int | None = None,
     num_texts: int | None = None,
 ) -> None:
-    """Write the files of a model folder, all or none.
+    """Write the files of a model folder atomically.
 
     Args:
-        config: that of the model, with the ids of its tokenizer.
-        fields: the family's ``config.json``.
-        max_length: tokens of an input, if fewer than the model takes.
-        num_texts: of an input of a classifier of texts, if that is known.
+        config: the model's architecture, with the ids of its tokenizer.
+        fields: the content of ``config.json`` in the names of the family.
+        max_length: the maximum tokens per input, if below the model's maximum.
+        num_texts: texts per input of a text classifier, if known.
     """
     longest = min(max_length or config.max_position_embeddings, config.max_position_embeddings)
     extra = {
@@ -144,7 +144,7 @@ def write_folder(
 
 
 def with_ids_of(config: EncoderConfig, tokenizer: Tokenizer) -> EncoderConfig:
-    """Return the architecture with the special tokens of its tokenizer."""
+    """Return the architecture with the special token ids of its tokenizer."""
     return dataclasses.replace(
         config,
         cls_token_id=tokenizer.cls_id,
@@ -154,7 +154,7 @@ def with_ids_of(config: EncoderConfig, tokenizer: Tokenizer) -> EncoderConfig:
 
 
 def find_model(folder: Path | str) -> Path:
-    """Return the model folder of a run directory; any other folder as it is."""
+    """Return the model folder of a run directory, or any other folder unchanged."""
     folder = Path(folder)
     inner = folder / MODEL
     return inner if inner.is_dir() and not (folder / CONFIG).exists() else folder
@@ -167,17 +167,16 @@ def load_model(folder: Path | str) -> tuple[MaskedLanguageModel, Tokenizer]:
 
 
 def open_model(folder: Path | str) -> LoadedModel:
-    """Read a model folder of ours, or one that transformers wrote for a class that we know.
+    """Read a model folder written by maskwright, or by transformers for a supported class.
 
     Args:
-        folder: the model folder, or a run directory, whose model it holds.
+        folder: the model folder, or a run directory that contains one.
 
     Raises:
-        ModelFolderError: no such folder; a discriminator, which predicts no tokens (`open_encoder`
-            takes it); a field of ``config.json`` that is missing, wrong or not supported; a tensor
-            that is missing, unknown, of another shape or not finite; weights in a pickle; a
-            tokenizer that the model was not trained with, or that makes of a text neither
-            [CLS] … [SEP] nor the text alone.
+        ModelFolderError: the folder does not exist or is a discriminator (use `open_encoder`); a
+            field of ``config.json`` is missing, wrong or not supported; a tensor is missing,
+            unknown, of another shape or not finite; the weights are a pickle; the tokenizer is not
+            the one of training, or adds other tokens than [CLS] and [SEP] around a text.
     """
     folder = find_model(folder)
     described = describe_folder(folder)
@@ -187,7 +186,7 @@ def open_model(folder: Path | str) -> LoadedModel:
 
 
 def open_encoder(folder: Path | str) -> LoadedEncoder:
-    """Read a model folder for its encoder, whatever head it has; raises as `open_model` does."""
+    """Read the encoder of a model folder with any head; raise as `open_model`."""
     folder = find_model(folder)
     described = _describe_any(folder)
     config, family = described.config, described.family
@@ -209,12 +208,12 @@ def read_bare(folder: Path, config: EncoderConfig, family: Family) -> BareEncode
 
 
 def check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:
-    """Return True if inputs are [CLS] … [SEP], False if they are texts alone; else raise."""
+    """Return True if inputs are [CLS] … [SEP], False if they have no special tokens; else raise."""
     wraps = wraps_inputs(tokenizer)
     if wraps is None:
         added = " ".join(tokenizer.tokens(list_added_ids(tokenizer)))
         raise ModelFolderError(
-            f"{folder}: its tokenizer adds {added} to a text, where {tokenizer.cls_token} and "
+            f"{folder}: its tokenizer adds {added} to a text, but only {tokenizer.cls_token} and "
             f"{tokenizer.sep_token} around it, or nothing, are supported. Change the "
             "post_processor in tokenizer.json, if you know what the model was trained on."
         )
@@ -222,15 +221,14 @@ def check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:
 
 
 def describe_folder(folder: Path) -> FolderDescription:
-    """Read all but the weights; raises as `open_model` does."""
+    """Read a model folder without its weights; raise as `open_model`."""
     described = _describe_any(folder)
     if described.is_discriminator:
         generator = folder.absolute().parent / GENERATOR
-        where = f"is in {generator}" if generator.is_dir() else "is not beside it"
+        verb = "use its generator" if generator.is_dir() else "restore its generator as"
         raise ModelFolderError(
-            f"{folder} is a discriminator ({described.family.architecture}): it detects replaced "
-            "tokens and predicts none. maskwright embed takes it; its generator, which predicts "
-            f"masked tokens, {where}."
+            f"{folder} is a discriminator ({described.family.architecture}), which cannot predict "
+            f"masked tokens. Use maskwright embed, or {verb} {generator}."
         )
     return described
 
@@ -245,7 +243,7 @@ def _describe_any(folder: Path) -> FolderDescription:
 
 
 def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[EncoderConfig, Family]:
-    """Return the architecture in a ``config.json``, and the family in whose names it is written."""
+    """Return the architecture in a ``config.json``, and the family whose names it uses."""
     model_type = show_value(raw.get("model_type"))
     family, classes = FAMILIES.get(model_type), list_classes(raw)
     discriminator = DISCRIMINATORS.get(model_type)
@@ -255,7 +253,7 @@ def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[Encode
         level, native = labels
         raise ModelFolderError(
             f"{folder} labels {level}s ({native.head.architecture}) and has no head that predicts "
-            "masked tokens. maskwright predict takes it."
+            "masked tokens. Use maskwright predict."
         )
     if family is None:
         raise ModelFolderError(
@@ -266,7 +264,7 @@ def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[Encode
 
 
 def list_classes(raw: Mapping[str, Any]) -> list[str]:
-    """Return the classes of transformers that a ``config.json`` names."""
+    """Return the classes of transformers in a ``config.json``."""
     classes = raw.get("architectures")
     return [str(name) for name in classes] if isinstance(classes, list) else []
 
@@ -277,7 +275,7 @@ def read_architecture(
     """Return the architecture in a family's ``config.json``, with the fields for training.
 
     Raises:
-        ModelFolderError: a field that is missing, wrong or not supported.
+        ModelFolderError: a field is missing, wrong or not supported.
     """
     try:
         config = family.read_config(raw)
@@ -296,8 +294,8 @@ def read_architecture(
 def read_config_file(folder: Path) -> RawConfig:
     """Return the ``config.json`` of a folder; raise ModelFolderError if it holds none.
 
-    It stays a mapping, as does our section in it: each family has other fields, anybody may have
-    written the file, and every value is checked where it is read.
+    The result and its section ``maskwright`` are untyped mappings: fields differ by family, the
+    file is untrusted, and every value is checked where it is used.
     """
     if not folder.is_dir():
         raise ModelFolderError(f"{folder} is not a folder.")
@@ -316,22 +314,22 @@ def read_config_file(folder: Path) -> RawConfig:
 def check_tokenizer(
     tokenizer: Tokenizer, config: EncoderConfig, extra: RawConfig, folder: Path
 ) -> None:
-    """Raise ModelFolderError if this is not the tokenizer that the model was trained with."""
+    """Raise ModelFolderError unless this is the tokenizer that the model was trained with."""
     trained_with = show_value(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))
     if tokenizer.fingerprint != trained_with:
         raise ModelFolderError(
             f"{folder}: tokenizer fingerprint {tokenizer.fingerprint[:4]}… is not the one this "
-            f"model was trained with ({trained_with[:4]}…)."
+            f"model was trained with ({trained_with[:4]}…). Restore its tokenizer.json."
         )
     if tokenizer.vocab_size > config.vocab_size:
         raise ModelFolderError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model only "
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model has only "
             f"vocab_size = {config.vocab_size} word embeddings."
         )
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raise ModelFolderError if `folder` holds anything but a model of ours."""
+    """Raise ModelFolderError if `folder` holds files that are not those of a model folder."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -345,10 +343,10 @@ def check_replaceable(folder: Path) -> None:
 
 
 def read_card(folder: Path) -> str | None:
-    """Return the model card in a folder that anybody may have written; None if there is none.
+    """Return the model card of an untrusted folder, or None if there is none.
 
     Raises:
-        ModelFolderError: it is not text, or too large, or a link that leads out of the folder.
+        ModelFolderError: it is not text, too large, or a link to a file outside the folder.
     """
     path = folder / CARD
     check_inside(folder, path)
@@ -365,7 +363,7 @@ def read_card(folder: Path) -> str | None:
 
 
 def adapt_card(folder: Path, metadata: HubMetadata, ending: str) -> None:
-    """Change metadata and the use section of a card; raise ModelFolderError if it is damaged."""
+    """Change the metadata and the section "Use" of a card; raise ModelFolderError if damaged."""
     path = folder / CARD
     try:
         write_text(path, change_card(path.read_text(encoding="utf-8"), metadata, ending))
@@ -374,18 +372,18 @@ def adapt_card(folder: Path, metadata: HubMetadata, ending: str) -> None:
 
 
 def check_inside(folder: Path, path: Path) -> None:
-    """Raise unless a file is in `folder` also after links are followed.
+    """Raise unless a file is in `folder`, also after symbolic links are resolved.
 
-    Whatever a folder holds is published or exported: a link in a folder from elsewhere may lead to
-    any file of this machine. Links of the hub's own cache lead to the blobs beside it.
+    Files of a folder are published or exported, and a link in a downloaded folder could point to
+    any private file. Links in the hub's cache point to its folder ``blobs`` and are allowed.
 
     Raises:
-        ModelFolderError: the file is elsewhere.
+        ModelFolderError: the file is outside the folder.
     """
     root, found = folder.resolve(), path.resolve()
     roots = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
     if not any(found.is_relative_to(one) for one in roots):
         raise ModelFolderError(
             f"{path} is a link to {found}, which is not in the model folder, so it may be private. "
-            "Put the file itself there."
+            "Replace the link by the file."
         )

@@ -1,7 +1,7 @@
-"""The weights of a model folder in safetensors files: our tensors to a family's names, and back.
+"""Reading and writing the weights of a model folder as safetensors, under a family's names.
 
-Names and shapes are checked before any value is read. safetensors checks that they fit the file; it
-does not limit a header, of which a hundred megabytes become gigabytes. A pickle is never read.
+Names and shapes are checked before any value is read. safetensors checks that they match the file,
+but does not limit the header, whose parsing takes many times its size. A pickle is never read.
 """
 
 import re
@@ -31,18 +31,18 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt")
 MAX_INDEX_BYTES = 16 << 20
-MAX_HEADER_BYTES = 16 << 20  # a hundred thousand tensors
+MAX_HEADER_BYTES = 16 << 20  # enough for a hundred thousand tensors
 FLOATS = ("F64", "F32", "F16", "BF16")
 _EMBEDDINGS = "encoder.embeddings.word.weight"
 _PART = re.compile(r"\w[\w.-]*\.safetensors")  # no path, so nothing outside the folder
-_PRECISION = 1e-2  # relative, of values that are computed and not learned; bf16 keeps this much
+_PRECISION = 1e-2  # relative tolerance for stored constants, which may be bf16
 
 
 class StoredTensors:
-    """The tensors of one or more files by name, none of which is read yet.
+    """The tensors of one or more files by name, read lazily.
 
     Raises:
-        ModelFolderError: a file that cannot be read, or a tensor that two files hold.
+        ModelFolderError: a file cannot be read, or two files hold the same tensor.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
@@ -53,7 +53,7 @@ class StoredTensors:
             names: list[str] = file.keys()
             twice = self._files.keys() & names
             if twice:
-                raise ModelFolderError(f"{path} holds tensor {min(twice)}, as another part does.")
+                raise ModelFolderError(f"{path} holds tensor {min(twice)}, as does another part.")
             self._files.update(dict.fromkeys(names, file))
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ class StoredTensors:
         return torch.Size(self._files[name].get_slice(name).get_shape())
 
     def dtype(self, name: str) -> str:
-        """Return the type in the words of safetensors: F32, BF16, I64, …"""
+        """Return the data type as named by safetensors: F32, BF16, I64, …"""
         return self._files[name].get_slice(name).get_dtype()
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Tensor:
@@ -81,11 +81,11 @@ class StoredTensors:
 
 
 def check_header(path: Path) -> None:
-    """Raise SafetensorError if the header of a safetensors file would take too much memory."""
+    """Raise SafetensorError if the header of a safetensors file is too large to parse safely."""
     with path.open("rb") as file:
         header = int.from_bytes(file.read(8), "little")
     if header > MAX_HEADER_BYTES:
-        raise SafetensorError(f"its header has {header} bytes, at most {MAX_HEADER_BYTES} work")
+        raise SafetensorError(f"its header has {header} bytes, more than {MAX_HEADER_BYTES}")
 
 
 def _open(path: Path) -> Any:
@@ -99,7 +99,7 @@ def _open(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class StoredBlock:
-    """Rows of a stored tensor: block `index` of the `count` equal blocks that it holds."""
+    """Rows of a stored tensor: block `index` of its `count` equal row blocks."""
 
     name: str
     index: int = 0
@@ -107,7 +107,7 @@ class StoredBlock:
 
 
 def find_blocks(names: Iterable[str], family: Family) -> dict[str, list[StoredBlock]]:
-    """Return the family's current names -> the stored tensors, which may have older names."""
+    """Return the family's current names -> the stored blocks, which may have older names."""
     blocks: dict[str, list[StoredBlock]] = {}
     for name in sorted(names):
         modern = name
@@ -125,12 +125,12 @@ def find_blocks(names: Iterable[str], family: Family) -> dict[str, list[StoredBl
 class WeightReader:
     """The tensors of one model folder, under our names.
 
-    First each of our tensors is checked (`check`), then all others (`check_rest`), and only then
-    are they read (`read`); second copies are compared to what was read (`check_copies`).
+    Each of our tensors is checked first (`check`), then all others (`check_rest`); then the tensors
+    are read (`read`), and second copies are compared with them (`check_copies`).
 
     Raises:
-        ModelFolderError: a tensor that is missing, unknown, of another shape, not finite, or not
-            equal to the one that it is tied to.
+        ModelFolderError: a tensor is missing, unknown, of another shape, not finite, or differs
+            from the tensor that it is tied to.
     """
 
     def __init__(
@@ -151,14 +151,14 @@ class WeightReader:
         names = self.family.native_names(ours, self.config)
         copy = self.copies.get(ours)
         if copy in self.stored_blocks and names[0] not in self.stored_blocks:
-            names = (copy,)  # transformers, too, takes the one that is stored
+            names = (copy,)  # transformers also accepts either name
         self.blocks[ours] = [self._locate(name) for name in names]
         rows = shape[0] // len(names) + self.family.row_offset(ours, self.config)
         for block in self.blocks[ours]:
             self._check_tensor(block.name, (block.count * rows, *shape[1:]))
 
     def check_rest(self) -> None:
-        """Raise if there is another tensor, unless the family says that it is not needed."""
+        """Raise if there is another tensor, unless the family ignores it."""
         used = {block.name for blocks in self.blocks.values() for block in blocks}
         known = {*self.copies.values(), *self.constants, self.family.tied_bias}
         unknown = sorted(
@@ -175,22 +175,22 @@ class WeightReader:
             )
 
     def read(self, ours: str) -> Tensor:
-        """Return our tensor `ours` in fp32, without the rows that only theirs has."""
+        """Return our tensor `ours` in fp32, without the family's additional rows."""
         blocks = [self._read_block(block) for block in self.blocks[ours]]
         tensor = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
         before = self.family.row_offset(ours, self.config)
         return tensor[before:].clone() if before else tensor
 
     def check_copies(self, state: dict[str, Tensor]) -> None:
-        """Raise unless second copies and computed constants in the files are right."""
+        """Raise unless second copies and constants in the files have the expected values."""
         for ours, name in self.copies.items():
             for block in self.stored_blocks.get(name, []):
                 self._check_tensor(block.name, tuple(state[ours].shape))
                 if not torch.equal(self._read_block(block), state[ours]):
                     raise self._error(
                         block.name,
-                        f"differs from {self.blocks[ours][0].name}, but config.json says "
-                        "tie_word_embeddings = True; set it to False if both are meant",
+                        f"differs from {self.blocks[ours][0].name}, but config.json has "
+                        "tie_word_embeddings = True; set it to False if both are intended",
                     )
         for name, value in self.constants.items():
             for block in self.stored_blocks.get(name, []):
@@ -199,7 +199,7 @@ class WeightReader:
                     raise self._error(block.name, "has other values than config.json implies")
 
     def _list_copies(self) -> dict[str, str]:
-        """Return our tensors -> their second names, where the decoder is tied."""
+        """Return our tensors -> their second names, if the decoder is tied."""
         if not self.config.tie_word_embeddings or "head.decoder" not in self.family.tensors:
             return {}
         (weight,) = self.family.native_names(TIED, self.config)
@@ -211,13 +211,13 @@ class WeightReader:
         if not blocks:
             raise self._error(name, "is missing from the weights")
         if len(blocks) > 1:
-            raise self._error(blocks[0].name, f"is there a second time, as {blocks[1].name}")
+            raise self._error(blocks[0].name, f"is stored twice, also as {blocks[1].name}")
         return blocks[0]
 
     def _check_tensor(self, name: str, expected: tuple[int, ...]) -> None:
         shape, dtype = tuple(self.stored.shape(name)), self.stored.dtype(name)
         if shape != expected:
-            raise self._error(name, f"has shape {shape}, but config.json says {expected}")
+            raise self._error(name, f"has shape {shape}, but config.json implies {expected}")
         if dtype not in FLOATS:
             raise self._error(name, f"holds {dtype}, not one of {', '.join(FLOATS)}")
 
@@ -242,7 +242,7 @@ def write_weights(path: Path, model: Network, family: Family) -> None:
     The tensors of a model in fp32 on the CPU are not copied.
     """
     config, tensors = model.config, dict(family.constants(model.config))
-    # A tied decoder is the word embeddings and is stored once, as transformers stores it.
+    # A tied decoder shares the word embeddings, which are stored once, as in transformers.
     for ours, tensor in model.named_parameters():
         rows = tensor.detach().to("cpu", torch.float32)
         before = family.row_offset(ours, config)
@@ -253,14 +253,14 @@ def write_weights(path: Path, model: Network, family: Family) -> None:
     tensors.update(_copy_bias(tensors, config, family))
     try:
         save_file(tensors, path, metadata={"format": "pt"})
-    except SafetensorError as error:  # also if the disk is full; it is no OSError
+    except SafetensorError as error:  # raised also for a full disk, and not an OSError
         raise ModelFolderError(f"{path} cannot be written: {error}.") from None
 
 
 def _copy_bias(
     tensors: Mapping[str, Tensor], config: EncoderConfig, family: Family
 ) -> dict[str, Tensor]:
-    """Return the decoder's bias under its second name, if its class has one and reads it."""
+    """Return the decoder's bias under its second name, if its class reads that name."""
     if not family.tied_bias or (config.tie_word_embeddings and not family.repeats_bias):
         return {}
     (stored,) = family.native_names(DECODER_BIAS, config)
@@ -270,15 +270,15 @@ def _copy_bias(
 
 
 def read_model(folder: Path, build: Callable[[], Kind], family: Family) -> Kind:
-    """Build a model and fill it from the folder, in which every tensor must be stored and fit.
+    """Build a model and load its weights, of which every tensor must be stored and match.
 
-    No memory is allocated for the model before all shapes in the files are its own.
+    No memory is allocated for the model before all shapes in the files are checked.
 
     Args:
-        build: makes the model; runs on the device ``meta``.
+        build: a function that returns the model; called on the device ``meta``.
 
     Raises:
-        ModelFolderError: no safetensors, or a tensor that `WeightReader` refuses.
+        ModelFolderError: there is no safetensors file, or `WeightReader` rejects a tensor.
     """
     with torch.device("meta"):
         model = build()
@@ -300,9 +300,9 @@ def _read_tensors(
 
 
 def is_headless(folder: Path, config: EncoderConfig, family: Family) -> bool:
-    """Return True if the files hold an encoder alone, under the names of a class without a head.
+    """Return True if the files hold only an encoder, with the names of a class without a head.
 
-    So do the folders of embedding models, of sentence-transformers and others.
+    Embedding models, such as those of sentence-transformers, are stored in this form.
     """
     with StoredTensors(_list_files(folder)) as stored:
         blocks = find_blocks(stored.names, family)
@@ -311,9 +311,9 @@ def is_headless(folder: Path, config: EncoderConfig, family: Family) -> bool:
 
 
 def holds_pair_head(folder: Path, config: EncoderConfig, family: Family) -> bool:
-    """Return True if the files hold a head for pairs, whatever class ``config.json`` names.
+    """Return True if the files hold a head for pairs, whatever class is in ``config.json``.
 
-    The published folders of BERT hold one and name the class without it.
+    The published folders of BERT hold one, although their class has none.
     """
     if not family.pair_architecture:
         return config.sentence_pair_head
@@ -326,7 +326,7 @@ def holds_pair_head(folder: Path, config: EncoderConfig, family: Family) -> bool
 
 
 def _list_files(folder: Path) -> Iterable[Path]:
-    """Return ``model.safetensors``, or the parts that its index names."""
+    """Return ``model.safetensors``, or the parts in its index."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
@@ -334,9 +334,9 @@ def _list_files(folder: Path) -> Iterable[Path]:
     for name in PICKLES:
         if (folder / name).exists():
             raise ModelFolderError(
-                f"{folder / name} is a pickle, and reading one can run code. Convert it: load the "
-                "folder with transformers where you trust it, and call save_pretrained, which "
-                f"writes {WEIGHTS}."
+                f"{folder / name} is a pickle, and reading a pickle can run code. If you trust the "
+                "folder, load it with transformers and call save_pretrained, which writes "
+                f"{WEIGHTS}."
             )
     raise ModelFolderError(f"{folder} is not a model folder: it holds no {WEIGHTS}.")
 
@@ -349,5 +349,5 @@ def _list_parts(path: Path) -> Iterable[str]:
     for name in names:
         if not isinstance(name, str) or not _PART.fullmatch(name):
             shown = show_value(name)
-            raise ModelFolderError(f"{path} names {shown}, not a safetensors file beside it.")
+            raise ModelFolderError(f"{path} lists {shown}, not a safetensors file in its folder.")
     return names

@@ -1,1 +1,1 @@
-"""What is learned. An objective returns the sum of its losses and the count of predictions."""
+"""Training objectives, which return the sum of their losses and the count of predictions."""

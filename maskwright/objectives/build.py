@@ -1,4 +1,4 @@
-"""The objective of a run, from its configuration."""
+"""Construction of a run's objective from its configuration."""
 
 import pkgutil
 from typing import Any
@@ -14,7 +14,7 @@ from maskwright.objectives.registry import OBJECTIVES
 def build_objective(
     config: ObjectiveConfig, data: DataConfig, masking: MaskingConfig
 ) -> Objective[Any]:
-    """Return the objective that the sections of a configuration choose."""
+    """Return the objective that the configuration selects."""
     home = OBJECTIVES[choose_name(config, data, masking)].home
     return pkgutil.resolve_name(home)(config, data, masking)
 

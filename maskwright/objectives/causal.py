@@ -1,9 +1,9 @@
 """The masked and causal hybrid of GPT-BERT (Charpentier and Samuel, "GPT or BERT: why not both?",
 2024): one model, one head, and two kinds of steps.
 
-In masked steps masked tokens are predicted from both sides, in causal ones every token from those
-before it. In both the vector before a token predicts it (``next_token_prediction``), so that they
-train the same function.
+Masked steps predict masked tokens from both sides; causal steps predict every token from the
+previous ones. In both, the hidden state of the previous position predicts a token
+(``next_token_prediction``), so that both kinds of steps train the same function.
 """
 
 import torch
@@ -27,7 +27,7 @@ def _count_masked(batch: Batch) -> int:
 
 
 class MaskedAndCausalLM(MaskedLM):
-    """Both losses of one model; a batch is of one kind, and has no prediction of the other."""
+    """Both losses of one model; each batch has predictions of one kind only."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__(model)
@@ -37,7 +37,7 @@ class MaskedAndCausalLM(MaskedLM):
         }
 
     def forward(self, batch: Batch) -> dict[str, TermSums]:
-        """Return sums over the slots whose label is not -100."""
+        """Return sums over the entries whose label is not -100."""
         [sums] = super().forward(batch).values()
         nothing = TermSums(torch.zeros_like(sums.loss), torch.zeros_like(sums.num_correct))
         kind = CLM if batch.context.is_causal else MLM
@@ -45,7 +45,7 @@ class MaskedAndCausalLM(MaskedLM):
 
 
 class CausalSteps(MaskedTokens):
-    """Predict masked tokens in some steps, the next token in the others; scored on masked ones."""
+    """Masked steps and causal steps of one model; scores are those of masked tokens."""
 
     scores = (
         *MaskedTokens.scores,
@@ -54,8 +54,8 @@ class CausalSteps(MaskedTokens):
 
     def build_network(self, architecture: EncoderConfig) -> MaskedLanguageModel:
         if not architecture.next_token_prediction:
-            share, rule = self.masking.causal_share, "needs model.next_token_prediction = True"
-            raise ConfigError("masking.causal_share", share, rule, "Set that, or this to 0.")
+            share, rule = self.masking.causal_share, "requires model.next_token_prediction = True"
+            raise ConfigError("masking.causal_share", share, rule, "Set that, or set this to 0.")
         return super().build_network(architecture)
 
     def build_loss(self, network: MaskedLanguageModel) -> Loss:

@@ -1,4 +1,4 @@
-"""What a user can choose about objectives: the `objective` section of a configuration."""
+"""Configuration of objectives: the section ``objective``."""
 
 from dataclasses import dataclass
 
@@ -17,10 +17,10 @@ class ObjectiveConfig:
         "mlm: predict masked tokens; rtd: detect which tokens a small generator replaced (ELECTRA)",
     )
     discriminator_weight: float = setting(
-        50.0, "rtd: weight of the discriminator's mean loss beside the generator's"
+        50.0, "rtd: weight of the discriminator's mean loss; the generator's weight is 1"
     )
     generator_share: float = setting(
-        0.25, "rtd: width of the generator as a share of the discriminator's; 1/4 to 1/2 is usual"
+        0.25, "rtd: width of the generator relative to the discriminator; usual are 1/4 to 1/2"
     )
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class ObjectiveConfig:
 
 
 def choose_name(config: ObjectiveConfig, data: DataConfig, masking: MaskingConfig) -> str:
-    """Return the name of a run's objective: as configured, or the one that is switched on."""
+    """Return the name of a run's objective: by its switch (`Registered.switch`), or configured."""
     sections = {"data": data, "masking": masking}
     switched = [
         name

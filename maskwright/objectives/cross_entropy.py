@@ -1,4 +1,4 @@
-"""The sum of -log p(label) and of right predictions, whose gradient is computed along the way.
+"""Cross-entropy: the sum of -log p(label) and of correct predictions, with a fused gradient.
 
 M predictions, V classes.
 """
@@ -16,16 +16,16 @@ from maskwright.objectives.objective import TermSums
 def sum_cross_entropy(logits: Tensor, labels: Tensor) -> TermSums:
     """Return sums over the rows of `logits` [M, V] whose label [M] is not -100, in fp32.
 
-    A prediction is right where no other class scores higher than the label.
+    A prediction is correct if no other class scores higher than the label.
     """
-    if torch.compiler.is_compiling():  # which fuses the plain formula better than we can
+    if torch.compiler.is_compiling():  # the compiler fuses the plain formula better
         return sum_cross_entropy_plainly(logits, labels)
     loss, num_correct = _SumCrossEntropy.apply(logits, labels)
     return TermSums(loss, num_correct)
 
 
 def sum_cross_entropy_plainly(logits: Tensor, labels: Tensor) -> TermSums:
-    """Return the same by the formula, which reads the logits twice as often."""
+    """Compute `sum_cross_entropy` by the plain formula, which reads the logits twice as often."""
     used = labels != IGNORED
     logits = logits.float()
     loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
@@ -37,7 +37,7 @@ def sum_cross_entropy_plainly(logits: Tensor, labels: Tensor) -> TermSums:
 class _SumCrossEntropy(torch.autograd.Function):
     """``sum(log(sum(exp(x))) - x[label])``, whose gradient is ``softmax(x) - one_hot(label)``.
 
-    There is no second derivative.
+    Second derivatives are not supported.
     """
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Masked language modeling (Devlin et al. 2019): the sum of -log p(masked token).
 
-Its scores are on pinned masks, beside those of no learning: the few that every validation needs,
-on all ranks. `maskwright.evaluation.suite_mlm` has all others.
+Validation computes a few scores on pinned masks, on all ranks, with those of the unigram baseline.
+`maskwright.evaluation.suite_mlm` computes all others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ _TOP = 5
 
 
 class MaskedLM(Loss):
-    """The loss of a model. M prediction slots, V vocabulary."""
+    """The loss of a model. M entries for predictions, V vocabulary."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class MaskedLM(Loss):
         self.terms = {MLM: MLM_TERM}
 
     def forward(self, batch: Batch) -> dict[str, TermSums]:
-        """Return sums over the slots whose label is not -100; of candidates, estimates of them."""
+        """Return sums over the entries whose label is not -100; with candidates, estimates."""
         candidates, labels = choose_among(batch)
         logits = self.model(
             batch.input_ids,
@@ -59,7 +59,7 @@ class MaskedLM(Loss):
 
 
 def choose_among(batch: Batch) -> tuple[tuple[Tensor, Tensor, Tensor] | None, Tensor]:
-    """Return the arguments of `MLMHead.choose`, if there are candidates, and the labels [M]."""
+    """Return the arguments of `MLMHead.choose` (None without candidates), and the labels [M]."""
     labels, ids, offsets = batch.masked_labels, batch.candidate_ids, batch.candidate_offsets
     if ids is None or offsets is None:
         return None, labels
@@ -68,7 +68,7 @@ def choose_among(batch: Batch) -> tuple[tuple[Tensor, Tensor, Tensor] | None, Te
 
 
 class MaskedTokens(Objective[MaskedLanguageModel]):
-    """Predict masked tokens: the objective where no other is chosen."""
+    """Masked language modeling, the default objective."""
 
     scores = (
         ScoreLine(
@@ -90,12 +90,12 @@ class MaskedTokens(Objective[MaskedLanguageModel]):
             by_source=True,
         ),
         ScoreLine("masked_accuracy_top5", "masked accuracy, top 5"),
-        ScoreLine("seen_mask_accuracy", "where [MASK] is seen"),
+        ScoreLine("seen_mask_accuracy", "accuracy on [MASK] only"),
     )
     counts = (("num_predictions", "masked tokens"),)
     notes = (
-        "{num_predictions:,} predictions after {tokens:,} tokens of training. The baseline always "
-        "predicts the most\nfrequent token (accuracy), or the token frequencies (loss)."
+        "{num_predictions:,} predictions after {tokens:,} tokens of training. The baseline "
+        "predicts the most\nfrequent token (accuracy) or the token frequencies (loss)."
     )
 
     def build_network(self, architecture: EncoderConfig) -> MaskedLanguageModel:
@@ -132,13 +132,13 @@ class MaskedLMScores:
 
     Attributes:
         loss: mean -log p of the masked tokens, in nats.
-        masked_accuracy: share of the masked tokens that are the most likely token.
-        masked_accuracy_top5: share that are among the five most likely.
-        seen_mask_accuracy: of those that the input shows as [MASK], the share that are the most
-            likely token; the others are random tokens or unchanged, and can be copied.
+        masked_accuracy: the share of masked tokens that the model predicts as most probable.
+        masked_accuracy_top5: the share that are among the five most probable.
+        seen_mask_accuracy: the accuracy on tokens replaced by [MASK]; the other masked tokens are
+            unchanged or random, and unchanged ones can be copied.
         unigram_loss: the loss of predicting the training text's token frequencies.
         unigram_accuracy: the accuracy of always predicting its most frequent token.
-        num_predictions: masked tokens.
+        num_predictions: the number of masked tokens.
     """
 
     loss: float
@@ -152,7 +152,7 @@ class MaskedLMScores:
 
 @torch.no_grad()
 def predict_masked(model: MaskedLanguageModel, batch: Batch) -> Tensor:
-    """Return logits [M, V] in fp32 for the prediction slots of a batch, unused ones included."""
+    """Return logits [M, V] in fp32 for the masked positions of a batch, unused ones included."""
     logits = model(batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids)
     return logits.float()
 
@@ -161,13 +161,13 @@ def check_masked_tokens(held_out: HeldOut) -> None:
     """Raise unless every source has masked tokens.
 
     Raises:
-        ShardError: names the source.
+        ShardError: a source has none; the message names it.
     """
     for name, batches in held_out.read_sources().items():
         if not any(batch.num_predictions for batch in batches):
             raise ShardError(
-                f"{name} holds too little validation text: no token of it is masked, so nothing "
-                "can be scored. Prepare it with a larger corpus.valid_fraction."
+                f"{name} holds too little validation text: none of its tokens is masked. "
+                "Prepare it with a larger corpus.valid_fraction."
             )
 
 
@@ -194,11 +194,11 @@ def evaluate_sources(
 ) -> tuple[MaskedLMScores, dict[str, MaskedLMScores]]:
     """Return the scores over all sources, and those of each, on the batches of all ranks.
 
-    Logits are dropped batch by batch.
+    The logits of a batch are freed before the next one.
 
     Args:
-        model: names its [MASK].
-        unigram_counts: [V] token counts of the training text; one is added to each.
+        model: its config has the id of [MASK].
+        unigram_counts: [V] token counts of the training text; add-one smoothing is applied.
     """
     sums = {
         name: _sum_up(model, own, unigram_counts, device, world) for name, own in batches.items()

@@ -1,9 +1,9 @@
-"""The interface of an objective: what it states once, for every part of a run to read.
+"""The interface of an objective, which every part of a run uses.
 
 A loss is a sum over predictions. Each kind of prediction (masked tokens, pairs of texts …) is a
-`Term`, whose predictions are counted before anything is computed. The loss of a step adds up, over
-the terms, ``weight * sum of losses / number of predictions``, both of all ranks together. So a sum
-of objectives is an objective: it has the terms of both.
+`Term`, whose predictions are counted before the forward pass. The loss of a step is the sum over
+the terms of ``weight * sum of losses / number of predictions``, over all ranks. Objectives can be
+combined: the combination has the terms of both.
 """
 
 from abc import ABC, abstractmethod
@@ -30,8 +30,8 @@ class TermSums(NamedTuple):
     """Sums over the predictions of one term; the caller divides by their global count.
 
     Attributes:
-        loss: [] in nats; 0 without a prediction, never NaN.
-        num_correct: [] predictions whose most likely answer is the right one.
+        loss: [] in nats; 0 if there are no predictions, never NaN.
+        num_correct: [] the number of correct predictions.
     """
 
     loss: Tensor
@@ -43,9 +43,9 @@ class Term:
     """One kind of prediction.
 
     Attributes:
-        weight: of its mean loss in the loss of a step.
-        loss_name, accuracy_name: the names of its means in metrics.jsonl.
-        count: returns its number of predictions in a batch.
+        weight: the weight of its mean loss in the loss of a step.
+        loss_name, accuracy_name: the names of its mean loss and accuracy in metrics.jsonl.
+        count: a function that returns its number of predictions in a batch.
     """
 
     weight: float
@@ -55,7 +55,7 @@ class Term:
 
 
 class Loss(nn.Module, ABC):
-    """A module over a network: returns the sums of each term, by the term's name."""
+    """A module around a network that returns the sums of each term by name."""
 
     terms: Mapping[str, Term]
 
@@ -65,16 +65,16 @@ class Loss(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class ScoreLine:
-    """How a score of the records is shown; scores that a record lacks are left out.
+    """The display of a score of validation records; missing scores are omitted.
 
     Attributes:
         name: its key in a record.
-        title: its name in the result of a run and in the model card.
-        headline: its name in the one line of a record; empty: it is not in that line.
-        baseline: the key of the score that no learning reaches.
-        baseline_name: the name of that baseline in a line and above a column.
-        baseline_title: what that baseline predicts.
-        by_source: it is also shown for each source of a mixture, from ``name/SOURCE``.
+        title: its name in the results of a run and in the model card.
+        headline: its name in the one-line summary of a record; empty: it is not shown there.
+        baseline: the key of the baseline's score.
+        baseline_name: the name of that baseline in a line and as a column heading.
+        baseline_title: the prediction of that baseline.
+        by_source: True to show it also for each source of a mixture, from ``name/SOURCE``.
     """
 
     name: str
@@ -91,10 +91,10 @@ class TrainedModel:
     """One of the models that a run saves.
 
     Attributes:
-        name: how to call it in a message.
-        title: how its model card begins.
-        folder: its folder in the run directory; None for the folder of every run's model.
-        fills_masks: whether it predicts masked tokens.
+        name: its name in messages.
+        title: the heading of its model card.
+        folder: its folder in the run directory; None for the default, ``model``.
+        fills_masks: True if it predicts masked tokens.
     """
 
     name: str
@@ -105,11 +105,11 @@ class TrainedModel:
 
 
 class HeldOut(Protocol):
-    """The text of a validation, with pinned masks."""
+    """The validation text, with pinned masks."""
 
     @property
     def label_counts(self) -> NDArray[np.int64]:
-        """[V], how often each token that can be a label occurs in the training text."""
+        """The count of each possible label in the training text: [V]."""
         ...
 
     @property
@@ -119,17 +119,17 @@ class HeldOut(Protocol):
     def world(self) -> World: ...
 
     def read_sources(self, *, pairs: bool = False) -> Mapping[str, Iterator[Batch]]:
-        """Return this rank's batches of each source: of single segments, or of pairs."""
+        """Return this rank's batches of each source, with single segments or pairs."""
         ...
 
 
 class Objective(ABC, Generic[NetworkT]):
-    """What a run trains and how that is scored and shown.
+    """The network, loss, scores and display of a kind of training.
 
     Attributes:
-        scores: what records, results and cards show, in this order.
-        counts: keys of numbers in a validation record, and what they are numbers of.
-        notes: what the model card says about the scores, formatted with the record.
+        scores: the scores in records, results and cards, in this order.
+        counts: keys of counts in a validation record, with their descriptions.
+        notes: a template about the scores for the model card, formatted with the record.
 
     Args:
         config, data, masking: sections of the run's configuration.
@@ -144,10 +144,10 @@ class Objective(ABC, Generic[NetworkT]):
 
     @abstractmethod
     def build_network(self, architecture: EncoderConfig) -> NetworkT:
-        """Return what is trained; its weights are not drawn yet.
+        """Return the network to train, without initialized weights.
 
         Raises:
-            ConfigError: the architecture does not suit the objective.
+            ConfigError: the objective does not support the architecture.
         """
 
     @abstractmethod
@@ -160,10 +160,10 @@ class Objective(ABC, Generic[NetworkT]):
 
     @abstractmethod
     def check_held_out(self, held_out: HeldOut) -> None:
-        """Raise unless there is something to score.
+        """Raise unless there is text to score.
 
         Raises:
-            ShardError: there is not; names the source.
+            ShardError: a source has too little text; the message names it.
         """
 
     @abstractmethod
@@ -178,7 +178,7 @@ class Objective(ABC, Generic[NetworkT]):
 
     @abstractmethod
     def describe_parameters(self, architecture: EncoderConfig) -> str:
-        """Return where the parameters are, for a dry run."""
+        """Return parameter counts by component, for a dry run."""
 
     @abstractmethod
     def list_models(self, network: NetworkT) -> list[TrainedModel]:

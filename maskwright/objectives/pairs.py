@@ -1,9 +1,8 @@
 """Masked tokens and pairs of texts together, as in BERT (Devlin et al. 2019) and ALBERT (Lan et al.
-2020): the mean losses of both, one plus the other, from one pass through the encoder.
+2020): the sum of both mean losses, from one pass through the encoder.
 
-The pairs of held-out rows are a function of a seed, as masks are, so two validations differ by the
-model alone. Half of the labels are 1 or a little less; the share of the larger class is what always
-giving the same answer scores.
+The pairs of held-out rows are a function of a fixed seed, as masks are, so two validations differ
+only by the model. About half of the labels are 1; the baseline is the share of the larger class.
 """
 
 from collections.abc import Iterable
@@ -39,7 +38,7 @@ class MaskedLMWithPairs(MaskedLM):
         self.terms = {MLM: MLM_TERM, PAIRS: PAIR_TERM}
 
     def forward(self, batch: Batch) -> dict[str, TermSums]:
-        """Return sums over the slots of each kind whose label is not -100."""
+        """Return sums over the entries of each kind whose label is not -100."""
         assert batch.pair_labels is not None, "rows without pairs"
         candidates, labels = choose_among(batch)
         logits = self.model(
@@ -57,7 +56,7 @@ class MaskedLMWithPairs(MaskedLM):
 
 
 class SentencePairs(MaskedTokens):
-    """Predict masked tokens, and whether the second text of a pair follows the first."""
+    """Masked language modeling, and the classification of pairs by whether the texts follow."""
 
     scores = (
         *MaskedTokens.scores,
@@ -101,10 +100,10 @@ class SentencePairScores:
     """Scores over all pairs of a validation.
 
     Attributes:
-        pair_loss: mean -log p of the right answer, in nats; log 2 = 0.693 without learning.
-        pair_accuracy: share of right answers.
-        pair_baseline: share of the more frequent label.
-        num_pairs: pairs with a label.
+        pair_loss: mean -log p of the correct label, in nats; log 2 = 0.693 is chance.
+        pair_accuracy: the share of correct predictions.
+        pair_baseline: the share of the more frequent label.
+        num_pairs: the number of labeled pairs.
     """
 
     pair_loss: float
@@ -114,7 +113,7 @@ class SentencePairScores:
 
 
 def predict_pairs(model: MaskedLanguageModel, batch: Batch) -> Tensor:
-    """Return logits [P, 2] in fp32 for the pair slots of a batch, unused ones included.
+    """Return logits [P, 2] in fp32 for the pairs of a batch, unused entries included.
 
     The input has masked tokens, as in pretraining.
 
@@ -126,7 +125,7 @@ def predict_pairs(model: MaskedLanguageModel, batch: Batch) -> Tensor:
             logits = model(
                 batch.input_ids,
                 batch.context,
-                batch.masked_positions[:0],  # no token is to be predicted
+                batch.masked_positions[:0],  # predicts no tokens
                 batch.token_type_ids,
                 batch.pair_positions,
             )
@@ -147,7 +146,7 @@ def evaluate_sentence_pairs(
     for batch in batches:
         batch = batch.to(device)
         logits = predict_pairs(model, batch)
-        assert batch.pair_labels is not None, "predict_pairs has refused such a batch"
+        assert batch.pair_labels is not None, "predict_pairs raises for a batch without pairs"
         used = batch.pair_labels != IGNORED
         logits, labels = logits[used], batch.pair_labels[used]
         loss = F.cross_entropy(logits, labels, reduction="sum")

@@ -1,7 +1,7 @@
 """The objectives by name, without torch.
 
-To add an objective, write a module with a class that states it (see `objective.Objective`) and name
-it in `OBJECTIVES`. The module is imported when the objective is used.
+To add an objective, write a subclass of `objective.Objective` and add it to `OBJECTIVES`. Its
+module is imported when the objective is used.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,11 @@ class Registered:
     """An entry of the registry.
 
     Attributes:
-        home: the class that states the objective, as ``module:Class``; imported when it is used.
-        switch: the field of ``data`` or ``masking`` that chooses it in place of ``mlm``; None for
-            one that is chosen by ``objective.name``.
-        masked_model: the folder of a run with the model that predicts masked tokens, unless it is
-            ``model``.
-        conflicts: fields that cannot differ from their defaults with it, and why.
+        home: the class of the objective, as ``module:Class``; imported when it is used.
+        switch: the field of ``data`` or ``masking`` that selects it in place of ``mlm``; None if
+            ``objective.name`` selects it.
+        masked_model: the folder in a run of the model that predicts masked tokens; None: ``model``.
+        conflicts: fields that must keep their defaults with this objective, and the reasons.
     """
 
     home: str
@@ -36,17 +35,17 @@ OBJECTIVES = {
     "causal": Registered(
         "maskwright.objectives.causal:CausalSteps",
         "masking.causal_share",
-        conflicts={"data.pairs": "in causal steps [CLS] attends to neither of the texts"},
+        conflicts={"data.pairs": "in causal steps, [CLS] cannot attend to the texts"},
     ),
     "rtd": Registered(
         "maskwright.objectives.rtd:ReplacedTokens",
         masked_model=GENERATOR,
         conflicts={
-            "init_from": "it begins with two models of its own",
-            "masking.causal_share": "its discriminator attends to both sides",
-            "data.pairs": "it judges tokens",
-            "train.num_candidates": "tokens are replaced by the whole vocabulary",
-            "train.parallel": "the two models share embeddings, which fsdp cannot spread",
+            "init_from": "rtd trains two new models, a generator and a discriminator",
+            "masking.causal_share": "the discriminator attends to both sides",
+            "data.pairs": "the discriminator has no head for pairs",
+            "train.num_candidates": "replacements are drawn from the whole vocabulary",
+            "train.parallel": "the two models share embeddings, which fsdp cannot shard",
         },
     ),
 }

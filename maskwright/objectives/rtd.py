@@ -1,21 +1,21 @@
-"""Replaced-token detection: a generator predicts masked tokens, a discriminator finds its errors.
+"""Replaced-token detection: a discriminator detects the tokens that a generator replaced.
 
 Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", 2020.
 As in the authors' code:
 
-- The generator learns by masked language modeling. The token that takes each masked position in the
-  discriminator's input is drawn from its softmax; no gradient goes through the draw.
-- A drawn token that is the masked one counts as original.
-- The discriminator's loss is a mean over all tokens but padding; [CLS] and [SEP], which are never
-  replaced, are among them.
+- The generator is trained by masked language modeling. Tokens drawn from its softmax replace the
+  masked tokens in the discriminator's input; no gradient passes through the draw.
+- A drawn token that equals the masked token counts as original.
+- The discriminator's loss is a mean over all tokens except padding, including [CLS] and [SEP],
+  which are never replaced.
 
-A draw takes one number in [0, 1), which comes with the batch and depends on nothing but the seed,
-the epoch and the token's position. So the same tokens are drawn however a batch is cut. In a
-validation these numbers are pinned like the masks, but which tokens they become depends on the
-generator: as it gets better fewer of its tokens are wrong, and those are harder to tell. So
-accuracy and loss mean something only beside those of always answering "original".
+Each draw uses a number in [0, 1) from the batch, a function of the seed, the epoch and the token's
+position, so the draws do not depend on how a batch is split. In validation these numbers are pinned
+like the masks, but the drawn tokens depend on the generator: a better generator replaces fewer
+tokens, and they are harder to detect. Compare accuracy and loss therefore only with their baseline,
+which always predicts "original".
 
-T token slots, M prediction slots, V vocabulary.
+T positions, M masked positions, V vocabulary.
 """
 
 import math
@@ -71,8 +71,8 @@ class Replaced(NamedTuple):
 
     Attributes:
         input_ids: the clean text with drawn tokens in the masked positions.
-        is_replaced: where the drawn token is not the masked one.
-        is_real: where there is a token and no padding.
+        is_replaced: True where the drawn token differs from the masked token.
+        is_real: True where there is a token and no padding.
     """
 
     input_ids: Tensor
@@ -81,7 +81,7 @@ class Replaced(NamedTuple):
 
 
 class Detection(NamedTuple):
-    """Logits [M, V] of the generator, and [T] of the discriminator on the tokens it drew."""
+    """Logits of the generator [M, V], and of the discriminator [T] on the drawn tokens."""
 
     generator_logits: Tensor
     tokens: Replaced
@@ -92,7 +92,7 @@ class ReplacedTokenDetection(Loss):
     """The loss of both models.
 
     Args:
-        discriminator_weight: of the discriminator's mean loss; the generator's has 1.
+        discriminator_weight: the weight of the discriminator's mean loss; the generator's is 1.
     """
 
     def __init__(self, model: GeneratorAndDiscriminator, discriminator_weight: float) -> None:
@@ -113,7 +113,7 @@ class ReplacedTokenDetection(Loss):
 
 
 class ReplacedTokens(Objective[GeneratorAndDiscriminator]):
-    """Detect which tokens a small generator replaced, while that one learns to predict them."""
+    """Joint training of a generator (masked language modeling) and a discriminator."""
 
     scores = (
         *MaskedTokens.scores,
@@ -136,9 +136,9 @@ class ReplacedTokens(Objective[GeneratorAndDiscriminator]):
     counts = (*MaskedTokens.counts, ("num_judged", "judged tokens"))
     notes = f"""{MaskedTokens.notes}
 
-The generator predicts masked tokens; the discriminator judges {{num_judged:,}} tokens, some of
-which the generator replaced. Its baseline always says that a token is the original (accuracy), or
-gives every token the share of the replaced ones (loss)."""
+The generator predicts masked tokens; the discriminator classifies {{num_judged:,}} tokens, some of
+which the generator replaced. Its baseline always predicts "original" (accuracy), or the share of
+replaced tokens as the probability of every token (loss)."""
 
     def build_network(self, architecture: EncoderConfig) -> GeneratorAndDiscriminator:
         return GeneratorAndDiscriminator(architecture, self._narrow(architecture))
@@ -149,7 +149,7 @@ gives every token the share of the replaced ones (loss)."""
             return narrow_config(architecture, share)
         except ConfigError as error:
             rule = f"makes the generator's {error.field} {error.value}, which {error.rule}"
-            remedy = "Set it to 1, or take model.preset electra."
+            remedy = "Set it to 1, or use model.preset = electra."
             raise ConfigError("objective.generator_share", share, rule, remedy) from None
 
     def build_loss(self, network: GeneratorAndDiscriminator) -> Loss:
@@ -181,10 +181,10 @@ gives every token the share of the replaced ones (loss)."""
         )
 
     def list_models(self, network: GeneratorAndDiscriminator) -> list[TrainedModel]:
-        title = "A discriminator of replaced tokens (ELECTRA), whose generator is saved beside it,"
+        title = "A discriminator of replaced tokens (ELECTRA), with its generator saved next to it,"
         return [
             TrainedModel(
-                "The generator, which fills in words,",
+                "The generator, which predicts masked tokens,",
                 "A masked language model",
                 network.generator,
                 folder=GENERATOR,
@@ -194,7 +194,7 @@ gives every token the share of the replaced ones (loss)."""
 
 
 def detect_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> Detection:
-    """Let the generator replace the masked tokens, and the discriminator judge all."""
+    """Replace the masked tokens by the generator's, and classify all by the discriminator."""
     logits = model.generator(batch.input_ids, batch.context, batch.masked_positions)
     drawn = draw_tokens(logits, batch.masked_draws)
     tokens = replace_tokens(batch, drawn, model.config.pad_token_id)
@@ -204,19 +204,18 @@ def detect_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> Detection
 
 @torch.no_grad()
 def draw_tokens(logits: Tensor, draws: Tensor) -> Tensor:
-    """Draw tokens [M] from the softmax of `logits` [M, V]: the first whose cumulative probability
-    exceeds the draw [M]."""
+    """Draw tokens [M] from the softmax of `logits` [M, V] by inverse transform sampling."""
     cumulative = logits.detach().float().softmax(-1).cumsum(-1)
-    # Rounding may leave the last of them below 1.
+    # The draws are scaled, because rounding may leave the last cumulative probability below 1.
     reached = draws[:, None] * cumulative[:, -1:]
     return (cumulative <= reached).sum(-1).clamp(max=logits.shape[-1] - 1)
 
 
 def replace_tokens(batch: Batch, drawn: Tensor, pad_token_id: int) -> Replaced:
-    """Put the `drawn` tokens [M] into the masked positions; all others are as in the text."""
+    """Put the `drawn` tokens [M] into the masked positions; the others are unchanged."""
     ids, labels = batch.input_ids, batch.masked_labels
     used = labels != IGNORED
-    # Unused slots write behind the end, where nothing is read.
+    # Unused entries write to an extra position at the end, which is dropped.
     positions = torch.where(used, batch.masked_positions, len(ids))
     replaced = torch.cat([ids, ids.new_zeros(1)]).index_copy(0, positions, drawn)[:-1]
     is_replaced = torch.zeros(len(ids) + 1, dtype=torch.bool, device=ids.device)
@@ -225,7 +224,7 @@ def replace_tokens(batch: Batch, drawn: Tensor, pad_token_id: int) -> Replaced:
 
 
 def sum_binary_cross_entropy(scores: Tensor, tokens: Replaced) -> TermSums:
-    """Return sums over all real tokens; `scores` [T] are log odds of being replaced; in fp32."""
+    """Return fp32 sums over all real tokens; `scores` [T] are log odds of being replaced."""
     truth = tokens.is_replaced.float()
     losses = F.binary_cross_entropy_with_logits(scores.float(), truth, reduction="none")
     is_right = (scores.detach() > 0) == tokens.is_replaced
@@ -236,7 +235,7 @@ def sum_binary_cross_entropy(scores: Tensor, tokens: Replaced) -> TermSums:
 
 @torch.no_grad()
 def predict_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the log odds of each real token of being replaced, and whether it is."""
+    """Return the log odds of being replaced of each real token, and its label."""
     found = detect_replaced(model, batch)
     real = found.tokens.is_real
     return found.scores[real].float(), found.tokens.is_replaced[real]
@@ -244,15 +243,15 @@ def predict_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> tuple[Te
 
 @dataclass(frozen=True)
 class ReplacedTokenScores:
-    """Scores over all tokens of a validation but padding.
+    """Scores over all tokens of a validation except padding.
 
     Attributes:
-        rtd_loss: mean -log p of the right answer, in nats.
-        rtd_accuracy: share of the tokens that are judged right.
-        rtd_base_loss: the loss of giving every token the share of replaced ones.
-        rtd_base_accuracy: the accuracy of saying "original" always.
-        rtd_recall: share of the replaced tokens that are found.
-        num_judged: tokens.
+        rtd_loss: mean -log p of the correct label, in nats.
+        rtd_accuracy: the share of correctly classified tokens.
+        rtd_base_loss: the loss of predicting the share of replaced tokens for every token.
+        rtd_base_accuracy: the accuracy of always predicting "original".
+        rtd_recall: the share of replaced tokens that are detected.
+        num_judged: the number of tokens.
     """
 
     rtd_loss: float

@@ -200,10 +200,10 @@ def open_session(
         last_step: of the checkpoint that the run resumes from.
     """
     objective = objective_of(config)
-    to_whom = {"trackers": config.train.trackers, "config": to_mapping(config)}
     reporter = SILENT
     if world.is_first:
-        reporter = RunReporter(run, objective.scores, console, last_step, **to_whom)
+        trackers, plain = config.train.trackers, to_mapping(config)
+        reporter = RunReporter(run, objective.scores, console, last_step, trackers, plain)
     trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial, reporter)
     reporting = reporter if isinstance(reporter, RunReporter) else nullcontext()
     return Session(run, config, data, objective, trainer, reporting, note, console, origin)

@@ -55,13 +55,13 @@ def transfer_vocabulary(old: Tokenizer, new: Tokenizer, text: Ids) -> Transfer:
     shared = match_tokens(old, new)
     sources: Sources = {token: ([old_id], [1.0]) for token, old_id in shared.items()}
     usage = count_usage(text, new.vocab_size)
-    is_used = usage.any(1)
+    is_used: NDArray[np.bool_] = np.any(usage, axis=1)
     anchors = np.array([token for token in sorted(shared) if is_used[token]], np.int64)
     others = [token for token in new.ordinary_ids.tolist() if token not in shared]
     similar = [token for token in others if is_used[token]] if len(anchors) else []
     for begin in range(0, len(similar), _CHUNK):
         chunk = similar[begin : begin + _CHUNK]
-        weights = sparsemax(_SHARPNESS * usage[chunk] @ usage[anchors].T)
+        weights = sparsemax((_SHARPNESS * usage[chunk] @ usage[anchors].T).astype(np.float32))
         for token, row in zip(chunk, weights, strict=True):
             chosen = np.flatnonzero(row)
             old_ids = [shared[anchor] for anchor in anchors[chosen].tolist()]
@@ -141,8 +141,9 @@ def sparsemax(scores: Floats) -> Floats:
     Martins and Astudillo, "From Softmax to Sparsemax", 2016.
     """
     ordered = -np.sort(-scores, axis=1)
-    total = np.cumsum(ordered, axis=1) - 1
-    count = np.arange(1, scores.shape[1] + 1)
-    last = (ordered * count > total).sum(1, keepdims=True) - 1
-    threshold = np.take_along_axis(total, last, 1) / (last + 1)
+    total: Floats = np.cumsum(ordered, axis=1) - 1
+    count = np.arange(1, scores.shape[1] + 1, dtype=np.float32)
+    is_used = np.asarray(ordered * count > total)
+    last: Ids = np.count_nonzero(is_used, axis=1, keepdims=True) - 1
+    threshold = np.take_along_axis(total, last, 1) / (last + 1).astype(np.float32)
     return np.maximum(scores - threshold, 0.0)

@@ -18,9 +18,9 @@ def render_sweep(name: str, goal: str, best: Sequence[str], rows: Sequence[Row])
         rows: the folder, score and settings of each trial, best first.
     """
     settings = list(rows[0][2])
-    scored = [row for row in rows if row[1] is not None]
+    scored = [(found, score) for _, score, found in rows if score is not None]
     charts = [
-        (setting, draw_scatter([(row[2][setting], row[1]) for row in scored], setting, goal))
+        (setting, draw_scatter([(found[setting], x) for found, x in scored], setting, goal))
         for setting in settings
         if scored and has_matplotlib()
     ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from maskwright.errors import ModelFolderError
 from maskwright.files import read_json
@@ -54,11 +55,12 @@ def find_model_folder(argument: Path | str) -> Path:
 
 def _find_transformer(folder: Path) -> Path:
     """Return the transformer of a folder of sentence-transformers: its first module."""
-    modules = read_json(folder / MODULES_NAME, _MAX_MODULES_BYTES)
-    first = modules[0] if isinstance(modules, list) and modules else None
-    path = first.get("path") if isinstance(first, dict) else None
-    inside = isinstance(path, str) and not Path(path).is_absolute() and ".." not in Path(path).parts
-    return folder / str(path) if inside else folder
+    modules: Any = read_json(folder / MODULES_NAME, _MAX_MODULES_BYTES)
+    try:
+        path = Path(modules[0]["path"])
+    except (LookupError, TypeError):
+        return folder
+    return folder if path.is_absolute() or ".." in path.parts else folder / path
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:

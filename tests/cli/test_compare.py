@@ -95,7 +95,7 @@ def test_other_tokenizers_need_a_text_that_all_are_scored_on(
     code, out, err = compare(capsys, small, tmp_path / "letters", "--fast")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "letters has another tokenizer than " in err
-    assert "Give --data: text files" in err
+    assert "Give text files with --data" in err
 
 
 def test_one_model_is_in_memory_at_a_time(
@@ -132,7 +132,7 @@ def test_rows_are_not_packed_if_one_run_does_not_pack(
 def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     for arguments, message in {
-        (small,): "at least two runs",
+        (small,): "needs two runs or more",
         (small, small): "named twice",
         (small, tmp_path / "none"): "is not a folder",
         (small, small / "model", "--seq-length", 2): "must be at least 8",

@@ -87,7 +87,7 @@ def test_what_takes_its_time_is_heard_of(
     arguments += [*FAST, "--epochs", "1", "--batch_size", "8", "--valid", str(table)]
     assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"reading {table}, scoring the baselines"
+    assert lines[0] == f"reading {table}, scoring baselines"
     [noisy] = [line for line in lines if "noisy" in line]
     assert "only 60 examples" in noisy
     assert "--valid" in noisy
@@ -159,8 +159,8 @@ def check_tagging(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sentences = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [[one["word"] for one in each] for each in sentences] == [["The", "cat"], [], ["eats"]]
     for arguments, message in (
-        ([str(conll), "--no-header"], "is read as CoNLL: of --columns it takes word=N alone"),
-        (["The cat", "--columns", "word=0"], "--columns word=0 is for a CoNLL file"),
+        ([str(conll), "--no-header"], "is read as CoNLL, which takes only --columns word=N"),
+        (["The cat", "--columns", "word=0"], "--columns word=0 requires a CoNLL file"),
         ([str(folder / "none.conll")], "none.conll does not exist"),
     ):
         assert main(["predict", run, *arguments]) == 2
@@ -182,12 +182,12 @@ def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.Cap
     assert results["found"] >= results["before"]["found"]
     assert results["before"]["step"] == 0 < results["step"]
     shown = capsys.readouterr().out
-    assert f"before training  found among {results['candidates']}: " in shown
-    assert "it is saved as it was" not in shown
+    assert f"before training  retrieved among {results['candidates']}: " in shown
+    assert "did not improve the score" not in shown
     [*rest, out] = arguments
     still = ["--learning_rate", "1e-30", "--columns", "sentence1=0", "sentence2=1"]
     assert main([*rest, f"{out}-still", *still]) == 0
-    assert "it is saved as it was. Try a lower --learning_rate" in capsys.readouterr().out
+    assert "original weights are saved. Try a lower --learning_rate" in capsys.readouterr().out
     for flag, value in (("--seeds", "2"), ("--metric", "f1"), ("--pooling", "cls")):
         assert main([*arguments[:-1], str(tmp_path / "no"), flag, value]) == 2
         assert f"{flag} has no effect with --task embedding" in capsys.readouterr().err
@@ -214,18 +214,18 @@ def test_held_out_pairs_are_of_other_texts(
     assert json.loads((tmp_path / "a" / "results.json").read_text())["candidates"] == 12
     table.write_text("\n".join(f"{texts[0]}\t{text}" for text in texts) + "\n")
     assert main([*arguments, "--out", str(tmp_path / "b")]) == 2
-    assert "or all share a text as the tokenizer reads them" in capsys.readouterr().err
+    assert "or all share a text once tokenized" in capsys.readouterr().err
     chain = [f"{a}\t{b}" for a, b in zip(texts, [*texts[1:], texts[0]], strict=True)]
     table.write_text("\n".join(chain) + "\n")
     assert main([*arguments, "--out", str(tmp_path / "c")]) == 0
-    assert "3 of those to score on share a text with some to train on" in capsys.readouterr().out
+    assert "3 validation pairs share a text with training pairs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --task or --preset, one of them"),
-        (["--task", "classification", "--preset", "sst2"], "give --task or --preset, one of them"),
+        ([], "give either --task or --preset"),
+        (["--task", "classification", "--preset", "sst2"], "give either --task or --preset"),
         (["--task", "classification", "--epochs", "0"], "epochs = 0.0 must be above 0"),
         (["--task", "classification", "--valid-share", "1"], "--valid-share = 1.0 must be"),
         (["--task", "classification", "--columns", "text"], "--columns text is not ROLE=COLUMN"),
@@ -250,7 +250,7 @@ def test_held_out_pairs_are_of_other_texts(
         ),
         (
             ["--task", "tokens", "--pooling", "cls"],
-            "pooling = cls is not a pooling of EuroBertForTokenClassification. It labels each word",
+            "pooling = cls is not supported by EuroBertForTokenClassification. It labels each word",
         ),
         (
             ["--task", "classification", "--columns", "sentence1=count", "sentence1=text"],
@@ -258,11 +258,11 @@ def test_held_out_pairs_are_of_other_texts(
         ),
         (
             ["--task", "tokens", "--max_length", "100000"],
-            "max_length = 100000 is more than the 32 tokens that the model takes.",
+            "max_length = 100000 is more than the model's maximum of 32 tokens.",
         ),
         (
             ["--task", "embedding", "--max_length", "100000"],
-            "max_length = 100000 is more than the 32 tokens that the model takes.",
+            "max_length = 100000 is more than the model's maximum of 32 tokens.",
         ),
         (
             ["--task", "tokens", "--device", "none"],
@@ -320,7 +320,7 @@ def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.Ca
     assert main(["predict", str(workplace / "runs" / "small"), "text"]) == 2
     assert "is not a classifier" in capsys.readouterr().err
     assert main(["fill", str(answers), "The [MASK]."]) == 2
-    assert "maskwright predict takes it" in capsys.readouterr().err
+    assert "Use maskwright predict" in capsys.readouterr().err
 
 
 def test_a_second_sentence_is_learned_if_there_is_one(
@@ -358,7 +358,7 @@ def test_a_file_is_read_and_not_answered(
     assert main(["predict", str(answers), "lines.txt"]) == 2
     assert "lines.txt does not exist" in capsys.readouterr().err
     assert main(["predict", str(answers), "text", "--columns", "sentence1=0"]) == 2
-    assert "--columns and --header are for tables" in capsys.readouterr().err
+    assert "--columns and --header require a table" in capsys.readouterr().err
     (tmp_path / "a.conll").write_text("The O\n")
     assert main(["predict", str(answers), str(tmp_path / "a.conll")]) == 2
     assert "a.conll holds words, but this model labels texts" in capsys.readouterr().err

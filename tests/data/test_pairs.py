@@ -307,7 +307,7 @@ def test_a_corpus_of_one_document_is_one_line() -> None:
 
 
 def test_pairs_need_special_tokens() -> None:
-    with pytest.raises(ConfigError, match=r"pairs = next needs \[CLS\] and \[SEP\]"):
+    with pytest.raises(ConfigError, match=r"pairs = next requires \[CLS\] and \[SEP\]"):
         DataConfig(special_tokens=False, pairs="next")
     assert DataConfig(pairs="order").extra_slots == 3
 

@@ -103,9 +103,9 @@ def test_the_last_line_needs_no_end_and_blocks_do_not_show(tmp_path: Path) -> No
         (b'{"Target1": "a", "Target2": "b", "Domain": "c"}', "has no Context1"),
         (b'{"sentence_good": "a"}', "has no sentence_bad. Add it, or remove the line."),
         (b'{"sentence_bad": "a"}', "has no sentence_good"),
-        (b'{"sentence_good": "a", "sentence_bad": 7}', "sentence_bad = '7' must be a text"),
-        (b'{"sentence_good": "a", "sentence_bad": " "}', "sentence_bad = ' ' must be a text"),
-        (b'{"sentence_good": "a", "sentence_bad": "b", "UID": []}', "UID = '[]' must be a text"),
+        (b'{"sentence_good": "a", "sentence_bad": 7}', "sentence_bad = '7' must be a string"),
+        (b'{"sentence_good": "a", "sentence_bad": " "}', "sentence_bad = ' ' must be a string"),
+        (b'{"sentence_good": "a", "sentence_bad": "b", "UID": []}', "UID = '[]' must be a string"),
         (b'{"sentence_good": "\xe9", "sentence_bad": "b"}', "likely cp1252"),
     ],
 )
@@ -129,7 +129,7 @@ def test_what_holds_no_pairs(tmp_path: Path) -> None:
         "empty.jsonl": "empty.jsonl is empty: it holds no minimal pair",
         "cut.jsonl.gz": "cut.jsonl.gz cannot be decompressed",
         "nowhere": "nowhere does not exist",
-        "texts": "texts: no .jsonl file of minimal pairs is there",
+        "texts": "texts holds no .jsonl file of minimal pairs",
     }.items():
         with pytest.raises(CorpusError, match=message):
             read_minimal_pairs([tmp_path / name])

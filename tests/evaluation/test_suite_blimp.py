@@ -180,7 +180,7 @@ def test_what_was_asked_is_recorded() -> None:
 @pytest.mark.parametrize(
     ("pairs", "pairs_each", "message"),
     [
-        ([], None, "there is no minimal pair to evaluate on"),
+        ([], None, "there are no minimal pairs to evaluate on"),
         ([MinimalPair("a", "b")], 0, "pairs_each = 0 must be at least 1"),
         ([MinimalPair("a", "sleep " * 70)], None, '"sleep sleep .* has 70 tokens, more than'),
     ],

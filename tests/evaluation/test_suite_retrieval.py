@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import maskwright
@@ -133,9 +132,9 @@ def test_a_model_is_scored(workplace: Path, folder: Path, tmp_path: Path) -> Non
     table.write_text("\n".join(map("\t".join, [("sentence1", "sentence2", "score"), *rows])))
     found = maskwright.evaluate(model, suite="sts", data=table)
     [score] = found["suites"][0]["scores"]
+    assert score["value"] is not None
     assert score["value"] > 0.5
     assert score["baseline"] == pytest.approx(1, abs=0.2)
-    assert np.isfinite(score["value"])
 
 
 def test_mistakes(workplace: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,9 +40,9 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     out = tmp_path / "glue.json"
     assert main([*arguments, "--data", str(tmp_path), "--device", "cpu", "--out", str(out)]) == 0
     captured = capsys.readouterr()
-    gap = "CoLA is left out: it lacks dev.tsv"
+    gap = "CoLA is skipped: it lacks dev.tsv"
     short = f"2 rows of {train} skipped: fewer columns than the task needs"
-    reading = "RTE: reading, scoring the baselines"
+    reading = "RTE: reading examples, scoring baselines"
     assert captured.err.splitlines() == [
         gap,
         reading,
@@ -58,7 +58,7 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     assert row[:3] == ["RTE", "accuracy", "0.5000"]
     assert f"{found['test']['scores']['accuracy']['mean']:.4f}" == row[4]
     assert main([*arguments, "--data", str(workplace)]) == 2
-    assert "holds no task: of CoLA, SST-2" in capsys.readouterr().err
+    assert "holds no GLUE task. It needs one of CoLA, SST-2" in capsys.readouterr().err
     assert main(arguments) == 2
     assert "the suite glue needs --data DIR" in capsys.readouterr().err
 

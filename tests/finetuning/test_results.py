@@ -26,7 +26,7 @@ def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
     [
         ("accuracy", 0.5, 0.7, []),
         ("accuracy", 0.5, 0.9, ["A bag of words is better: accuracy 0.9000, this model 0.8000."]),
-        ("accuracy", 0.8, 0.8, ["The model is not better than always"]),
+        ("accuracy", 0.8, 0.8, ["The model does not beat a constant"]),
         ("mean_squared_error", 0.9, 0.9, []),
         ("mean_squared_error", 0.9, 0.1, ["A bag of words is better: mean_squared_error 0.1"]),
     ],

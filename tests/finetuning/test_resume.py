@@ -106,7 +106,7 @@ def test_a_killed_run_that_is_repeated_ends_with_the_same_bits(
     again = ["finetune", "--resume", str(out)] if num_runs == 2 else [*command, "--out", str(out)]
     assert main(again) == 0
     assert begun == [0, 1, 2, 0, 1, 2][num_runs:]
-    assert capsys.readouterr().out.count("is finished already: accuracy") == num_runs
+    assert capsys.readouterr().out.count("is already finished: accuracy") == num_runs
     assert_same(out, whole)
 
 
@@ -145,7 +145,7 @@ def test_a_finished_run_is_left_as_it_is(
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
     for arguments in ([*command, "--out", str(whole)], ["finetune", "--resume", str(whole)]):
         assert main(arguments) == 0
-        assert "is finished already" in capsys.readouterr().out
+        assert "is already finished" in capsys.readouterr().out
     assert main([*command, "--out", str(whole), "--epochs", "1"]) == 2
     assert "exists already. Choose another folder" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
@@ -177,7 +177,7 @@ def test_what_is_no_unfinished_run_cannot_be_resumed(
     for arguments, message in (
         (["--resume", str(tmp_path / "none")], "is not a run directory of maskwright finetune"),
         (["--resume", str(workplace / "runs" / "small")], "is not a run directory of"),
-        (["--resume", str(damaged)], "does not say what was asked for ('columns')"),
+        (["--resume", str(damaged)], "does not record a valid request ('columns')"),
         (["--resume", str(whole), "--seeds", "9"], "Remove --seeds."),
         (["--resume", str(whole), "--valid-share", "0.2"], "Remove --valid-share."),
         ([str(workplace), "--resume", str(whole)], "Remove MODEL."),

@@ -256,8 +256,12 @@ def test_a_header_over_positions_is_no_example(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "remedy"),
     [
-        ("a.csv", "text,label\nI came, I saw,1\n", "holds a comma into quotation marks"),
-        ("a.csv", "text;label\nyes;0\nno;0\nI came; I saw;1\n", "holds a semicolon into quotation"),
+        ("a.csv", "text,label\nI came, I saw,1\n", "Quote texts that contain a comma"),
+        (
+            "a.csv",
+            "text;label\nyes;0\nno;0\nI came; I saw;1\n",
+            "Quote texts that contain a semicolon",
+        ),
         ("a.tsv", "text\tlabel\nI came\tI saw\t1\n", "Correct the line"),
     ],
 )

@@ -213,7 +213,7 @@ def test_examples_are_held_out_by_their_text(nouns: Path) -> None:
 
 
 def test_too_few_examples_are_an_error(nouns: Path) -> None:
-    with pytest.raises(CorpusError, match="too few examples to train and to score on"):
+    with pytest.raises(CorpusError, match="too few examples for training and validation"):
         read_nouns(nouns, 1e-9)
 
 
@@ -224,12 +224,12 @@ def test_too_few_examples_are_an_error(nouns: Path) -> None:
         (
             "classification",
             "sentence1\tlabel\n" + "".join(f"the cat {n}\t{n}\n" for n in range(30)),
-            "each of its 30 examples has a label of its own. Is --columns label=",
+            "each of its 30 examples has a different label. Check --columns label=",
         ),
         (
             "tokens",
             "sentence1\tlabel\n" + "the cat\tanimal\n" * 30,
-            "holds one sentence, of 31 words: sentences are separated by blank lines",
+            "holds one sentence of 31 words. Separate sentences by blank lines",
         ),
     ],
 )
@@ -260,5 +260,5 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     save_classifier(
         tmp_path / "labels", model, TOKENIZER, ("a", "b"), "single_label_classification"
     )
-    with pytest.raises(ModelFolderError, match=r"labels texts .*maskwright predict takes it"):
+    with pytest.raises(ModelFolderError, match=r"labels texts .*Use maskwright predict"):
         open_model(tmp_path / "labels")

@@ -49,12 +49,12 @@ def test_tags_begin_with_that_of_no_entity() -> None:
 @pytest.mark.parametrize(
     ("task", "labels", "message"),
     [
-        ("classification", ["a", "a"], "all 2 examples have the label a: there is nothing to tell"),
+        ("classification", ["a", "a"], "all 2 examples have the label a, so there is nothing"),
         ("classification", ["a", " "], "t.tsv:2 has no label"),
         ("multilabel", ["", ""], "have the label none"),
         ("multilabel", ["[1"], r"t.tsv:1: label = \[1 is not a JSON list"),
         ("regression", ["1", "high"], "t.tsv:2: label = high is not a number"),
-        ("regression", ["1", "3,5"], "t.tsv:2: label = 3,5 is not a number. Write a point"),
+        ("regression", ["1", "3,5"], "t.tsv:2: label = 3,5 is not a number. Write a decimal point"),
         ("regression", ["1", "nan"], "t.tsv:2: label = nan is not a number"),
         ("regression", ["1", None], "t.tsv:2: label = None is not a number"),
     ],

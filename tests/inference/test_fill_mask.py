@@ -157,7 +157,7 @@ def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
     assert "has 18 tokens, more than the model's max_position_embeddings = 16." in message
     assert error_of(fill, TEXTS[0], targets=["zebra", "cat", "cat dog", ""]) == (
         "targets that are not one token of the model's vocabulary: "
-        '"zebra" ([UNK]), "cat dog" (cat dog), "" (nothing). Choose targets that are.'
+        '"zebra" ([UNK]), "cat dog" (cat dog), "" (nothing). Choose single tokens.'
     )
     assert error_of(fill, TEXTS[0], top_k=0) == "top_k = 0 must be at least 1."
     assert error_of(fill, TEXTS[0], targets=[]) == "targets is empty. Name at least one word."

@@ -30,19 +30,19 @@ def parse(**fields: object) -> ModelConfig:
         ),
         (
             {"hidden_size": 20, "num_attention_heads": 4},
-            "model.num_attention_heads = 4 makes heads of 5; rotary positions need an even size. "
-            "Choose 2, 5 or 10.",
+            "model.num_attention_heads = 4 makes a head size of 5, but rotary positions need "
+            "an even one. Choose 2, 5 or 10.",
         ),
         ({"hidden_dropout": 1.0}, "model.hidden_dropout = 1.0 must be between 0 and 1. Try 0.1."),
         ({"num_hidden_layers": 0}, "model.num_hidden_layers = 0 must be at least 1."),
         ({"norm_eps": 0.0}, "model.norm_eps = 0.0 must be positive."),
         (
             {"norm": "rmsnorm", "norm_bias": True},
-            "model.norm_bias = True is impossible",
+            "model.norm_bias = True has no effect: RMSNorm",
         ),
         (
             {"preset": "bert", "first_attention_norm": False},
-            "model.first_attention_norm = False is for pre-norm",
+            "model.first_attention_norm = False requires model.norm_position = pre",
         ),
         (
             {"positions": "learned", "rope_theta": 5.0},
@@ -72,7 +72,7 @@ def parse(**fields: object) -> ModelConfig:
                 "hidden_size": 9,
                 "num_attention_heads": 1,
             },
-            "model.hidden_size = 9 is odd; sinusoidal positions need it even.",
+            "model.hidden_size = 9 must be even for sinusoidal positions.",
         ),
     ],
 )

@@ -63,11 +63,11 @@ def test_the_width_of_the_layers_is_no_other_width() -> None:
         ({"embedding_size": 1 << 20}, "embedding_size = 1048576 must be at most"),
         (
             {"embedding_size": 24, "head_transform": False},
-            "embedding_size = 24 is not model.hidden_size = 32, and no layer",
+            "embedding_size = 24 differs from model.hidden_size = 32, but no layer",
         ),
         (
             {"embedding_size": 23, "positions": "sinusoidal"},
-            "embedding_size = 23 is odd; sinusoidal positions need it even",
+            "embedding_size = 23 must be even for sinusoidal positions",
         ),
     ],
 )

@@ -117,7 +117,7 @@ def test_any_tensor_of_another_shape_is_named(tied: Folder) -> None:
         shape, wrong = tuple(tied.tensors[name].shape), tied.tensors[name][:-1].clone()
         message = tied.error({**tied.tensors, name: wrong})
         assert message == (
-            f"tensor {name} has shape {tuple(wrong.shape)}, but config.json says {shape}."
+            f"tensor {name} has shape {tuple(wrong.shape)}, but config.json implies {shape}."
         )
 
 
@@ -147,8 +147,8 @@ def test_a_tied_decoder_must_be_the_embeddings(preset: str, tmp_path: Path) -> N
     assert folder.is_intact({name: t for name, t in twice.items() if name != words})
     twice[decoder][3, 3] += 1e-3
     assert folder.error(twice) == (
-        f"tensor {decoder} differs from {words}, but config.json says "
-        "tie_word_embeddings = True; set it to False if both are meant."
+        f"tensor {decoder} differs from {words}, but config.json has "
+        "tie_word_embeddings = True; set it to False if both are intended."
     )
     twice[decoder] = torch.zeros(63, 32)
     assert f"tensor {decoder} has shape (63, 32), but" in folder.error(twice)
@@ -173,7 +173,7 @@ def test_a_configuration_that_ties_otherwise_is_noticed(preset: str, tmp_path: P
     decoder, words = DECODER[preset]
     for tied, expected in (
         (True, f"tensor {decoder} is missing from the weights."),
-        (False, f"tensor {decoder} differs from {words}, but config.json says"),
+        (False, f"tensor {decoder} differs from {words}, but config.json has"),
     ):
         folder = Folder(tmp_path / str(tied), preset, tied)
         path = folder.path / "config.json"
@@ -235,7 +235,7 @@ def test_older_spellings_are_checked_as_well(preset: str, tmp_path: Path) -> Non
     broken[name][-1, -1] = float("inf")
     assert folder.error(broken) == f"tensor {name} holds NaN or infinity."
     both = {**older, f"{new[1]}.weight": folder.tensors[f"{new[1]}.weight"]}
-    assert f"tensor {name} is there a second time, as {new[1]}.weight" in folder.error(both)
+    assert f"tensor {name} is stored twice, also as {new[1]}.weight" in folder.error(both)
 
 
 def test_two_spellings_of_one_tensor_are_an_error(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_two_spellings_of_one_tensor_are_an_error(tmp_path: Path) -> None:
     new = "bert.embeddings.LayerNorm.weight"
     old = "bert.embeddings.LayerNorm.gamma"
     message = folder.error({**folder.tensors, old: torch.ones(32)})
-    assert message == f"tensor {old} is there a second time, as {new}."
+    assert message == f"tensor {old} is stored twice, also as {new}."
 
 
 def test_every_name_has_one_place() -> None:

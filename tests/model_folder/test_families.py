@@ -181,7 +181,7 @@ def test_older_words_of_ours_are_understood() -> None:
         ("ultrabert", {"prediction_head_size": 0}, "prediction_head_size = 0 must be at least 1"),
         ("ultrabert", {"num_key_value_heads": 8}, "num_key_value_heads = 8 is not supported"),
         ("ultrabert", {"attention_windows": [4, 8]}, "attention_windows = (4, 8) must be equal in"),
-        ("ultrabert", {"rope_theta": [1.0]}, "rope_theta = 1 must say one for each of 32 layers"),
+        ("ultrabert", {"rope_theta": [1.0]}, "rope_theta = 1 must have a value for each of 32"),
     ],
 )
 def test_what_we_cannot_compute_is_refused_by_field(

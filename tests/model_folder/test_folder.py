@@ -111,7 +111,7 @@ def test_a_tokenizer_that_wraps_in_its_own_way_is_refused(folder: Path) -> None:
     description["post_processor"]["single"].pop()
     path.write_text(json.dumps(description), encoding="utf-8")
     edit_config(folder, maskwright={})  # which would say that the tokenizer is another one
-    assert "its tokenizer adds [CLS] to a text, where [CLS] and [SEP] around it" in error_of(folder)
+    assert "tokenizer adds [CLS] to a text, but only [CLS] and [SEP] around it" in error_of(folder)
 
 
 def test_special_tokens_are_remembered(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_failing_save_leaves_the_older_model(
         (lambda t: t.pop(QKV), f"tensor {QKV} is missing from the weights."),
         (
             lambda t: t.update({QKV: torch.zeros(96, 31)}),
-            "has shape (96, 31), but config.json says",
+            "has shape (96, 31), but config.json implies",
         ),
         (lambda t: t[QKV].view(-1)[7:8].fill_(float("nan")), f"{QKV} holds NaN or infinity."),
         (lambda t: t[QKV].view(-1)[7:8].fill_(float("inf")), f"{QKV} holds NaN or infinity."),
@@ -184,7 +184,7 @@ def test_wrong_tensors_are_named(
             "model.layers.2.attn.Wo.weight (and 5 more)",
         ),
         ({"hidden_size": 10**30}, "must be at most 131072"),
-        ({"vocab_size": 60}, "the tokenizer has 64 tokens, but the model only vocab_size = 60"),
+        ({"vocab_size": 60}, "the tokenizer has 64 tokens, but the model has only vocab_size = 60"),
         ({"maskwright": "no"}, "does not hold a model's configuration."),
         ({"maskwright": {"training": [1]}}, "maskwright.training = [1] must hold fields"),
         ({"maskwright": {"training": {"mlp_dropout": "x"}}}, "mlp_dropout = x must be float"),

@@ -42,7 +42,7 @@ def test_a_tensor_in_two_files_is_named(tmp_path: Path) -> None:
     paths = [tmp_path / "1.safetensors", tmp_path / "2.safetensors"]
     for path in paths:
         save_file({"a": torch.ones(2), path.name: torch.ones(1)}, path)
-    with pytest.raises(ModelFolderError, match="holds tensor a, as another part does"):
+    with pytest.raises(ModelFolderError, match="holds tensor a, as does another part"):
         StoredTensors(paths)
 
 

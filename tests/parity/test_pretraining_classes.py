@@ -82,7 +82,7 @@ def test_transformers_loads_both_heads(preset: str, tied: bool, tmp_path: Path) 
     assert not any(info.values())
     assert compare(ours, theirs) <= TOLERANCE
     card = (tmp_path / "ours" / "README.md").read_text(encoding="utf-8")
-    assert f"in the names of `{CLASSES[preset]}`" in card
+    assert f"the tensor names of `{CLASSES[preset]}`" in card
     back, _ = load_model(tmp_path / "ours")
     assert compare(back, theirs) <= TOLERANCE
 

@@ -89,7 +89,7 @@ def test_a_dry_run_counts_them(data: str, capsys: pytest.CaptureFixture[str]) ->
     ("flags", "message"),
     [
         (["--data.pairs", "next"], "model.type_vocab_size = 0 must be at least 2, one for each"),
-        ([*PAIRS, "--data.special_tokens", "false"], "data.pairs = next needs [CLS] and [SEP]"),
+        ([*PAIRS, "--data.special_tokens", "false"], "data.pairs = next requires [CLS] and [SEP]"),
         (
             [*PAIRS, "--model.next_token_prediction", "true", "--masking.causal_share", "0.5"],
             "data.pairs = next cannot be combined with masking.causal_share",

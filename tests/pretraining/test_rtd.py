@@ -80,7 +80,7 @@ def test_words_are_filled_in_by_the_generator_alone(
     assert main(["fill", str(run), sentence]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert f"{run / 'model'} is a discriminator" in line
-    assert line.endswith(f"is in {run / 'generator'}.")
+    assert line.endswith(f"use its generator {run / 'generator'}.")
 
 
 def test_the_suites_score_the_generator_on_the_data_of_the_run(

@@ -1,1 +1,1 @@
-"""The names of published architectures, a table for each, and our own."""
+"""A table of names for each published architecture, and maskwright's own."""

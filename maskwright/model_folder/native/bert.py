@@ -1,4 +1,4 @@
-"""BertForMaskedLM, or BertForPreTraining with a head for pairs; MegatronBert, the same pre-norm.
+"""BertForMaskedLM, BertForPreTraining (with a head for pairs), and MegatronBert (BERT pre-norm).
 
 Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2019; Shoeybi et al.,
 "Megatron-LM", 2019.

@@ -1,7 +1,7 @@
 """DistilBertForMaskedLM: BERT without token types. Sanh et al., "DistilBERT", 2019.
 
-``sinusoidal_pos_embds`` says how its positions were initialized, not what the file holds. Its class
-has no dropout after attention; ours applies ``hidden_dropout``.
+``sinusoidal_pos_embds`` is the initialization of the positions, which are stored in the file either
+way. Its class has no dropout after attention; ours applies ``hidden_dropout``.
 """
 
 from maskwright.model_folder.native.family import Family, Field, NativeHead, same

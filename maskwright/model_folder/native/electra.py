@@ -1,8 +1,8 @@
 """ElectraForMaskedLM, a generator, and ElectraForPreTraining, a discriminator.
 
 Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", 2020.
-It is BERT but for the embeddings, which may have another width than the layers, and the head of the
-generator, whose activation is always GELU.
+It differs from BERT in the embeddings, whose width may differ from the layers', and in the head of
+the generator, whose activation is always GELU.
 """
 
 import dataclasses
@@ -81,7 +81,7 @@ OWN_DISCRIMINATOR = dataclasses.replace(
     architecture="Discriminator",
     tensors={name: name for name in (*ENCODER_TENSORS, DENSE, OUTPUT)},
 )
-# By model_type; their class tells them apart from the masked language models of the same type.
+# By model_type; `architectures` distinguishes them from masked language models of the same type.
 DISCRIMINATORS: dict[str, Family] = {
     family.model_type: family for family in (ELECTRA_DISCRIMINATOR, OWN_DISCRIMINATOR)
 }

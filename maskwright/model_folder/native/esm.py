@@ -1,7 +1,7 @@
 """EsmForMaskedLM with rotary positions. Lin et al., "Evolutionary-scale prediction", 2022.
 
-Made for proteins, but as an encoder it is pre-norm, rotary, with plain MLPs and all biases. Its
-``token_dropout``, a scaling of all embeddings by the share of masked tokens, is not supported.
+It is a protein model, and its encoder is pre-norm with rotary positions, plain MLPs and all biases.
+``token_dropout``, a scaling of embeddings by the share of masked tokens, is not supported.
 """
 
 import torch
@@ -22,7 +22,7 @@ from maskwright.model_folder.native.shared_names import (
 
 
 def _constants(config: EncoderConfig) -> dict[str, Tensor]:
-    """Return buffers and the head for contacts in proteins, which its class always has."""
+    """Return the buffers and the head for protein contacts, which its class always has."""
     maps = config.num_hidden_layers * config.num_attention_heads
     return {
         "esm.rotary_embeddings.inv_freq": rotary_frequencies(config.head_size, config.rope_theta),
@@ -36,7 +36,7 @@ def _write_more(config: EncoderConfig) -> ConfigValues:
 
 
 def _find_since(config: EncoderConfig) -> str:
-    """Return the first version that reads `config`: older ones know one base of the positions."""
+    """Return the first version that reads `config`; older ones have a fixed rotary base."""
     return "4.44" if config.rope_theta == 10_000.0 else "5.17"
 
 
@@ -45,7 +45,7 @@ def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     positions = raw.get("position_embedding_type") or "absolute"
     if positions != "rotary":
         rule = "is not supported for model_type esm"
-        raise ConfigError("position_embedding_type", positions, rule, "Only rotary is.")
+        raise ConfigError("position_embedding_type", positions, rule, "Use rotary.")
     return {}
 
 
@@ -79,7 +79,7 @@ ESM = Family(
     },
     accepts={**ENCODER_ONLY, "token_dropout": (False,), "is_folding_model": (False,)},
     constants=_constants,
-    # transformers 5 writes the one buffer under a name with a star.
+    # transformers 5 writes this buffer with a literal star in its name.
     renamed={**GAMMA_BETA, r"encoder\.layer\.(\d+|\*)\.attention\.self\.rotary": "rotary"},
     ignored=("esm.contact_head.*", "esm.pooler.*", "esm.embeddings.position_*"),
     write_more=_write_more,

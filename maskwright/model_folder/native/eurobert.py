@@ -29,7 +29,7 @@ PRE_NORM_TENSORS = {
 
 
 def write_heads(config: EncoderConfig) -> ConfigValues:
-    """Return what `check_heads` reads, and the end of a text, which may be a list there."""
+    """Return the fields of `check_heads`, and the end-of-text id, which may be a list."""
     return {
         "num_key_value_heads": config.num_attention_heads,
         "head_dim": config.head_size,
@@ -38,7 +38,7 @@ def write_heads(config: EncoderConfig) -> ConfigValues:
 
 
 def read_eos(raw: RawConfig, default: int) -> ConfigValues:
-    """Return the end of a text, if it is one token."""
+    """Return the end-of-text id, if it is a single one."""
     sep = raw.get("eos_token_id", default)
     return {"sep_token_id": sep if isinstance(sep, int) else None}
 

@@ -1,9 +1,9 @@
-"""The names of one published architecture for what our encoder has.
+"""Tables that map a published architecture's names to those of our encoder.
 
-A `Family` is a table: their configuration fields and tensors, and ours; its preset holds the fields
-that it does not let anybody choose. Reading a configuration returns the `EncoderConfig` that
-computes the same function. An `EncoderConfig` belongs to a family exactly if writing it and reading
-it back changes nothing, so no list of conditions can disagree with the tables.
+A `Family` maps configuration fields and tensor names; its preset has the fields that the
+architecture fixes. Reading a configuration returns the `EncoderConfig` that computes the same
+function. An `EncoderConfig` belongs to a family if and only if it is unchanged after writing and
+reading, so there are no separate conditions that could contradict the tables.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ from maskwright.model.config import (
 )
 from maskwright.model.presets import PRESETS, Preset
 
-# Fields of a ``config.json``, or arguments of `EncoderConfig`: mappings, because every family has
-# other fields, and `EncoderConfig` checks what comes of them.
+# Fields of a ``config.json``, or arguments of `EncoderConfig`: mappings, because fields differ by
+# family, and `EncoderConfig` checks the values.
 RawConfig = Mapping[str, Any]
 ConfigValues = dict[str, Any]
 Names = Mapping[str, str | tuple[str, ...]]
 
-# Other spellings of activations that are the same function.
+# Alternative names of the same activations.
 ACTIVATION_ALIASES = {
     "swish": "silu",
     "gelu_python": "gelu",
@@ -46,32 +46,32 @@ _TYPES = typing.get_type_hints(EncoderConfig)
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a published configuration that is one (or several) of ours."""
+    """A field of a published configuration, and the field or fields of ours that it sets."""
 
     theirs: str
     ours: tuple[str, ...]
-    default: Any  # of their class, where a file says nothing
+    default: Any  # the default of their class, for files without the field
 
 
 def same(ours: str, default: Any) -> Field:
-    """Return a field that both call by the same name."""
+    """Return a field with the same name in both configurations."""
     return Field(ours, (ours,), default)
 
 
 @dataclass(frozen=True)
 class NativeHead:
-    """What one class of transformers puts on the encoder of its family to label texts or tokens.
+    """The classifier head of a class of transformers.
 
     Attributes:
-        architecture: the class.
+        architecture: the name of the class.
         tensors: our module of the head -> the name in their class.
-        activation: of the dense layer, or a function of the configuration; None if the head has no
-            such layer.
+        activation: the activation of the dense layer, or a function of the configuration; None if
+            there is no dense layer.
         has_norm: True if a norm follows that layer.
-        poolings: the poolings that it knows -> its word for each. The first one applies where a
-            file says nothing; a class that has no such field takes the first token.
-        dropout_field: its word for the dropout before the output.
-        bias: True if the dense layer has one.
+        poolings: each supported pooling -> its name in their class. The first is the default; a
+            class without the field uses the first token.
+        dropout_field: their name of the dropout before the output.
+        bias: True if the dense layer has a bias.
         ignored: names of tensors that it does not use, besides those that the family ignores.
     """
 
@@ -87,7 +87,7 @@ class NativeHead:
     def build_config(
         self, config: EncoderConfig, level: Level, num_labels: int, pooling: Pooling, dropout: float
     ) -> HeadConfig:
-        """Return the configuration of our head that computes the same."""
+        """Return the configuration of our head that computes the same function."""
         activation = self.activation(config) if callable(self.activation) else self.activation
         return HeadConfig(
             level=level,
@@ -112,30 +112,30 @@ class Family:
     """One published architecture.
 
     Attributes:
-        model_type: the word for it in ``config.json``.
+        model_type: its name in ``config.json``.
         architecture: its masked-language-model class in transformers.
-        pair_architecture: its class with a head for pairs of texts as well, if it has one; a file
-            that names this class holds that head.
-        preset: holds all that `fields` and `read_more` do not set; None if they set everything.
+        pair_architecture: its class with an additional head for pairs of texts, if there is one; a
+            file with this class holds that head.
+        preset: the preset of all fields that `fields` and `read_more` do not set, if any.
         fields: fields that are copied in both directions.
-        tensors: our module or tensor name -> the name in their class; several of theirs are the
-            equal row blocks of one of ours; ``*`` is the number of the layer.
-        accepts: their fields of which we can compute these values only.
-        at_least: our fields with the least value that their class works with.
-        tied_bias: their name for the decoder's bias where the decoder is tied. Where it is not,
-            they keep a parameter of this name as well, and use it for nothing.
-        repeats_bias: whether a tied decoder's bias is stored under both names, because older
+        tensors: our module or tensor name -> the name in their class; several of their names are
+            the equal row blocks of one of our tensors; ``*`` is the index of the layer.
+        accepts: their fields -> the only values that we can compute.
+        at_least: our fields -> the minimum in their class.
+        tied_bias: their name of the bias of a tied decoder. With an untied decoder, they also have
+            a parameter of this name, which is unused.
+        repeats_bias: True if a tied decoder's bias is stored under both names, because older
             versions of the class read the second one.
-        since: the first version of transformers that computes `config` from the folder; found by
-            `transformers_versions`, a retired benchmark. Empty: transformers has no such class.
-        row_offset: how many rows of theirs come before the first of our tensor of this name.
-        constants: tensors that are not learned, but that their class looks for or that a file
-            may hold: name -> value.
+        since: the first version of transformers that computes `config` from the folder, as measured
+            by a retired benchmark. Empty: transformers has no such class.
+        row_offset: the number of their rows before the first row of our tensor of this name.
+        constants: tensors without training that their class expects or a file may hold: name ->
+            value.
         renamed: older names in files: a pattern -> its replacement.
-        fused: (after that) one name for several tensors stacked by rows -> their names.
-        ignored: names (``*`` is anything) that the masked language model does not use.
-        write_more, read_more: what a table cannot express.
-        classifiers: its classes that label texts and tokens; without one, ours is written.
+        fused: (applied after `renamed`) the name of several tensors stacked by rows -> their names.
+        ignored: tensor names (``*`` matches any) that the masked language model does not use.
+        write_more, read_more: conversions that a table cannot express.
+        classifiers: its classifier classes by level; without one, maskwright's own is written.
     """
 
     model_type: str
@@ -160,14 +160,14 @@ class Family:
 
     @property
     def fixed(self) -> ConfigValues:
-        """Our fields that this architecture fixes, with their values."""
+        """Our fields whose values this architecture fixes, with the values."""
         preset = PRESETS[self.preset] if self.preset else {}
         chosen = {name for entry in self.fields for name in entry.ours}
-        chosen.add("global_attn_every_n_layers")  # which `layer_types` says layer by layer
+        chosen.add("global_attn_every_n_layers")  # `layer_types` replaces it
         return {name: value for name, value in preset.items() if name not in chosen}
 
     def as_classifier(self, head: NativeHead) -> "Family":
-        """Return the family of the class with `head`, whose encoder has the same names."""
+        """Return the family of the classifier class with `head`, with the same encoder names."""
         encoder = {ours: theirs for ours, theirs in self.tensors.items() if ours.startswith("enc")}
         ignored = (name for name in self.ignored if "pooler" not in name)
         return dataclasses.replace(
@@ -208,11 +208,11 @@ class Family:
         )
 
     def name_class(self, config: EncoderConfig) -> str:
-        """Return their class for `config`, with all of its heads if there is one."""
+        """Return the name of their class for `config`, including a head for pairs if possible."""
         return (config.sentence_pair_head and self.pair_architecture) or self.architecture
 
     def write_config(self, config: EncoderConfig) -> ConfigValues:
-        """Return their ``config.json`` for `config`; a mapping, for its fields differ by family."""
+        """Return the content of their ``config.json`` for `config`."""
         copied = {entry.theirs: getattr(config, entry.ours[0]) for entry in self.fields}
         return {
             "architectures": [self.name_class(config)],
@@ -225,7 +225,7 @@ class Family:
         """Return the architecture that their ``config.json`` describes.
 
         Raises:
-            ConfigError: a field has a wrong value, or one that we cannot compute.
+            ConfigError: a field has a wrong or unsupported value.
         """
         values: ConfigValues = self.fixed
         for entry in self.fields:

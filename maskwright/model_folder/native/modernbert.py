@@ -31,7 +31,7 @@ LAYER = "model.layers.*"
 
 
 def _find_period(config: EncoderConfig) -> int | None:
-    """Return n if the layers 0, n, 2 n, … are global and all others local; None otherwise."""
+    """Return n if layers 0, n, 2 n, … are global and all others local, else None."""
     count = config.num_hidden_layers
     for period in range(1, count + 1):
         kinds = ["sliding_attention" if n % period else "full_attention" for n in range(count)]
@@ -41,7 +41,7 @@ def _find_period(config: EncoderConfig) -> int | None:
 
 
 def _write_older(config: EncoderConfig) -> ConfigValues:
-    """Return what transformers before 5.2 reads instead of ``layer_types`` and the ropes."""
+    """Return the fields for transformers before 5.2, in place of ``layer_types`` and the ropes."""
     period = _find_period(config)
     return {
         "global_rope_theta": config.rope_theta,
@@ -51,7 +51,7 @@ def _write_older(config: EncoderConfig) -> ConfigValues:
 
 
 def _find_since(config: EncoderConfig) -> str:
-    """Return the first version that reads `config`: older ones know regular layers only."""
+    """Return the first version that reads `config`; older ones need global layers at a period."""
     return "4.48" if _find_period(config) else "5.2"
 
 
@@ -66,7 +66,7 @@ def _write_more(config: EncoderConfig) -> ConfigValues:
 
 def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     types = raw.get("layer_types")
-    if types is None:  # as the files of 2024 say it
+    if types is None:  # files of 2024 have a period instead
         every = convert(
             raw.get("global_attn_every_n_layers") or 3, int, "global_attn_every_n_layers"
         )

@@ -1,4 +1,4 @@
-"""Our own names, for every architecture that no published class can compute."""
+"""maskwright's own names, for architectures that no published class computes."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from maskwright.model_folder.native.shared_names import DENSE, OUTPUT
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
-# Values of older files, which do not have these fields.
+# The values of these fields for older files, which lack them.
 _LATER = {"prediction_head_size": 0, "next_token_prediction": False, "sentence_pair_head": False}
 ENCODER_TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),

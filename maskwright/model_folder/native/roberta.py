@@ -1,11 +1,11 @@
-"""RobertaForMaskedLM and the classes that compute the same under other names.
+"""RobertaForMaskedLM and classes that compute the same function under other names.
 
 Liu et al., "RoBERTa: A Robustly Optimized BERT Pretraining Approach", 2019; XLM-RoBERTa, Conneau et
 al., 2020; CamemBERT, Martin et al., 2020; RobertaPreLayerNorm, RoBERTa with pre-norm as fairseq
 trains it, Wettig et al., "Should You Mask 15% in Masked Language Modeling?", 2022.
 
-It is BERT but for the head, whose activation is always GELU, and the position table, which begins
-with rows that no token has (`count_padding_rows`).
+It differs from BERT in the head, whose activation is always GELU, and in the position table, which
+begins with unused rows (`count_padding_rows`).
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from maskwright.model_folder.native.shared_names import (
 
 
 def roberta_fields(vocab_size: int) -> tuple[Field, ...]:
-    """Return the fields of all; XLM-RoBERTa and CamemBERT have another default vocabulary size."""
+    """Return the fields of all these classes, whose default vocabulary sizes differ."""
     return (
         *bert_fields(vocab_size=vocab_size, pad_token_id=1),
         same("type_vocab_size", 2),

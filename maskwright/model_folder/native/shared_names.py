@@ -1,7 +1,7 @@
 """Parts of tables that several families share.
 
-Most later encoders name their fields, embeddings and heads as BERT does, and their blocks either as
-BERT or as Llama does.
+Most encoders after BERT use BERT's names for fields, embeddings and heads, and the names of either
+BERT or Llama for blocks.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from maskwright.model_folder.native.family import (
 
 ENCODER_ONLY = {"is_decoder": (False,), "add_cross_attention": (False,)}
 ABSOLUTE = {**ENCODER_ONLY, "position_embedding_type": ("absolute",)}
-# The names of the first BERT of 2018; transformers reads both for every class.
+# The tensor names of the first BERT of 2018, which transformers also reads for every class.
 GAMMA_BETA = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
 NEEDS_TYPES = {"type_vocab_size": 1}
 LARGE: ConfigValues = {  # as BERT-large
@@ -44,7 +44,7 @@ _BERT_BASE = {
 
 
 def size_fields(**defaults: Any) -> tuple[Field, ...]:
-    """Return the fields of all families; `defaults` replaces those of BERT's class."""
+    """Return the fields of all families; `defaults` override those of BERT's class."""
     return tuple(same(name, value) for name, value in {**_BERT_BASE, **defaults}.items())
 
 
@@ -59,8 +59,8 @@ def bert_fields(
 
     Args:
         dropped: our fields for ``hidden_dropout_prob``.
-        dropout: default of that, and of ``attention_probs_dropout_prob``.
-        norm_eps: default of ``layer_norm_eps``.
+        dropout: the default of it and of ``attention_probs_dropout_prob``.
+        norm_eps: the default of ``layer_norm_eps``.
     """
     return (
         *size_fields(**defaults),
@@ -71,7 +71,7 @@ def bert_fields(
 
 
 def bert_embeddings(prefix: str) -> Names:
-    """Return BERT's names of embeddings; a class without one of them is never asked for it."""
+    """Return BERT's names of embeddings; a class may lack some of them."""
     return {
         "encoder.embeddings.word": f"{prefix}.embeddings.word_embeddings",
         "encoder.embeddings.position": f"{prefix}.embeddings.position_embeddings",
@@ -106,7 +106,7 @@ def llama_blocks(
     mlp_input: tuple[str, ...] = ("gate_proj", "up_proj"),
     mlp_output: str = "down_proj",
 ) -> Names:
-    """Return Llama's names of blocks, except for the norms, whose names say where they are."""
+    """Return Llama's names of blocks, except those of the norms, which are arguments."""
     attention = f"{layer}.self_attn"
     return {
         "encoder.blocks.*.attention.qkv": tuple(f"{attention}.{one}_proj" for one in "qkv"),
@@ -146,27 +146,27 @@ DENSE, NORM, OUTPUT = "head.dense", "head.norm", "head.output"
 
 
 def bert_classifiers(name: str) -> dict[Level, NativeHead]:
-    """Return BERT's classifiers, whose dense layer is the pooler; `name` begins their classes."""
+    """Return BERT's classifiers, whose dense layer is the pooler; `name` is the class prefix."""
     head = {DENSE: "bert.pooler.dense", OUTPUT: "classifier"}
     text = NativeHead(f"{name}ForSequenceClassification", head, "tanh", ignored=("cls.*",))
     return {"text": text, "token": token_classifier(name, "cls.*")}
 
 
 def roberta_classifiers(name: str, activation: HeadActivation = "tanh") -> dict[Level, NativeHead]:
-    """Return RoBERTa's classifiers, with a dense layer of their own."""
+    """Return RoBERTa's classifiers, which have a separate dense layer."""
     head = {DENSE: "classifier.dense", OUTPUT: "classifier.out_proj"}
     text = NativeHead(f"{name}ForSequenceClassification", head, activation)
     return {"text": text, "token": token_classifier(name)}
 
 
 def token_classifier(name: str, *ignored: str) -> NativeHead:
-    """Return a classifier of tokens that has an output layer alone."""
+    """Return a token classifier with only an output layer."""
     ignored = ("*.pooler.*", *ignored)
     architecture = f"{name}ForTokenClassification"
     return NativeHead(architecture, {OUTPUT: "classifier"}, None, ignored=ignored)
 
 
-# fairseq counts positions from the padding token's id + 1, and its table has these rows, too.
+# fairseq counts positions from pad_token_id + 1, so its table has that many unused first rows.
 
 
 def count_padding_rows(ours: str, config: EncoderConfig) -> int:
@@ -191,12 +191,12 @@ def write_rope(theta: float) -> ConfigValues:
 
 
 def write_one_rope(config: EncoderConfig) -> ConfigValues:
-    """Return ``rope_parameters`` of a class whose layers are all alike."""
+    """Return ``rope_parameters`` of a class with the same rotary base in all layers."""
     return {"rope_parameters": write_rope(config.rope_theta)}
 
 
 def read_one_rope(default: float) -> Callable[[RawConfig, ConfigValues], ConfigValues]:
-    """Return the reader of what `write_one_rope` writes, with the base where a file has none."""
+    """Return the reader of `write_one_rope`'s fields, with a default base."""
 
     def read(raw: RawConfig, values: ConfigValues) -> ConfigValues:
         check_heads(raw, values)
@@ -210,7 +210,7 @@ def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
     """Return the base of the frequencies in an entry of ``rope_parameters``.
 
     Raises:
-        ConfigError: a scaled or partial variant of rotary positions, which are not supported.
+        ConfigError: the entry is a scaled or partial variant, which is not supported.
     """
     entries = {} if parameters is None else parameters
     if not isinstance(entries, Mapping):
@@ -222,7 +222,7 @@ def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
 
 
 def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> ConfigValues:
-    """Return the bases of global and local layers; `full` and `sliding` where a file has none."""
+    """Return the rotary bases of global and local layers, by default `full` and `sliding`."""
     rope = raw.get("rope_parameters") or {}
     if not isinstance(rope, Mapping) or set(rope) - {"full_attention", "sliding_attention"}:
         raise ConfigError("rope_parameters", rope, "must hold full_attention and sliding_attention")
@@ -248,7 +248,7 @@ def write_two_ropes(config: EncoderConfig) -> ConfigValues:
 
 
 def check_heads(raw: RawConfig, values: ConfigValues) -> None:
-    """Raise ConfigError unless heads are equal parts of the width, with own keys and values."""
+    """Raise ConfigError unless heads split the width equally, without shared keys and values."""
     heads, size = values["num_attention_heads"], values["hidden_size"]
     for name, expected in (("num_key_value_heads", heads), ("head_dim", size // max(heads, 1))):
         if raw.get(name) not in (None, expected):

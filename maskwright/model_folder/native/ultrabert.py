@@ -1,8 +1,7 @@
 """UltrabertForMaskedLM: EuroBERT with local attention and a head of two layers.
 
-Its ``sliding_window`` is the window to each side; our ``local_attention`` is the width of the whole
-window. The first files, older than the class in transformers, have a window and a rotary base for
-each layer.
+Its ``sliding_window`` is the window on each side; our ``local_attention`` is the total window. The
+first files, older than the class in transformers, have a window and a rotary base for each layer.
 """
 
 from collections.abc import Sequence
@@ -48,7 +47,7 @@ def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
 
 
 def _read_layers(raw: RawConfig, num_layers: int) -> tuple[tuple[LayerType, ...], int]:
-    """Return the types of all layers, and the window of the local ones to each side."""
+    """Return the types of all layers, and the window of local layers on each side."""
     types, radius = raw.get("layer_types"), raw.get("sliding_window")
     if types is None:
         layers = range(1, num_layers + 1)
@@ -65,13 +64,13 @@ def _read_layers(raw: RawConfig, num_layers: int) -> tuple[tuple[LayerType, ...]
 
 
 def _read_each(name: str, types: Sequence[str], values: Sequence[float]) -> ConfigValues:
-    """Return by type of layer what the first files have for each layer."""
+    """Return the value of each layer type from the values of each layer in the first files."""
     found: ConfigValues = {}
     if len(types) != len(values):
-        raise ConfigError(name, len(values), f"must say one for each of {len(types)} layers")
+        raise ConfigError(name, len(values), f"must have a value for each of {len(types)} layers")
     for kind, value in zip(types, values, strict=True):
         if found.setdefault(kind, value) != value:
-            raise ConfigError(name, values, "must be equal in layers of one type")
+            raise ConfigError(name, values, "must be equal in all layers of a type")
     return found
 
 
