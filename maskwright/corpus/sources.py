@@ -81,10 +81,7 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
 
 
 def list_matches(given: str) -> list[Path]:
-    """Return the sorted matches of a path or pattern, or raise CorpusError if there are none.
-
-    A pattern does not match indices of dumps.
-    """
+    """Return the sorted matches of a path or pattern, no dump index; raise CorpusError if none."""
     path = expand_home(given)
     if path.name == "**":  # folders are read recursively
         path = path.parent

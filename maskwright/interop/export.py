@@ -164,10 +164,7 @@ def _open_source(run: Path, model: Path, data: Path | str | ExampleFile | None) 
         is_found = isinstance(data, ExampleFile)
         return ClassifierSource.open(model, data if is_found else find_examples(run, model, data))
     if isinstance(data, ExampleFile):
-        raise InputError(
-            f"{data.path} holds labeled examples, but {model} is not a fine-tuned model. Name a "
-            "prepared folder."
-        )
+        raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
     return MaskedModelSource.open(model, find_prepared_data(run, data))
 
 

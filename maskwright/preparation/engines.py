@@ -109,10 +109,7 @@ def _connect_to_ray() -> Any:
         ray.init(log_to_driver=False, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        raise ShardError(
-            f"no Ray cluster at RAY_ADDRESS={address}: {reason}. Correct the address, or unset it "
-            "to use this machine."
-        ) from None
+        raise ShardError(f"no Ray cluster at RAY_ADDRESS={address}: {reason}. Fix it.") from None
     return ray
 
 

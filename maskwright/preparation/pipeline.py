@@ -184,9 +184,7 @@ def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> Non
     texts = EvaluationTexts(read_evaluation(config.decontaminate, ignored))
     if not len(texts):
         names = ", ".join(config.decontaminate)
-        raise CorpusError(
-            f"select.decontaminate = {names}: no text there has eight words. Name other files."
-        )
+        raise CorpusError(f"select.decontaminate = {names}: no text has 8 words. Name other files.")
     texts.save(work.folder / EVALUATION_NAME)
     skipped = "".join(f", {count:,} {reason}" for reason, count in ignored.items())
     report(f"decontamination: {len(texts):,} word runs of evaluation texts{skipped}")
