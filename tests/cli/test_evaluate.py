@@ -275,7 +275,7 @@ def test_what_is_refused(
         (run, "--seq-length", 4): "--seq-length = 4 must be at least 8",
         (run, "--seq-length", 100_000): "positions of the model",
         (run, "--out", tmp_path / "no" / "where"): "its folder does not exist",
-        (run / "model",): "Give --data",
+        (run / "model",): "--data",
         (tmp_path / "nothing",): "is not a folder",
         (run, "--devise", "cpu"): "did you mean --device?",
     }.items():

@@ -58,7 +58,7 @@ def test_a_random_word_is_not_hidden_beside_a_mask(run: str, capsys: pytest.Capt
     assert code == 2
     assert [line.split(":")[0] for line in out] == ["masked", "ACTUAL", "MASKED", "MODEL"]
     [line] = err
-    assert line.startswith(f'InputError: "{GOOD}" has a [MASK] already')
+    assert line.startswith(f'InputError: "{GOOD}" already contains [MASK]')
 
 
 def test_all_bad_targets_are_named(run: str, capsys: pytest.CaptureFixture[str]):

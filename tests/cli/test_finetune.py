@@ -392,4 +392,4 @@ def test_a_classifier_is_exported_on_the_examples_that_it_was_scored_on(
     assert main([*command, "onnx-int8"]) == 2
     assert "--data" in capsys.readouterr().err
     assert main([*command, "onnx", "--data", str(tmp_path / "nowhere.tsv")]) == 2
-    assert "nowhere.tsv is not a file" in capsys.readouterr().err
+    assert "nowhere.tsv" in capsys.readouterr().err

@@ -133,7 +133,7 @@ def test_what_holds_no_pairs(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(CorpusError, match=message):
             read_minimal_pairs([tmp_path / name])
-    with pytest.raises(CorpusError, match=r"pydocs: no \.jsonl file"):
+    with pytest.raises(CorpusError, match=r"no \.jsonl file"):
         read_minimal_pairs(["pydocs"])
 
 

@@ -112,7 +112,7 @@ def test_columns_choose_the_loss(tmp_path: Path) -> None:
     assert triplets == {**pair, "negative": "hard_negative"}
     scored = task.find_columns(write_table(tmp_path / "c.tsv", "similarity"), {})
     assert scored == {**pair, "score": "similarity"}
-    with pytest.raises(InputError, match="one of them"):
+    with pytest.raises(InputError, match="negative"):
         task.find_columns(write_table(tmp_path / "d.tsv", "negative", "score"), {})
 
 

@@ -67,11 +67,11 @@ def test_a_classifier_of_another_task_gives_all_but_its_output() -> None:
 def test_a_pooling_is_refused_where_there_is_no_choice() -> None:
     """And where nothing is said it is the mean, if there is one."""
     bert, modern = tiny_model(preset="bert"), tiny_model(preset="modernbert")
-    with pytest.raises(ConfigError, match=r"BertForSequence.*\. It has cls: remove"):
+    with pytest.raises(ConfigError, match=r"BertForSequence.*\. It has cls"):
         check_pooling(bert.config, "text", "mean")
     for pooling in (None, "cls"):
         check_pooling(bert.config, "text", pooling)
-    with pytest.raises(ConfigError, match=r"It has cls and mean: remove"):
+    with pytest.raises(ConfigError, match=r"It has cls and mean"):
         check_pooling(modern.config, "text", "late")
     with pytest.raises(ConfigError, match=r"labels each word by its first token"):
         check_pooling(modern.config, "token", "mean")

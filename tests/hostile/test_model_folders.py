@@ -66,8 +66,8 @@ def test_a_config_that_asks_for_terabytes(folder: Path) -> None:
         edit_config(Path(folders[-1]), **fields)
     lines = run_limited(_OPEN, *folders).splitlines()
     assert "hidden_size = 1000000000 must be at most" in lines[0]
-    assert "config.json says (64, 100000)" in lines[1]
-    assert "config.json says (16777216, 8)" in lines[2]
+    assert "(64, 100000)" in lines[1]
+    assert "(16777216, 8)" in lines[2]
     assert "is missing from the weights" in lines[3]
 
 

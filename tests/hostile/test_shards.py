@@ -69,20 +69,20 @@ def test_a_count_is_a_count(folder: Path, field: str, value: object) -> None:
         shard_of(values)[field] = values["splits"]["train"][field] = value
 
     edit(folder, change)
-    assert "is no count" in error_of(folder)
+    assert "is not a count" in error_of(folder)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda v: v["dropped"].update(empty=float("inf")), "empty = inf is no count"),
+        (lambda v: v["dropped"].update(empty=float("inf")), "empty = inf is not a count"),
         (lambda v: v.update(vocab_size=MAX_VOCAB_SIZE + 1), "must be between 1 and"),
         (lambda v: v.update(vocab_size=0), "must be between 1 and"),
         (lambda v: v.update(fingerprint=["x"]), "is not text"),
         (lambda v: v.update(source=7), "is damaged"),
         (lambda v: v.update(more=1), "is damaged"),
         (lambda v: shard_of(v).update(num_documents=0), "0 documents cannot have"),
-        (lambda v: shard_of(v)["files"]["ends"].update(num_bytes="8"), "is no count"),
+        (lambda v: shard_of(v)["files"]["ends"].update(num_bytes="8"), "is not a count"),
         (lambda v: v["unigram_counts"].update(num_bytes=8 * 10**15), "do not hold"),
     ],
 )

@@ -166,7 +166,7 @@ def test_older_words_of_ours_are_understood() -> None:
         (
             "esm",
             {"vocab_size": 33, "pad_token_id": 1},
-            "position_embedding_type = absolute is not supported for model_type esm. Only rotary",
+            "position_embedding_type = absolute is not supported for model_type esm",
         ),
         ("esm", {**ESM, "token_dropout": True}, "token_dropout = True is not supported for model"),
         ("esm", {**ESM, "is_folding_model": True}, "is_folding_model = True is not supported"),

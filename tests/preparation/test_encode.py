@@ -153,7 +153,7 @@ def test_a_description_changes_nothing_of_the_data(tmp_path: Path, select: Selec
     assert without == asked_for
     lines = [line for _ in "12" for line in prepare_quietly([text], tmp_path / "out", described)[1]]
     assert read_folder(tmp_path / "out") == {**asked_for, "selection.json": told}
-    assert sum("read again" in line for line in lines) == 1
+    assert sum("reading the text again" in line for line in lines) == 1
 
 
 def test_a_description_is_asked_for_in_the_middle(

@@ -173,7 +173,7 @@ def test_rows_of_a_recipe_are_shortened_and_those_of_the_user_are_not(
     config = yaml.safe_load(said.out)
     assert config["data"]["max_seq_length"] == 64
     assert config["train"]["seq_length_schedule"] == ["0:32", "0.5:64"]
-    assert f"data.max_seq_length is 64 and not 256: {bert} has no more positions" in said.err
+    assert f"data.max_seq_length is 64 instead of 256: {bert} has no more positions" in said.err
 
 
 def test_computed_positions_can_be_more(
@@ -278,7 +278,7 @@ def test_folders_that_are_no_models(
     spoil(spoiled / "model.safetensors")
     for folder, message in {
         pickle: "pytorch_model.bin is a pickle, and reading a pickle can run code. If you",
-        old: "holds no tokenizer.json. It has vocab.txt, the older format: load the folder with",
+        old: "holds no tokenizer.json. It has vocab.txt, the older format",
         spoiled: "holds NaN or infinity.",
         tmp_path / "none": "is not a folder.",
     }.items():

@@ -274,7 +274,7 @@ def test_the_remedy_for_another_tokenizer_can_be_run(place: Path) -> None:
     names = ("animals", "alien")
     with pytest.raises(ShardError) as caught:
         PreparedMixture({name: place / "data" / name for name in names}, MixtureConfig())
-    command = str(caught.value).partition("maskwright ")[2].partition(" (and")[0].split()
+    command = str(caught.value).partition("maskwright ")[2].partition(" (with")[0].split()
     assert main([*command, "--corpus.valid_fraction", "0.1"]) == 0
     mended = {"animals": place / "data" / "animals", "alien-again": place / "data" / "alien-again"}
     assert PreparedMixture(mended, MixtureConfig()).epoch_tokens > 0

@@ -81,7 +81,7 @@ def test_tokens_match_whatever_marks_a_word(
     old, new = trained(text, kind, 512), trained(text, other, 512)
     matched = match_tokens(old, new)
     assert all(matched[n] == o for n, o in zip(new.role_ids, old.role_ids, strict=True))
-    begins = {"wordpiece": "fo", "bpe": "Ġfo", "unigram": "▁fo"}
+    begins = {"wordpiece": "bi", "bpe": "Ġbi", "unigram": "▁bi"}
     pair = new.token_id(begins[other]), old.token_id(begins[kind])
     assert pair[0] is not None
     assert matched[pair[0]] == pair[1]

@@ -20,7 +20,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_no_manifest(tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match=r"holds no manifest\.json"):
+    with pytest.raises(ShardError, match=r"has no manifest\.json"):
         read_manifest(tmp_path)
     with pytest.raises(ShardError, match=r"nowhere does not exist\. Check the path"):
         read_manifest(tmp_path / "nowhere")
