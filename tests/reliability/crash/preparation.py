@@ -64,4 +64,11 @@ class Preparations(Job):
 def _appearing(out: Path, pattern: str) -> Callable[[], bool]:
     """Return a test for new files of stages; those of an earlier process do not count."""
     before = set(out.glob(pattern))
-    return lambda: not before.issuperset(out.glob(pattern))
+
+    def has_appeared() -> bool:
+        try:
+            return not before.issuperset(out.glob(pattern))
+        except FileNotFoundError:  # a folder was removed while it was listed
+            return False
+
+    return has_appeared
