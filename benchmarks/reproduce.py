@@ -1,4 +1,4 @@
-"""Train the classic systems and ours, one after another, each for a given wall-clock time.
+"""Train the classic systems and ours, one after another, each for given minutes or tokens.
 
     MASKWRIGHT_DATA=… python -m benchmarks reproduce --runs runs/classics all
     python -m benchmarks reproduce --runs runs/classics --collect all
@@ -17,26 +17,36 @@ from typing import Any, Literal
 import torch
 
 from benchmarks.common import WIKIPEDIA, find_corpus, run_maskwright, write_result
+from benchmarks.sentences_corpus import write_sentences
+from maskwright.evaluation.run import evaluate
 from maskwright.logs import read_metrics
 from maskwright.runs.config import resolve
 from maskwright.runs.find_data import prepare_for
 
-Corpus = Literal["shakespeare", "wiki", "wiki-cased"]
+Corpus = Literal["shakespeare", "wiki", "wiki-cased", "article", "sentence"]
 ROWS_OF_128 = ("--data.max_seq_length", "128")
 LONGER = ("--train.seq_length_schedule", "0:32,0.4:64,0.7:128")
 # All on rows of one length, so that their losses can be compared.
 ON_WIKI = ("--train.valid_seq_length", "128", "--train.num_validations", "15")
+SENTENCES = ("article", "sentence")
+# A tenth of what the notebook's author trained on.
+TENTH = ("--train.max_tokens", "22500000")
 _CURVE = ("step", "tokens", "seconds", "loss", "masked_accuracy")
 
 
 @dataclass(frozen=True)
 class System:
-    """What to train on what, and for how long."""
+    """What to train on what, and for how long.
+
+    Attributes:
+        corpus: the unit of the split for 100,000 sentences of Wikipedia, or a text.
+        minutes: minutes by the clock; None if the options give another budget.
+    """
 
     title: str
     corpus: Corpus
     recipe: str
-    minutes: float
+    minutes: float | None
     options: tuple[str, ...] = ON_WIKI
 
 
@@ -46,6 +56,8 @@ SYSTEMS: dict[str, System] = {
     "shakespeare-longer": System(
         "rows of 32, 64, 128", "shakespeare", "shakespeare", 12, (*ROWS_OF_128, *LONGER)
     ),
+    "sentences-by-article": System("ours, split by article", "article", "auto", None, TENTH),
+    "sentences-by-sentence": System("ours, split by sentence", "sentence", "auto", None, TENTH),
     "wiki-bert": System("BERT (`bert`)", "wiki", "bert", 10),
     "wiki-24hbert": System("24hBERT", "wiki", "24hbert-style", 10),
     "wiki-cramming": System("cramming", "wiki", "cramming-style", 10),
@@ -64,46 +76,59 @@ SYSTEMS: dict[str, System] = {
 
 def prepare(corpus: Corpus, runs: Path) -> Path:
     """Return the prepared folder of a corpus, the same for all systems on it."""
-    is_wiki = corpus != "shakespeare"
-    text = find_corpus(WIKIPEDIA if is_wiki else "tinyshakespeare/input.txt")
-    values: dict[str, Any] = {"text": [str(text)]}
-    if corpus == "wiki":  # the systems reproduced on it are uncased
+    values: dict[str, Any] = {}
+    if corpus in SENTENCES:
+        folder = runs / f"sentences-by-{corpus}"
+        if not folder.exists():
+            write_sentences(folder, corpus)
+        values["text"] = [str(folder / "train.txt")]
+        values["corpus"] = {"valid_text": [str(folder / "valid.txt")]}
+    else:
+        name = "tinyshakespeare/input.txt" if corpus == "shakespeare" else WIKIPEDIA
+        values["text"] = [str(find_corpus(name))]
+    if corpus in ("wiki", *SENTENCES):  # the systems reproduced on it are uncased
         values["tokenizer"] = {"lowercase": True}
-    config = resolve("auto" if is_wiki else "shakespeare", overrides=values)
+    config = resolve("shakespeare" if corpus == "shakespeare" else "auto", overrides=values)
     return prepare_for(config, runs / "data", print)
 
 
-def train(name: str, arguments: argparse.Namespace, minutes: float) -> None:
+def train(name: str, arguments: argparse.Namespace, minutes: float | None) -> None:
     """Train a system to its end, unless that has been done."""
     system, runs = SYSTEMS[name], arguments.runs
     if (runs / name / "model").is_dir():
         return
     data = arguments.wiki if system.corpus == "wiki" else None
     where = ("--runs-dir", runs, "--name", name, "--auto-resume")
-    clock = ("--train.max_minutes", minutes, "--train.checkpoint_every_minutes", "4")
+    clock = ("--train.max_minutes", minutes) if minutes else ()
+    clock = (*clock, "--train.checkpoint_every_minutes", "4")
     what = (data or prepare(system.corpus, runs), "--recipe", system.recipe)
     run_maskwright("pretrain", *what, *where, *clock, *system.options)
 
 
-def collect(name: str, runs: Path, minutes: float) -> None:
+def collect(name: str, runs: Path, minutes: float | None) -> None:
     """Write the result file of a run, if it has begun."""
     system, run = SYSTEMS[name], runs / name
     records = [r for r in read_metrics(run / "metrics.jsonl") if r.get("split") == "valid"]
     if not records:
         print(f"{run} has no validation yet")
         return
-    is_whole = records[-1]["seconds"] >= 60 * minutes * 0.99
+    trained = records[-1]["seconds"] / 60
+    ended = (run / "model").exists() and trained >= (minutes or 0) * 0.99
     result: dict[str, Any] = {
         "title": system.title,
         "corpus": system.corpus,
         "recipe": system.recipe,
         "options": system.options,
-        "minutes": minutes,
+        "minutes": minutes or round(trained),
         "threads": torch.get_num_threads(),
-        "ended": (run / "model").exists() and is_whole,
+        "ended": ended,
         "curve": [{key: record[key] for key in _CURVE} for record in records],
         "final": {key: value for key, value in records[-1].items() if key != "split"},
     }
+    if system.corpus in SENTENCES and ended:
+        test = runs / f"sentences-by-{system.corpus}" / "test.txt"
+        (found,) = evaluate(run, suite="fill", data=test)["suites"]
+        result["one_masked"] = {score["name"].split("/")[1]: score for score in found["scores"]}
     write_result(f"reproduce-{name}", result)
 
 

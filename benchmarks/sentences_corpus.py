@@ -99,6 +99,25 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
+def write_sentences(folder: Path, split: str) -> None:
+    """Write the three files and about.json; `split` is the unit, ``article`` or ``sentence``."""
+    source = find_corpus(WIKIPEDIA)
+    with gzip.open(source, "rt", encoding="utf-8") as lines:
+        found = collect(lines)
+    if split == "sentence":
+        found = draw([sentence for sentences in found.values() for sentence in sentences])
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"source": WIKIPEDIA, "split": split, "sha256": hash_file(source), "files": {}}
+    for name, size in SIZES.items():
+        if len(found[name]) < size:
+            sys.exit(f"{source} has {len(found[name])} sentences for {name}, {size} are needed")
+        path = folder / f"{name}.txt"
+        write_text(path, "\n".join(found[name][:size]) + "\n")
+        about["files"][path.name] = {"sentences": size, "sha256": hash_file(path)}
+    write_text(folder / "about.json", json.dumps(about, indent=2) + "\n")
+    print(f"written to {folder}: {', '.join(about['files'])}")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="the folder to write")
     choices = ("article", "sentence")
@@ -106,24 +125,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    folder: Path = arguments.folder
-    source = find_corpus(WIKIPEDIA)
-    with gzip.open(source, "rt", encoding="utf-8") as lines:
-        found = collect(lines)
-    if arguments.split == "sentence":
-        found = draw([sentence for sentences in found.values() for sentence in sentences])
-    folder.mkdir(parents=True, exist_ok=True)
-    about = {
-        "source": WIKIPEDIA,
-        "split": arguments.split,
-        "sha256": hash_file(source),
-        "files": {},
-    }
-    for split, size in SIZES.items():
-        if len(found[split]) < size:
-            sys.exit(f"{source} has {len(found[split])} sentences for {split}, {size} are needed")
-        path = folder / f"{split}.txt"
-        write_text(path, "\n".join(found[split][:size]) + "\n")
-        about["files"][path.name] = {"sentences": size, "sha256": hash_file(path)}
-    write_text(folder / "about.json", json.dumps(about, indent=2) + "\n")
-    print(f"written to {folder}: {', '.join(about['files'])}")
+    write_sentences(arguments.folder, arguments.split)

@@ -29,7 +29,7 @@ TASKS: dict[str, tuple[str, str]] = {
     "regression": ("maskwright.finetuning.text_tasks:Regression", "a number for each text or pair"),
     "tokens": (
         "maskwright.finetuning.token_task:Tokens",
-        "a tag for each word, in CoNLL columns (IO, IOB, BIO, BIOES)",
+        "a tag for each word, in CoNLL columns (IO, BIO, BIOES and others)",
     ),
     "embedding": (
         "maskwright.finetuning.embedding:Embedding",

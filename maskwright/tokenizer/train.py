@@ -72,8 +72,8 @@ def describe_shortage(tokenizer: Tokenizer, config: TokenizerConfig) -> str | No
     if config.kind == "character" or tokenizer.vocab_size >= config.vocab_size:
         return None
     return (
-        f"the text is too small for tokenizer.vocab_size = {config.vocab_size:,}: the vocabulary "
-        f"has {tokenizer.vocab_size:,} tokens"
+        f"the text is too small for a vocabulary of {config.vocab_size:,} tokens: it gives "
+        f"{tokenizer.vocab_size:,}"
     )
 
 

@@ -25,7 +25,7 @@ def test_a_text_that_gives_fewer_tokens_gives_those() -> None:
     assert (len(tokenizer.ordinary_ids), tokenizer.vocab_size) == (4 + 3 + 3, 64)
     assert "unused" in tokenizer.token(tokenizer.vocab_size - 1)  # fillers, no ordinary tokens
     assert describe_shortage(tokenizer, config) == (
-        "the text is too small for tokenizer.vocab_size = 512: the vocabulary has 64 tokens"
+        "the text is too small for a vocabulary of 512 tokens: it gives 64"
     )
 
 
