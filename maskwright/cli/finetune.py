@@ -34,6 +34,7 @@ examples:
   maskwright finetune runs/NAME --task classification --train mails.csv --out runs/mails \\
       --columns sentence1=body label=folder --seeds 5
   maskwright finetune runs/NAME --task tokens --train wikigold.conll --out runs/ner
+  maskwright finetune runs/NAME --task spans --train train-v2.0.json --out runs/answers
   maskwright finetune runs/NAME --task embedding --train pairs.tsv --out runs/pairs \\
       --columns sentence1=0 sentence2=1
   maskwright finetune --resume runs/mails

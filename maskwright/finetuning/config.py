@@ -31,6 +31,10 @@ TASKS: dict[str, tuple[str, str]] = {
         "maskwright.finetuning.token_task:Tokens",
         "a tag for each word, in CoNLL columns (IO, BIO, BIOES and others)",
     ),
+    "spans": (
+        "maskwright.finetuning.span_task:Spans",
+        "the part of a text that answers a question, in files of SQuAD",
+    ),
     "embedding": (
         "maskwright.finetuning.embedding:Embedding",
         "similar vectors for the two texts of each pair",

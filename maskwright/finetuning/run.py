@@ -83,7 +83,7 @@ def finetune(
         folder: a run directory, a model folder, or ``hf:NAME``.
         train: labeled examples: a table, or CoNLL columns for the task ``tokens``.
         out: the run directory; its ``results.json`` has the scores.
-        task: ``classification``, ``multilabel``, ``regression``, ``tokens`` or ``embedding``.
+        task: ``classification``, ``multilabel``, ``regression``, ``tokens``, ``spans`` or ``embedding``.
         preset: a GLUE task, instead of `task`; sets the task, the columns and the metrics.
         valid: examples that select the best weights; default: `valid_share` of `train`.
         test: examples on which the selected weights are scored, once.
@@ -239,6 +239,7 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
             add_special_tokens=loaded.add_special_tokens,
             max_length=config.max_length,
             num_texts=None if data.task.level == "token" else len(example),
+            may_be_empty=data.labels.num_unanswerable > 0,
         )
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted
@@ -312,6 +313,8 @@ def describe_data(data: TaskData) -> Iterator[str]:
         named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_SHOWN_LABELS])
         more = f"  and {len(pairs) - _SHOWN_LABELS} more" if len(pairs) > _SHOWN_LABELS else ""
         yield f"{count_noun(len(pairs), 'label')}: {named}{more}"
+    if labels.num_unanswerable:
+        yield f"{count_noun(labels.num_unanswerable, 'question')} without an answer"
     sets = [data.train, *data.held_out]
     if cut := sum(each.num_cut for each in sets):
         longest = max(max(each.lengths) for each in sets)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -83,10 +83,12 @@ class Labels:
 
     Attributes:
         counts: the frequency of each label in the training examples.
+        num_unanswerable: the number of questions among them that have no answer.
     """
 
     names: tuple[str, ...]
     counts: tuple[int, ...] = ()
+    num_unanswerable: int = 0
 
     def encode(self, names: Sequence[str], place: str) -> list[int]:
         """Return the id of each label of an example.
@@ -111,14 +113,26 @@ class Answer:
 
     Attributes:
         label: the most probable label; for multi-label tasks, all labels above one half; for
-            regression, a number; for a word that the tokenizer drops, ``O`` if there is one or "".
+            regression, a number; for a word that the tokenizer drops, ``O`` if there is one or "";
+            for a question, its answer, or "" if there is none.
         score: the probability of that label; None for several labels, a number, or a dropped word.
-        probabilities: the probability of every label; empty for a number or a dropped word.
+        probabilities: the probability of every label; empty for a number, a dropped word, or a
+            question.
+        span: the first character of the answer to a question, and the one after its last.
     """
 
     label: str | list[str] | float
     score: float | None
     probabilities: Mapping[str, float]
+    span: tuple[int, int] | None = None
+
+
+class PredictedRows(NamedTuple):
+    """For each example, the true value, the prediction, and its probability for single labels."""
+
+    true: list[Any]
+    found: list[Any]
+    probabilities: list[float | None]
 
 
 class Task(ABC):
@@ -165,7 +179,7 @@ class LabelTask(Task):
     """A task with labels for each text or each word; the defaults are those of one label.
 
     Attributes:
-        level: the unit that is labeled: ``text`` or ``token``.
+        level: what is labeled: ``text``, ``token``, or a ``span`` of a text.
         problem: the ``problem_type`` of ``config.json``, as in transformers.
         metrics: the metrics to report; the first selects the best weights.
         other_metrics: further metrics that may select the weights instead.
@@ -281,6 +295,18 @@ class LabelTask(Task):
         """Return the probability [N, K] of each label; None for regression."""
         return torch.as_tensor(logits).softmax(1).numpy()
 
+    def predict(
+        self, labels: Labels, examples: Examples, logits: Sequence[Logits]
+    ) -> PredictedRows:
+        """Return the true values and the predictions of examples, by the names of labels."""
+        true = self.name_values(labels, np.asarray(examples.targets))
+        answers = self.answer(labels, np.stack(logits))
+        return PredictedRows(true, [one.label for one in answers], [one.score for one in answers])
+
+    def is_right(self, true: Any, found: Any) -> bool:
+        """Return True unless a prediction is a mistake."""
+        return true == found
+
     def answer(self, labels: Labels, logits: NDArray[np.float32]) -> list[Answer]:
         """Return the answer for each row of logits [N, K]."""
         named = self.name_values(labels, self.decide(logits))
@@ -318,7 +344,7 @@ def find_label_task(level: Level, problem: ProblemType) -> LabelTask:
     """Return the first task with this level and problem, for the answers of a saved model."""
     tasks = (load_task(name) for name in TASKS)
     labeled = (task for task in tasks if isinstance(task, LabelTask) and task.level == level)
-    return next(task for task in labeled if level == "token" or task.problem == problem)
+    return next(task for task in labeled if level != "text" or task.problem == problem)
 
 
 @dataclass(frozen=True)
