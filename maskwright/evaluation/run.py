@@ -62,6 +62,7 @@ def evaluate(
     data: str | Path | Sequence[str | Path] = (),
     blimp: str | Path | None = None,
     babylm: str | Path | None = None,
+    rerank: str | Path | None = None,
     out: str | Path | None = None,
     fast: bool = False,
     seq_length: int | None = None,
@@ -80,6 +81,8 @@ def evaluate(
         data: a prepared folder or its URL, or text files; default: the held-out text of the run.
         blimp: the folder of minimal pairs, for the suite ``blimp``.
         babylm: the folder ``results`` of a BabyLM submission, for the predictions of ``blimp``.
+        rerank: a model of ``finetune --task ranking``, which ranks the documents of the suite
+            ``retrieval`` again.
         out: a new JSON file for the results; a run also gets them in its ``evaluation.json``.
         fast: score an eighth of the text or less; train for one epoch in ``glue``.
         seq_length: tokens per row; default: the row length of the run, else 128.
@@ -98,13 +101,17 @@ def evaluate(
         check_new_file(path)
     names = parse_names(suite)
     if GLUE in names:
-        _refuse_for_glue({"--blimp": blimp, "--babylm": babylm, "--seq-length": seq_length})
+        _refuse_for_glue(
+            {"--blimp": blimp, "--babylm": babylm, "--rerank": rerank, "--seq-length": seq_length}
+        )
         found = find_model_folder(folder)
         tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
     evaluation = Evaluation(os.fspath(folder), find_masked_model(folder, tell), device)
     suites = [load_suite(name) for name in names]
-    request = evaluation.make_request(suites, sources, seq_length, blimp, babylm, is_fast=fast)
+    request = evaluation.make_request(
+        suites, sources, seq_length, blimp, babylm, rerank, is_fast=fast
+    )
     if request.text is not None and (line := describe_cut(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
@@ -161,6 +168,7 @@ class Evaluation:
         max_seq_length: int | None = None,
         blimp: str | Path | None = None,
         babylm: str | Path | None = None,
+        rerank: str | Path | None = None,
         *,
         is_fast: bool = False,
         packed: bool | None = None,
@@ -172,6 +180,7 @@ class Evaluation:
             max_seq_length, packed: fields of `DataConfig`; default: the run's.
             blimp: a folder of minimal pairs.
             babylm: the folder ``results`` of a BabyLM submission.
+            rerank: a model that ranks passages, for the suite ``retrieval``.
 
         Raises:
             InputError: there is too little data, or the row length or a sentence of a pair exceeds
@@ -209,7 +218,10 @@ class Evaluation:
             text = open_text(sources, self.model.tokenizer, training_data)
         submission = None if babylm is None else _locate_submission(Path(babylm), self.argument)
         files = sources if "files" in needs else ()
-        request = Request(self.model, rows, text, pairs, is_fast, submission, files)
+        if rerank is not None and all(suite.name != "retrieval" for suite in suites):
+            raise InputError("--rerank needs --suite retrieval. Add it, or remove --rerank.")
+        ranker = None if rerank is None else find_model_folder(rerank)
+        request = Request(self.model, rows, text, pairs, is_fast, submission, files, ranker)
         for suite in suites:
             suite.check(request)
         return request

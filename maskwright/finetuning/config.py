@@ -35,6 +35,10 @@ TASKS: dict[str, tuple[str, str]] = {
         "maskwright.finetuning.span_task:Spans",
         "the part of a text that answers a question, in files of SQuAD",
     ),
+    "ranking": (
+        "maskwright.finetuning.ranking_task:Ranking",
+        "the relevance of a passage to a query, to rank passages again after a search",
+    ),
     "embedding": (
         "maskwright.finetuning.embedding:Embedding",
         "similar vectors for the two texts of each pair",

@@ -50,7 +50,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast, choose_device
 
 NEGATIVE, SCORE = "negative", "score"
-_USUAL = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
+USUAL_NAMES = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
 _CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
 _FEWEST = 32  # training pairs; fewer are too few to train on
 _FEWEST_WORDS = 8  # words of a text that is split into halves
@@ -68,7 +68,7 @@ class Embedding(CustomTask):
             return {}
         found = super().find_columns(train, given)
         names = list_names(train)
-        for role, usual in _USUAL.items():
+        for role, usual in USUAL_NAMES.items():
             known = [name for name in usual if name in names and name not in found.values()]
             if known and role not in found:
                 found[role] = known[0]

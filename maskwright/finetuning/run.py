@@ -83,7 +83,8 @@ def finetune(
         folder: a run directory, a model folder, or ``hf:NAME``.
         train: labeled examples: a table, or CoNLL columns for the task ``tokens``.
         out: the run directory; its ``results.json`` has the scores.
-        task: ``classification``, ``multilabel``, ``regression``, ``tokens``, ``spans`` or ``embedding``.
+        task: ``classification``, ``multilabel``, ``regression``, ``tokens``, ``spans``, ``ranking``
+            or ``embedding``.
         preset: a GLUE task, instead of `task`; sets the task, the columns and the metrics.
         valid: examples that select the best weights; default: `valid_share` of `train`.
         test: examples on which the selected weights are scored, once.
