@@ -87,6 +87,11 @@ class FinetuneConfig:
     negatives: Literal["batch", "mined"] = setting(
         "batch", "embedding: negatives are other pairs of the batch (batch), or also mined (mined)"
     )
+    objective: Literal["simcse", "tsdae"] = setting(
+        "simcse",
+        "embedding, text without labels: find a text under other dropout (simcse), or rebuild it "
+        "from the vector of 40 % of its tokens (tsdae)",
+    )
     class_weights: bool = setting(False, "weight the loss so that all labels have the same weight")
     metric: Metric | None = setting(None, "metric that selects the best weights; none = the task's")
     evaluations_an_epoch: float = setting(2.0, "evaluations on the validation examples per epoch")

@@ -31,7 +31,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
-OF_EMBEDDINGS = ("dimensions", "negatives")  # settings
+OF_EMBEDDINGS = ("dimensions", "negatives", "objective")  # settings
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 

@@ -18,11 +18,9 @@ from maskwright.finetuning.examples import Windows
 from maskwright.finetuning.span_task import Spans, choose_answers, encode_questions, find_near
 from maskwright.finetuning.squad import Question
 from maskwright.finetuning.task import Labels
-from maskwright.tokenizer.template import wrap_inputs
+from tests.finetuning.helpers import TOKENIZER
 from tests.finetuning.test_squad import CONTEXT, ask, write_squad
-from tests.golden.pseudo_likelihood import make_tokenizer
 
-TOKENIZER = wrap_inputs(make_tokenizer(), True)
 WORDS = ("the", "cat", "see", "dog", "sleep")  # each is a single token
 LABELS = Labels(("start", "end"), (1, 1), 1)
 
