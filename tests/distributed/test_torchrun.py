@@ -89,7 +89,7 @@ def undisturbed(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
     workplace: Path, tmp_path: Path, undisturbed: Path, num_machines: int
 ) -> None:
-    """Two machines are two torchruns here; `benchmarks two-machines` gives each its own network."""
+    """Two machines are two torchruns here, on one network."""
     data = next((workplace / "data").iterdir())
     killed = start_torchrun(data, tmp_path, "killed", num_machines)
     deadline = time.monotonic() + PATIENCE_SECONDS
