@@ -1,9 +1,9 @@
-"""The source files of the project, read once, for tests about their shape."""
+"""The source files of the project, read and parsed once, for tests about their shape."""
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,11 @@ class Source:
     path: Path
     module: str
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Parsed when a test asks for it: every worker of pytest imports all tests."""
+        return ast.parse(self.text)
 
     @property
     def name(self) -> str:
@@ -36,11 +40,12 @@ def read_sources(*folders: str) -> tuple[Source, ...]:
     return tuple(_read(path) for path in paths)
 
 
+@cache
 def _read(path: Path) -> Source:
     text = path.read_text(encoding="utf-8")
     parts = path.relative_to(ROOT).with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    return Source(path, module, text, ast.parse(text))
+    return Source(path, module, text)
 
 
 def imported_names(tree: ast.Module) -> Iterator[str]:
