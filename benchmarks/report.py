@@ -26,7 +26,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "min": lambda seconds: f"{seconds / 60:.1f}",
     "len": lambda items: str(len(items)),
     "list": lambda counts: ", ".join(f"{count:,} {what}" for what, count in counts.items()),
-    "mean": lambda pair: " ± ".join(f"{value:.4f}" for value in pair if value is not None) or "–",
+    "mean": lambda pair: " ± ".join(f"{x:.4f}" for x in pair if x is not None) or "none",
 }
 
 
