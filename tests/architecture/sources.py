@@ -85,10 +85,11 @@ def imports_by_name(source: Source) -> Iterator[tuple[ast.Call, list[str]]]:
                 yield node, loops.get(ast.unparse(argument), [])
 
 
-def all_imports(source: Source) -> set[str]:
+@cache
+def all_imports(source: Source) -> frozenset[str]:
     """Return the dotted names of everything a file imports: at its top, late, or by name."""
     named = {module for _, modules in imports_by_name(source) for module in modules}
-    return named | set(imported_names(source.tree))
+    return frozenset(named).union(imported_names(source.tree))
 
 
 def texts_of(tree: ast.Module) -> set[str]:
