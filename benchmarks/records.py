@@ -199,6 +199,13 @@ def list_tasks(result: Result) -> Iterator[Record]:
         yield {**task, "name": name, **pairs}
 
 
+def count_wins(result: Result) -> Iterator[Record]:
+    """Count the tasks on which our model beats the bag of words."""
+    tasks = list(list_tasks(result))
+    won = sum(task["our model"][0] > task["bag of words"][0] for task in tasks)
+    yield {"num_won": won, "num_tasks": len(tasks)}
+
+
 def describe_tasks(result: Result) -> Iterator[Record]:
     threads = max(task["threads"] for task in result["tasks"].values())
     yield {"most_threads": f"{threads} thread{'s' * (threads != 1)}"}
