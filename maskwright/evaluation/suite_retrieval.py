@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import CorpusError, InputError
-from maskwright.evaluation.intervals import NUM_RESAMPLES, RESAMPLING_SEED, mean_interval
+from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.files import hash_file
 from maskwright.finetuning.metrics import compute_metric
@@ -266,9 +266,9 @@ def _score_retrieval(request: Request) -> SuiteResult:
             scores += score_rankings(prefix, task.grades, again, by_words)
     settings = {
         "baseline": "BM25",
-        **({"reranked_documents": _DEEPEST} if request.rerank else {}),
-        "interval": f"bootstrap over queries, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
+        "interval": describe_bootstrap("queries"),
         "num_cut": embed.num_cut,
+        **({"reranked_documents": _DEEPEST} if request.rerank else {}),
     }
     data = _describe(path, task.files, len(task.documents))
     return mark_fast(SuiteResult("retrieval", data, settings, scores), False)
@@ -293,10 +293,6 @@ def _check_retrieval(request: Request) -> None:
         open_ranker(request.rerank)
 
 
-def _check_sts(request: Request) -> None:
-    read_graded_pairs(_find_source(request, "sts"))
-
-
 RETRIEVAL = Suite(
     name="retrieval",
     needs="files",
@@ -304,14 +300,14 @@ RETRIEVAL = Suite(
     fast=0,
     check=_check_retrieval,
     score=_score_retrieval,
-    headlines=("retrieval/ndcg_10",),
+    headlines=("retrieval/ndcg_10", "reranked/ndcg_10", "reranked_bm25/ndcg_10"),
 )
 STS = Suite(
     name="sts",
     needs="files",
     full=None,
     fast=0,
-    check=_check_sts,
+    check=lambda request: read_graded_pairs(_find_source(request, "sts")),
     score=_score_sts,
     headlines=("sts/spearman",),
 )
