@@ -26,8 +26,8 @@ class Decoder(nn.Module):
 
     Its blocks and embeddings are those of the encoder, as in the paper. Attention to a single
     vector has the weight 1 whatever the query is, so it is a linear map of that vector; each block
-    adds its own map, which starts at zero, to the output of its self-attention. The head starts as
-    a copy of the model's.
+    adds its own map, which starts at zero, to the output of its self-attention (in a post-norm
+    block of the paper, a norm separates the two). The head starts as a copy of the model's.
     """
 
     def __init__(self, model: MaskedLanguageModel) -> None:
@@ -53,11 +53,11 @@ class Decoder(nn.Module):
                 hook = partial(_add, linear(vectors).repeat_interleave(context.row_length, 0))
                 hooks.callback(block.attention.register_forward_hook(hook).remove)
             hidden = model.encoder(batch.input_ids, replace(context, is_causal=True))
-        places = torch.nonzero((context.segment_ids == 0) & (context.positions > 0))[:, 0]
-        logits = self.head(hidden[places - 1]).float()
+        predicted = torch.nonzero((context.segment_ids == 0) & (context.positions > 0))[:, 0]
+        logits = self.head(hidden[predicted - 1]).float()
         # A text may be a single token, of which nothing is to be predicted.
-        loss = F.cross_entropy(logits, batch.input_ids[places], reduction="sum")
-        return loss / max(1, len(places))
+        loss = F.cross_entropy(logits, batch.input_ids[predicted], reduction="sum")
+        return loss / max(1, len(predicted))
 
 
 def _add(more: Tensor, _attention: nn.Module, _inputs: object, attended: Tensor) -> Tensor:
