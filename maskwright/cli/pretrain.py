@@ -27,6 +27,7 @@ _EPILOG = """examples:
   maskwright pretrain s3://bucket/NAME --name there   (the same elsewhere; also gs, hf, https)
   maskwright pretrain domain.txt --init-from runs/NAME --name adapted
   maskwright pretrain domain.txt --init-from hf:FacebookAI/roberta-base --extend-vocab 2000
+  maskwright pretrain data/NAME --teacher runs/NAME --name half-as-deep
   maskwright pretrain --resume runs/NAME
   torchrun --nproc-per-node 4 -m maskwright pretrain data/NAME --name big --auto-resume
 """
@@ -66,6 +67,14 @@ def build_parser() -> Parser:
         help="continue pretraining a model, with its tokenizer: a folder, a run, or hf:NAME",
     )
     parser.add_argument(
+        "--teacher",
+        dest="config:teacher",
+        metavar="MODEL",
+        default=SUPPRESS,
+        help="learn from a model's predictions, too, by default with half of its layers: a folder, "
+        "a run, or hf:NAME",
+    )
+    parser.add_argument(
         "--extend-vocab",
         dest="config:tokenizer.extend_vocab",
         metavar="N",
@@ -91,7 +100,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, print sizes and times, and stop"
     )
-    add_config_flags(parser, PretrainConfig, skip=("text", "init_from"), usual=_USUAL)
+    add_config_flags(parser, PretrainConfig, skip=("text", "init_from", "teacher"), usual=_USUAL)
     return parser
 
 
