@@ -67,14 +67,6 @@ def build_parser() -> Parser:
         help="continue pretraining a model, with its tokenizer: a folder, a run, or hf:NAME",
     )
     parser.add_argument(
-        "--teacher",
-        dest="config:teacher",
-        metavar="MODEL",
-        default=SUPPRESS,
-        help="learn from a model's predictions, too, by default with half of its layers: a folder, "
-        "a run, or hf:NAME",
-    )
-    parser.add_argument(
         "--extend-vocab",
         dest="config:tokenizer.extend_vocab",
         metavar="N",
@@ -100,7 +92,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, print sizes and times, and stop"
     )
-    add_config_flags(parser, PretrainConfig, skip=("text", "init_from", "teacher"), usual=_USUAL)
+    add_config_flags(parser, PretrainConfig, skip=("text", "init_from"), usual=_USUAL)
     return parser
 
 

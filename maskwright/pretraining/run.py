@@ -96,11 +96,9 @@ def pretrain(
             once. They are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
-        teacher: a model whose predictions of masked tokens are learned, too. By default the new
-            model has its architecture with half of its layers.
+        teacher: a model whose predictions are learned, too, by default with half of its layers.
         recipe: the recipe to start from; default: ``auto``, or ``continue`` with `init_from`.
-        config: a YAML file put over the recipe; or a whole configuration, instead of a recipe and
-            `sections`.
+        config: a YAML file put over the recipe; or a whole one, without recipe and `sections`.
         out: the run directory; must not exist yet, unless `auto_resume`.
         data_dir: the folder of prepared data, which later runs reuse.
         resume: a run directory to resume as it is, from its newest checkpoint, instead of a new
@@ -115,13 +113,11 @@ def pretrain(
 
     Raises:
         MaskwrightError: the input is wrong; the message is one line.
-        StoppedError: SIGTERM came before the end; the run can be resumed.
-        KeyboardInterrupt: Ctrl-C came before the end; the run can be resumed.
+        StoppedError, KeyboardInterrupt: SIGTERM or Ctrl-C stopped the run, which can be resumed.
         TypeError: a whole `config` is given with a recipe, a model or sections, or names a model;
             `text` is given with `texts`, or `texts` holds anything but strings.
     """
-    named = {INIT_FROM: init_from, TEACHER: teacher}
-    given = {name: str(model) for name, model in named.items() if model is not None} | sections
+    given = {n: str(m) for n, m in ((INIT_FROM, init_from), (TEACHER, teacher)) if m} | sections
     folder = Path(data_dir)
     if resume is None:
         request = _request_run(text, texts, recipe, config, Path(out), folder, given, auto_resume)

@@ -61,7 +61,8 @@ class PretrainConfig:
     )
     teacher: str | None = setting(
         None,
-        "learn from this model's predictions, too: a folder, a run, or hf:NAME[@REVISION]",
+        "learn from this model's predictions, too, by default with half of its layers: a folder, a "
+        "run, or hf:NAME[@REVISION]",
         is_path=True,
     )
     seed: int = setting(0, "random seed of the initial weights, the data order and the masks")
