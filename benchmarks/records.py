@@ -193,7 +193,7 @@ def list_tasks(result: Result) -> Iterator[Record]:
         for kind, path in BESIDE.items():
             scores: Any = task["test"]
             for key in (*path, task["deciding_metric"]):
-                scores = scores[key]
+                scores = (scores or {}).get(key)
             is_mean = isinstance(scores, dict)
             pairs[kind] = (scores["mean"], scores["deviation"]) if is_mean else (scores, None)
         yield {**task, "name": name, **pairs}
