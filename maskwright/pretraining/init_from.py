@@ -228,12 +228,13 @@ def adopt_teacher(
     """
     if config.teacher is None:
         return config
-    if not is_hub_name(config.teacher):  # a resumed run may have another working directory
-        config = replace(config, teacher=str(Path(config.teacher).absolute()))
+    find_model_folder(config.teacher)  # which knows names nearby
+    named = is_hub_name(config.teacher)  # a path would change with the directory of a resumed run
+    teacher = config.teacher if named else str(Path(config.teacher).absolute())
+    config = replace(config, teacher=teacher)
     if config.init_from is not None:
         return config
-    assert config.teacher is not None
-    facts = read_model_facts(config.teacher, config)
+    facts = read_model_facts(teacher, config)
     tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, facts.source)
     data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given))
     config = replace(config, tokenizer=tokenizer, data=data)

@@ -1,6 +1,7 @@
 """Initial weights, and the rows of a vocabulary that grows."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -123,7 +124,7 @@ def test_a_student_takes_every_nth_layer_with_all_around_it() -> None:
 
 
 @pytest.mark.parametrize("change", [{"intermediate_size": 48}, {"qk_norm": True}])
-def test_a_student_of_other_sizes_keeps_its_random_weights(change: dict[str, object]) -> None:
+def test_a_student_of_other_sizes_keeps_its_random_weights(change: dict[str, Any]) -> None:
     teacher, student = (
         small_model(1, num_hidden_layers=4, preset="bert"),
         small_model(0, num_hidden_layers=2, preset="bert", **change),
