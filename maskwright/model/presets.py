@@ -11,7 +11,7 @@ from maskwright.config import Plain
 Preset = Literal[
     "bert", "modernbert", "eurobert", "roberta", "distilbert", "megatron-bert",
     "roberta-prelayernorm", "esm", "jina_embeddings_v3", "nomic_bert", "gte", "ultrabert",
-    "electra",
+    "electra", "neobert",
 ]  # fmt: skip
 
 # Two more classes of transformers compute the same function as a preset.
@@ -90,6 +90,8 @@ PRESETS: dict[Preset, Plain] = {
         **_EUROBERT, "norm_eps": 1e-6, "rope_theta": 2_560_000.0, "global_attn_every_n_layers": 3,
         "local_attention": 256, "prediction_head_size": 768, "head_act": "gelu_pytorch_tanh",
     },
+    # Le Breton et al., 2025. The inner width of the MLP must be a multiple of 8.
+    "neobert": {**_EUROBERT, "decoder_bias": True},
     # Clark et al., 2020: BERT, optionally with another embedding width (embedding_size).
     "electra": _BERT,
 }  # fmt: skip

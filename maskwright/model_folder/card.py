@@ -35,6 +35,17 @@ model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
+_CUSTOM = """
+The weights have the tensor names of `{architecture}`, whose code is not in transformers.
+`trust_remote_code=True` downloads it from `{code}` on the hub and runs it:
+
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder", trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+```
+"""
 _PAIRS = """
 `AutoModelForMaskedLM` warns about four unused tensors. They are the head that predicts whether the
 second of two texts follows the first; `AutoModelForPreTraining` also loads this head.
@@ -83,10 +94,12 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
         f"{config.num_attention_heads} heads, {size:,} parameters, "
         f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
     )
-    forms = (_OWN, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
+    published = _CUSTOM if family.code else _NATIVE
+    forms = (_OWN, _NATIVE_DISCRIMINATOR) if detects else (_OWN, published)
     ending = forms[native].format(
         architecture=family.name_class(config),
         since=family.since(config),
+        code=family.code,
         reason=reason,
         readers=_EMBED if detects else _LOAD,
     )
