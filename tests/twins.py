@@ -35,6 +35,15 @@ _SIZES = {
 }
 # NeoBERT's own class rejects no field, but has other names for these.
 _NEOBERT = {"max_length": 32, "norm_eps": 1e-5}
+# Buckets of one distance up to 3, and of several up to 31.
+_DEBERTA = {
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": ["p2c", "c2p"],
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_buckets": 6,
+}
 _DISTILBERT = {
     "dim": 32,
     "n_layers": 4,
@@ -132,6 +141,15 @@ TWINS: dict[str, Twin] = {
     "neobert": Twin("neobert", _NEOBERT),
     "neobert of another inner width": Twin(
         "neobert", {**_NEOBERT, "intermediate_size": 50, "pad_token_id": 3, "norm_eps": 1e-6}
+    ),
+    "deberta-v2": Twin("deberta-v2", _DEBERTA),
+    "deberta-v2 with the head of v3": Twin(
+        "deberta-v2",
+        {**_DEBERTA, "legacy": False, "type_vocab_size": 2, "pos_att_type": "c2p|p2c"},
+    ),
+    "deberta-v2 untied": Twin(
+        "deberta-v2",
+        {**_DEBERTA, **_UNTIED, "hidden_act": "relu", "max_relative_positions": -1},
     ),
     "electra": Twin("electra", {"embedding_size": 24}),
     "electra as wide as its layers": Twin(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
+from maskwright.model_folder.native.deberta_v2 import DEBERTA_V2
 from maskwright.model_folder.native.distilbert import DISTILBERT
 from maskwright.model_folder.native.electra import ELECTRA
 from maskwright.model_folder.native.esm import ESM
@@ -33,17 +34,8 @@ FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (
         *(BERT, MODERNBERT, EUROBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MEGATRON_BERT),
-        *(
-            ROBERTA_PRELAYERNORM,
-            ESM,
-            JINA_EMBEDDINGS_V3,
-            NOMIC_BERT,
-            GTE,
-            ULTRABERT,
-            ELECTRA,
-            NEOBERT,
-        ),
-        OWN,
+        *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA),
+        *(DEBERTA_V2, NEOBERT, OWN),
     )
 }
 # Fields that only training uses. They do not affect the choice of a family: if it lacks such a
@@ -192,6 +184,8 @@ def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
         idle.add("rope_theta")
     if config.positions != "rotary" or not sliding:
         idle.add("local_rope_theta")
+    if config.positions != "relative":
+        idle.add("position_buckets")
     if not config.head_transform and not config.prediction_head_size:
         idle.update(("head_act", "head_bias"))
     return {name: value for name, value in _fields(config).items() if name not in idle}
