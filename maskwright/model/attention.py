@@ -118,8 +118,14 @@ def attend_reference(
         attends &= index[None, :] <= index[:, None]
     scores, num_terms = torch.einsum("qhk,shk->hqs", q.float(), k.float()), 1
     if relative is not None:
-        wide = (x.float() for x in (q, k, *relative))
-        scores, num_terms = scores + score_positions_reference(*wide, context.row_length), 3
+        position_q, position_k = (x.float() for x in relative)
+        scores, num_terms = (
+            scores
+            + score_positions_reference(
+                q.float(), k.float(), position_q, position_k, context.row_length
+            ),
+            3,
+        )
     scores = scores / (num_terms * q.shape[-1]) ** 0.5
     probabilities = scores.masked_fill(~attends, float("-inf")).softmax(-1)
     probabilities = drop(probabilities, dropout)

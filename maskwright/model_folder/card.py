@@ -14,7 +14,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.electra import Discriminator
 from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.native.electra import DISCRIMINATORS
+from maskwright.model_folder.families import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family
 
 _FENCE = "---\n"
@@ -61,6 +61,11 @@ _NATIVE_DISCRIMINATOR = f"""{_NATIVE.replace("MaskedLM", "PreTraining")}
 It returns a logit for every token, positive if the token was replaced. `AutoModel` loads the
 encoder for fine-tuning; `maskwright embed` computes vectors.
 """
+_OF_ENCODER = _NATIVE.replace("ForMaskedLM", "").replace("{architecture}", "DebertaV2Model")
+_NATIVE_ENCODER = f"""{_OF_ENCODER}
+This is the encoder, and the classes for fine-tuning load it too. transformers has no class with the
+head that detects replaced tokens, and reports its tensors (`mask_predictions`) as unexpected.
+"""
 
 _NATIVE_CLASSIFIER = """
 The weights have the tensor names of `{architecture}`. transformers {since} or newer loads the
@@ -95,7 +100,10 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
         f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
     )
     published = _CUSTOM if family.code else _NATIVE
-    forms = (_OWN, _NATIVE_DISCRIMINATOR) if detects else (_OWN, published)
+    if detects:
+        has_head = family.architecture.endswith("ForPreTraining")
+        published = _NATIVE_DISCRIMINATOR if has_head else _NATIVE_ENCODER
+    forms = (_OWN, published)
     ending = forms[native].format(
         architecture=family.name_class(config),
         since=family.since(config),

@@ -18,14 +18,14 @@ from maskwright.model.electra import Discriminator
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
+    DISCRIMINATORS,
     FAMILIES,
     TRAINING_FIELDS,
-    choose_headless,
+    choose_discriminator,
     find_classifier,
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.electra import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import WEIGHTS, is_headless, read_model, write_weights
@@ -100,7 +100,7 @@ def save_model(
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
     config = with_ids_of(model.config, tokenizer)
     if isinstance(model, Discriminator):
-        family, reason = choose_headless(config, *DISCRIMINATORS.values())
+        family, reason = choose_discriminator(config)
     else:
         family, reason = native_family(config)
         family = family or OWN

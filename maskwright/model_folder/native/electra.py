@@ -81,7 +81,3 @@ OWN_DISCRIMINATOR = dataclasses.replace(
     architecture="Discriminator",
     tensors={name: name for name in (*ENCODER_TENSORS, DENSE, OUTPUT)},
 )
-# By model_type; `architectures` distinguishes them from masked language models of the same type.
-DISCRIMINATORS: dict[str, Family] = {
-    family.model_type: family for family in (ELECTRA_DISCRIMINATOR, OWN_DISCRIMINATOR)
-}
