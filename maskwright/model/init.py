@@ -26,8 +26,8 @@ def initialize(model: Network, seed: int) -> None:
 
     Matrices and embeddings are normal with deviation ``initializer_range`` (truncated if
     ``initializer_cutoff_factor`` is not 0), except the output projections of attention and MLP
-    (``init_output``), the zero row of the padding token, and the deltas of a discriminator, which
-    are 0. Biases are 0, norms 1.
+    (``init_output``), the zero row of the padding token, and the deltas of shared embeddings,
+    which are 0. Biases are 0, norms 1.
     """
     _draw_parameters(model, model.config, seed)
     for module in model.modules():

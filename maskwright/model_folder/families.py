@@ -9,16 +9,9 @@ from typing import Any, NamedTuple
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
-from maskwright.model_folder.native.deberta_v2 import (
-    DEBERTA_V2,
-    DEBERTA_V2_DISCRIMINATOR,
-)
+from maskwright.model_folder.native.deberta_v2 import DEBERTA_V2
 from maskwright.model_folder.native.distilbert import DISTILBERT
-from maskwright.model_folder.native.electra import (
-    ELECTRA,
-    ELECTRA_DISCRIMINATOR,
-    OWN_DISCRIMINATOR,
-)
+from maskwright.model_folder.native.electra import ELECTRA
 from maskwright.model_folder.native.esm import ESM
 from maskwright.model_folder.native.eurobert import EUROBERT
 from maskwright.model_folder.native.family import Family, NativeHead
@@ -44,11 +37,6 @@ FAMILIES: dict[str, Family] = {
         *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA),
         *(DEBERTA_V2, NEOBERT, OWN),
     )
-}
-# By model_type; `architectures` distinguishes them from masked language models of the same type.
-DISCRIMINATORS: dict[str, Family] = {
-    family.model_type: family
-    for family in (ELECTRA_DISCRIMINATOR, DEBERTA_V2_DISCRIMINATOR, OWN_DISCRIMINATOR)
 }
 # Fields that only training uses. They do not affect the choice of a family: if it lacks such a
 # field, the value is stored under "maskwright" in config.json.
@@ -113,14 +101,12 @@ def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
     return _find_nearest([(family, ()) for family in candidates], config)
 
 
-def choose_discriminator(config: EncoderConfig) -> tuple[Family, str]:
-    """Return a published family if it computes the encoder of `config`, else our own and why.
+def choose_headless(config: EncoderConfig, family: Family, own: Family) -> tuple[Family, str]:
+    """Return `family` if it computes the encoder of `config`, else `own` and the reason.
 
-    The family is that of `config.model_type`, or else ELECTRA's, which computes a BERT. Fields of
-    heads that predict tokens are ignored. For the encoder, `native_family` may return another one.
+    Fields of heads that predict tokens are ignored. For the encoder, `native_family` may return a
+    different family, such as BERT.
     """
-    own = OWN_DISCRIMINATOR
-    family = DISCRIMINATORS.get(config.model_type or "", ELECTRA_DISCRIMINATOR)
     fields = _find_misfits(config, family, (*_MLM_HEAD, "head_act", "head_bias"))
     if not fields:
         return family, ""

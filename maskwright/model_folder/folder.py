@@ -18,13 +18,17 @@ from maskwright.model.electra import Discriminator
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
-    DISCRIMINATORS,
     FAMILIES,
     TRAINING_FIELDS,
-    choose_discriminator,
+    choose_headless,
     find_classifier,
     native_family,
     training_fields,
+)
+from maskwright.model_folder.native.electra import (
+    DISCRIMINATORS,
+    ELECTRA_DISCRIMINATOR,
+    OWN_DISCRIMINATOR,
 )
 from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
@@ -100,7 +104,8 @@ def save_model(
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
     config = with_ids_of(model.config, tokenizer)
     if isinstance(model, Discriminator):
-        family, reason = choose_discriminator(config)
+        family = DISCRIMINATORS.get(config.model_type or "", ELECTRA_DISCRIMINATOR)
+        family, reason = choose_headless(config, family, OWN_DISCRIMINATOR)
     else:
         family, reason = native_family(config)
         family = family or OWN

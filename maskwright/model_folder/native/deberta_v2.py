@@ -5,7 +5,6 @@ v2-xlarge. The class has two heads of the same function; we write the one that a
 transformers have (``legacy``), and read both.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,16 +111,4 @@ DEBERTA_V2 = Family(
         ),
         "token": token_classifier("DebertaV2", "cls.*"),
     },
-)
-# transformers loads its encoder; no class there has a head for replaced tokens.
-DEBERTA_V2_DISCRIMINATOR = dataclasses.replace(
-    DEBERTA_V2,
-    architecture="DebertaV2Discriminator",
-    tensors={
-        **{ours: theirs for ours, theirs in DEBERTA_V2.tensors.items() if "enc" in ours},
-        DENSE: "mask_predictions.dense",
-        OUTPUT: "mask_predictions.classifier",
-    },
-    tied_bias="",
-    ignored=("cls.*",),
 )
