@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import CorpusError, InputError
-from maskwright.evaluation.intervals import NUM_RESAMPLES, RESAMPLING_SEED, mean_interval
+from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.files import hash_file
 from maskwright.finetuning.metrics import compute_metric
@@ -230,11 +230,8 @@ def _score_retrieval(request: Request) -> SuiteResult:
     path = _find_source(request, "retrieval")
     task, embed = read_collection(path), _make_embedder(request)
     rankings = rank_by_vectors(embed, task)
-    settings = {
-        "baseline": "BM25",
-        "interval": f"bootstrap over queries, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
-        "num_cut": embed.num_cut,
-    }
+    interval = describe_bootstrap("queries")
+    settings = {"baseline": "BM25", "interval": interval, "num_cut": embed.num_cut}
     data = _describe(path, task.files, len(task.documents))
     scores = score_rankings(task.grades, rankings, rank_by_words(task))
     return mark_fast(SuiteResult("retrieval", data, settings, scores), False)
@@ -253,20 +250,12 @@ def _score_sts(request: Request) -> SuiteResult:
     return mark_fast(SuiteResult("sts", data, settings, (score,)), False)
 
 
-def _check_retrieval(request: Request) -> None:
-    read_collection(_find_source(request, "retrieval"))
-
-
-def _check_sts(request: Request) -> None:
-    read_graded_pairs(_find_source(request, "sts"))
-
-
 RETRIEVAL = Suite(
     name="retrieval",
     needs="files",
     full=None,
     fast=0,
-    check=_check_retrieval,
+    check=lambda request: read_collection(_find_source(request, "retrieval")),
     score=_score_retrieval,
     headlines=("retrieval/ndcg_10",),
 )
@@ -275,7 +264,7 @@ STS = Suite(
     needs="files",
     full=None,
     fast=0,
-    check=_check_sts,
+    check=lambda request: read_graded_pairs(_find_source(request, "sts")),
     score=_score_sts,
     headlines=("sts/spearman",),
 )

@@ -74,7 +74,7 @@ class Suite:
     needs: Literal["text", "pairs", "files"]
     full: int | None
     fast: int
-    check: "Callable[[Request], None]"
+    check: "Callable[[Request], object]"
     score: "Callable[[Request], SuiteResult]"
     headlines: tuple[str, ...]
 
