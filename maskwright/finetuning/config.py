@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from maskwright.config import setting
+from maskwright.config import section, setting
 from maskwright.errors import ConfigError, CorpusError
 from maskwright.finetuning.metrics import Metric
 from maskwright.finetuning.table_files import Column
 from maskwright.model.config import Pooling
+from maskwright.objectives.config import SoftTargetsConfig
 from maskwright.train.config import Precision
 
 # To add a task, write its class and add a line: the import path of the class and its help text.
@@ -100,6 +101,7 @@ class FinetuneConfig:
     first_seed: int = setting(0, "seed of the first run; each further run adds 1")
     precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
+    distill: SoftTargetsConfig = section(SoftTargetsConfig)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate", "evaluations_an_epoch"):

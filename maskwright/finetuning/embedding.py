@@ -67,7 +67,7 @@ class Embedding(CustomTask):
 
     name = "embedding"
     roles = ("sentence1", "sentence2", NEGATIVE, SCORE)
-    unused = ("seeds", "metric", "class_weights", "pooling", "control", "test")
+    unused = ("seeds", "metric", "class_weights", "pooling", "control", "test", "teacher")
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         if is_text(train):

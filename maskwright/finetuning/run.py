@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from maskwright.finetuning.task import (
     load_task,
     read_task,
 )
+from maskwright.finetuning.teacher import ask_teacher
 from maskwright.formatting import count_noun, describe_cut, write_code
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import EncoderModel
@@ -69,6 +71,7 @@ def finetune(
     columns: Mapping[str, Column] | None = None,
     header: bool | None = None,
     control: bool = False,
+    teacher: str | Path | None = None,
     resume: str | Path | None = None,
     report: Tell = tell,
     **settings: Any,
@@ -92,6 +95,7 @@ def finetune(
         columns: names or positions by role: sentence1, sentence2, label; word, tag.
         header: True if the first row of a table holds names; None: it is inferred.
         control: also fine-tune and score an encoder that starts from random weights.
+        teacher: a model that was fine-tuned for the task; its answers are learned, too.
         resume: an unfinished run directory; only `report` can be combined with it.
         report: receives each line of progress.
         settings: fields of the configuration: ``epochs``, ``learning_rate``, ``seeds``, ….
@@ -103,6 +107,7 @@ def finetune(
     files = {"train": train, "valid": valid, "test": test, "out": out}
     table = {"columns": columns, "header": header, "valid_share": valid_share}
     flags = {"folder": folder, "task": task, "preset": preset, "control": control}
+    flags["teacher"] = teacher
     run, request = _find_request({**flags, **files, **table}, settings, resume)
     _run(request, run, report)
     return run / MODEL_NAME
@@ -143,12 +148,15 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     columns: Mapping[str, Column] = flags["columns"] or {}
     task.check_roles(columns)
     _check_unused(task, flags, config)
+    config.distill.check_teacher(flags["teacher"])
     model = find_model_folder(flags["folder"])
     paths = {
         name: None if flags[name] is None else Path(flags[name])
         for name in ("train", "valid", "test")
     }
-    return Request(model, _find_files(task, flags, columns, paths), config, flags["control"])
+    teacher = None if flags["teacher"] is None else find_model_folder(flags["teacher"])
+    found = _find_files(task, flags, columns, paths)
+    return Request(model, found, config, flags["control"], teacher)
 
 
 def _check_known(kind: str, name: str | None, known: Collection[str]) -> None:
@@ -220,6 +228,9 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         report(line)
     config = config.resolve(len(data.train), loaded.model.config.hidden_size)
     report(config.describe_budget())
+    if request.teacher is not None:
+        answers = ask_teacher(request.teacher, data, config, Pulse(report))
+        data = replace(data, soft_targets=answers)
     record_start(out, request, config, report)
     with _LoggedSeeds(out, data, loaded.model, config, device, report) as seeds:
         outcome = seeds.train()

@@ -26,6 +26,7 @@ from maskwright.finetuning.split import split_examples
 from maskwright.finetuning.table_files import Column, find_roles, list_names, parse_columns
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
+from maskwright.objectives.distillation import diverge
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -69,12 +70,14 @@ class Request:
     Attributes:
         model: the model folder to fine-tune.
         control: True if an encoder with random weights is also trained and scored.
+        teacher: the folder of a fine-tuned model whose answers are learned, too.
     """
 
     model: Path
     files: TaskFiles
     config: FinetuneConfig
     control: bool = False
+    teacher: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -283,6 +286,11 @@ class LabelTask(Task):
         """Return the mean loss of logits [N, K]; `weights` [K] are class weights."""
         return F.cross_entropy(logits, targets, weight=weights)
 
+    def distill(self, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        """Return the mean loss of logits [N, K] beside a teacher's, on the scale of `loss`."""
+        divergence = diverge(logits / temperature, teacher / temperature)
+        return temperature**2 * divergence.mean()
+
     def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
         """Return the predictions from logits [N, K], in the form of the targets."""
         return logits.argmax(1)
@@ -359,6 +367,7 @@ class TaskData:
         baselines: the scores of the baselines on the validation examples.
         test_baselines: their scores on the test examples.
         skipped: the number of rows with too few columns, by file.
+        soft_targets: a teacher's logits for each training example, if there is a teacher.
     """
 
     task: LabelTask
@@ -373,6 +382,7 @@ class TaskData:
     baselines: Baselines = field(default_factory=dict[str, Scores])
     test_baselines: Baselines = field(default_factory=dict[str, Scores])
     skipped: Mapping[str, int] = field(default_factory=dict[str, int])
+    soft_targets: Sequence[Logits] | None = None
 
     @property
     def held_out(self) -> list[Examples]:
