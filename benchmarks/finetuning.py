@@ -1,4 +1,4 @@
-"""Fine-tune a model on real tasks, and compare it with baselines and a random encoder.
+"""Fine-tune a model on real tasks, and compare it with baselines, with a random encoder if asked.
 
     MASKWRIGHT_DATA=… python -m benchmarks finetuning runs/NAME --about WORDS --runs runs/tasks
 
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder
 
 _FEWEST_WORDS = 30  # of a paragraph: headings and lists have fewer
+_NUM_PARAGRAPHS = 600
 
 
 def list_tasks(scratch: Path) -> dict[str, TaskFiles]:
@@ -42,7 +44,8 @@ def list_tasks(scratch: Path) -> dict[str, TaskFiles]:
     wikigold = find_corpus("ner/wikigold") / "wikigold.conll.txt"
     tagged = {"wikigold": wikigold.read_text(encoding="utf-8").split("\n\n")}
     with gzip.open(find_corpus("wiki_en/wiki_en.valid.txt.gz"), "rt", encoding="utf-8") as lines:
-        paragraphs = [line.split() for line in lines if len(line.split()) >= _FEWEST_WORDS]
+        words = (line.split() for line in lines)
+        paragraphs = list(islice((w for w in words if len(w) >= _FEWEST_WORDS), _NUM_PARAGRAPHS))
     for tag in (tag_punctuation, tag_capitals):
         name = tag.__name__.removeprefix("tag_")
         tagged[name] = ["\n".join(map(tag, words)) for words in paragraphs]
@@ -77,8 +80,8 @@ def cut_tagged(blocks: Sequence[str], scratch: Path) -> tuple[Path, Path]:
     return parts
 
 
-def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
-    """Fine-tune our model and a random one of its shape on one task."""
+def run_one(files: TaskFiles, folder: Path, seeds: int, has_control: bool) -> dict[str, Any]:
+    """Fine-tune our model, and with a control a random one of its shape, on one task."""
     loaded = open_encoder(folder)
     data = read_task(files, loaded, FinetuneConfig())
     config = FinetuneConfig(seeds=seeds).resolve(len(data.train), loaded.model.config.hidden_size)
@@ -86,11 +89,13 @@ def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
     device = torch.device("cpu")
     ours = train_seeds(data, loaded.model, config, device, print)
     minutes = (time.perf_counter() - began) / 60 / config.seeds
-    control = train_seeds(data, loaded.model, config, device, print, from_scratch=True)
     results = collect_results(data, ours)
-    add_control(results, control)
+    if has_control:
+        add_control(
+            results, train_seeds(data, loaded.model, config, device, print, from_scratch=True)
+        )
     found: dict[str, Any] = {**results}
-    for run in (*found["runs"], *found["random_encoder_runs"]):
+    for run in (*found["runs"], *found.get("random_encoder_runs", ())):
         del run["history"]
     conditions = {"epochs": config.epochs, "learning_rate": config.learning_rate}
     measured = {"threads": torch.get_num_threads(), "minutes_a_seed": round(minutes, 2)}
@@ -103,6 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, required=True, help="folder for finished tasks")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", nargs="+", help="tasks [all]")
+    parser.add_argument("--control", action="store_true", help="fine-tune a random encoder, too")
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -114,5 +120,7 @@ def main(arguments: argparse.Namespace) -> None:
         for name, files in list_tasks(Path(scratch)).items():
             kept = arguments.runs / f"{name}-{model}.json"
             if arguments.tasks is None or name in arguments.tasks or kept.exists():
-                found[name] = recall(kept, partial(run_one, files, folder, arguments.seeds))
+                found[name] = recall(
+                    kept, partial(run_one, files, folder, arguments.seeds, arguments.control)
+                )
     write_result("finetuning", {"about": arguments.about, "model": model, "tasks": found})

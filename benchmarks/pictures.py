@@ -160,8 +160,10 @@ def draw_growth(block: Block, result: Result) -> Figure:
 def draw_finetuning(block: Block, result: Result) -> Figure:
     """Draw a group of bars for each task; lines are deviations over the runs."""
     figure, [axis] = _open(block)
-    tasks, width = list(list_tasks(result)), 0.8 / len(BESIDE)
-    kinds = {kind: kind.replace("majority", "most frequent answer") for kind in BESIDE}
+    tasks = list(list_tasks(result))
+    beside = [kind for kind in BESIDE if any(task[kind][0] is not None for task in tasks)]
+    kinds = {kind: kind.replace("majority", "most frequent answer") for kind in beside}
+    width = 0.8 / len(kinds)
     colors = [*COLORS[: len(kinds) - 1], OURS]
     for number, ((kind, label), color) in enumerate(zip(kinds.items(), colors, strict=True)):
         offset = (number - (len(kinds) - 1) / 2) * width

@@ -193,10 +193,17 @@ def list_tasks(result: Result) -> Iterator[Record]:
         for kind, path in BESIDE.items():
             scores: Any = task["test"]
             for key in (*path, task["deciding_metric"]):
-                scores = scores[key]
+                scores = (scores or {}).get(key)
             is_mean = isinstance(scores, dict)
             pairs[kind] = (scores["mean"], scores["deviation"]) if is_mean else (scores, None)
         yield {**task, "name": name, **pairs}
+
+
+def count_wins(result: Result) -> Iterator[Record]:
+    """Count the tasks on which our model beats the bag of words."""
+    tasks = list(list_tasks(result))
+    won = sum(task["our model"][0] > task["bag of words"][0] for task in tasks)
+    yield {"num_won": won, "num_tasks": len(tasks)}
 
 
 def describe_tasks(result: Result) -> Iterator[Record]:

@@ -26,7 +26,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "min": lambda seconds: f"{seconds / 60:.1f}",
     "len": lambda items: str(len(items)),
     "list": lambda counts: ", ".join(f"{count:,} {what}" for what, count in counts.items()),
-    "mean": lambda pair: f"{pair[0]:.4f}" + ("" if pair[1] is None else f" ± {pair[1]:.4f}"),
+    "mean": lambda pair: " ± ".join(f"{x:.4f}" for x in pair if x is not None) or "none",
 }
 
 

@@ -70,6 +70,7 @@ SYSTEMS: dict[str, System] = {
     "wiki-ours-120": System("ours, 120 minutes", "wiki", "auto", 120),
     "wiki-auto": System("`auto`", "wiki-cased", "auto", 10),
     "wiki-auto-30": System("`auto`", "wiki-cased", "auto", 30),
+    "wiki-auto-50": System("`auto`", "wiki-cased", "auto", 50),
     "wiki-auto-120": System("`auto`", "wiki-cased", "auto", 120),
 }
 

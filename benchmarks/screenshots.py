@@ -1,24 +1,34 @@
-"""Take screenshots of the playground and of a run's report in the system's chromium.
+"""Take pictures of a terminal, and of the playground and a run's report in the system's chromium.
 
-They have the width of a desktop or a phone, in light or dark mode.
+Pages have the width of a desktop or a phone, in light or dark mode.
 """
 
 import argparse
+import io
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
+from rich.console import Console
+from rich.text import Text
 
-from benchmarks.common import ROOT
+from benchmarks.common import MASKWRIGHT, ROOT
 from benchmarks.serving_load import serving
 
 _SENTENCE = "The river flows through the [MASK] of the city."
 _WHOLE = "The river flows through the north of the banana."
 _ENTITIES = "In 1969 Neil Armstrong of NASA flew from Florida to the Moon with Buzz Aldrin ."
+_FILLED = (
+    "She studied at the [MASK] of Oxford.",
+    "He was elected [MASK] of the United States.",
+)
 _MARKED = "#sentence [data-value]"
+_FONT = r"(?s)\s*@font-face \{.*?\}"  # which a browser would download
 _REPORT = "report.html"
 _DRAWING_MS = 300
 
@@ -84,6 +94,18 @@ def take_report(browser: Browser, run: Path, images: Path) -> None:
             page.screenshot(path=images / f"{name}.png", full_page=whole)
 
 
+def draw_terminal(model: str, images: Path) -> None:
+    """Write terminal.svg: `maskwright fill` with the sentences of `_FILLED`, and its answers."""
+    terminal = Console(record=True, width=88, file=io.StringIO())
+    for text in _FILLED:
+        command = [*MASKWRIGHT, "fill", model, text, "--top-k", "3"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        shown = Text(f"$ maskwright fill runs/wiki '{text}' --top-k 3\n", style="bold")
+        terminal.print(shown, Text(answer), sep="")
+    svg = re.sub(_FONT, "", terminal.export_svg(title="maskwright"))
+    (images / "terminal.svg").write_text(svg, encoding="utf-8")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run of pretraining")
     parser.add_argument("--tagger", help="a run of fine-tuning that marks entities")
@@ -92,6 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     arguments.images.mkdir(parents=True, exist_ok=True)
+    draw_terminal(arguments.run, arguments.images)
     with open_browser() as browser:
         take_playground(browser, arguments.run, arguments.images, _FILLING)
         if arguments.tagger:

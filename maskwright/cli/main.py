@@ -88,15 +88,8 @@ def _category(error: MaskwrightError) -> str:
 
 
 def _usage() -> str:
-    lines = ["usage: maskwright COMMAND [options]", "", _package_line(), "", "commands:"]
+    what = (maskwright.__doc__ or "").partition("\n")[0]
+    lines = ["usage: maskwright COMMAND [options]", "", what, "", "commands:"]
     lines += [f"  {name:<10} {text}" for name, text in COMMANDS.items()]
     lines += ["", "maskwright COMMAND --help tells more; maskwright --version the version."]
     return "\n".join(lines)
-
-
-def _package_line() -> str:
-    return (maskwright.__doc__ or "").partition("\n")[0]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

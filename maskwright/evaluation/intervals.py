@@ -71,6 +71,11 @@ def resample_sums(
     return sums
 
 
+def describe_bootstrap(unit: str) -> str:
+    """Return how intervals are made by resampling rows, each a `unit`, for the results."""
+    return f"bootstrap over {unit}, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}"
+
+
 def percentile_interval(values: Floats) -> tuple[float, float] | None:
     """Return the middle 95 % of resampled values.
 

@@ -12,12 +12,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.counter_rng import derive_keys, to_unit
 from maskwright.errors import InputError
-from maskwright.evaluation.intervals import (
-    NUM_RESAMPLES,
-    RESAMPLING_SEED,
-    mean_interval,
-    score_share,
-)
+from maskwright.evaluation.intervals import describe_bootstrap, mean_interval, score_share
 from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.evaluation.token_ranks import Unigram, rank_labels
@@ -64,8 +59,7 @@ def evaluate_fill(
         "seed": PINNED_SEED,
         "num_passed_over": len(cut) - len(chosen),
         "longest_sentence_tokens": longest,
-        "interval": "Wilson; for the loss, bootstrap over sentences, "
-        f"{NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
+        "interval": f"Wilson; for the loss, {describe_bootstrap('sentences')}",
     }
     scores = [
         score_share(

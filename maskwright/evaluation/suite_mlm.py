@@ -19,13 +19,12 @@ from maskwright.data.config import MaskingConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import (
-    NUM_RESAMPLES,
-    RESAMPLING_SEED,
     Formula,
     ScoreFormula,
     Sums,
     SumTable,
     SumTableBuilder,
+    describe_bootstrap,
     ratio,
 )
 from maskwright.evaluation.pinned import PINNED_MASKING, PINNED_SEED, PinnedText
@@ -297,7 +296,7 @@ def describe_tables(tables: MaskedTables, text: PinnedText, data: DataFacts) -> 
         "special_tokens": text.config.special_tokens,
         "packed": text.config.packed,
         "num_rows": len(tables.tokens.values),
-        "interval": f"bootstrap over rows, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
+        "interval": describe_bootstrap("rows"),
     }
     formulas = [*FORMULAS, *group_formulas(tables.num_decades)]
     scores = [*tables.tokens.score(formulas), *tables.mask_only.score(MASK_ONLY_FORMULAS)]

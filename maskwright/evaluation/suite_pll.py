@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import InputError
-from maskwright.evaluation.intervals import (
-    NUM_RESAMPLES,
-    RESAMPLING_SEED,
-    ScoreFormula,
-    SumTable,
-    ratio,
-)
+from maskwright.evaluation.intervals import ScoreFormula, SumTable, describe_bootstrap, ratio
 from maskwright.evaluation.pseudo_likelihood import Metric, scoring
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.model.masked_lm import MaskedLanguageModel
@@ -114,10 +108,7 @@ def evaluate_encoded(
             "num_tokens": int(table.totals["tokens"]),
             "num_unknown_tokens": unknown,
         },
-        settings={
-            "metric": metric,
-            "interval": f"bootstrap over texts, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
-        },
+        settings={"metric": metric, "interval": describe_bootstrap("texts")},
         scores=tuple(table.score(_FORMULAS)),
     )
 

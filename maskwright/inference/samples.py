@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.data.counter_rng import derive_keys
+from maskwright.data.loader import Corpus
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
@@ -39,17 +38,6 @@ _NO_BLANK = (
 )
 
 
-class HeldOutCorpus(Protocol):
-    """The part of a token store that samples need."""
-
-    @property
-    def document_lengths(self) -> NDArray[np.int64]: ...
-
-    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]: ...
-
-    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]: ...
-
-
 @dataclass(frozen=True)
 class Sample:
     """A piece of text: its tokens, and the masked positions in ascending order.
@@ -71,9 +59,7 @@ class HeldOutSamples:
         max_tokens: the maximum tokens per sample; samples must also fit on a line.
     """
 
-    def __init__(
-        self, corpus: HeldOutCorpus, tokenizer: Tokenizer, count: int, max_tokens: int
-    ) -> None:
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, count: int, max_tokens: int) -> None:
         self.tokenizer = tokenizer
         self._ends = find_sentence_ends(tokenizer)
         self._ordinary = frozenset(tokenizer.ordinary_ids.tolist())
@@ -90,7 +76,7 @@ class HeldOutSamples:
             pieces = (piece for span in spans for piece in self._cut_pieces(corpus, *span))
             self.samples = list(islice(pieces, count))
 
-    def _cut_pieces(self, corpus: HeldOutCorpus, start: int, length: int) -> Iterator[Sample]:
+    def _cut_pieces(self, corpus: Corpus, start: int, length: int) -> Iterator[Sample]:
         """Yield the pieces of a document, each with randomly masked tokens."""
         for first in range(start, start + length, self.max_tokens):
             ids = corpus.tokens(first, min(first + self.max_tokens, start + length)).tolist()
@@ -101,7 +87,7 @@ class HeldOutSamples:
                 masked = tuple(sorted(maskable[number] for number in chosen.tolist()))
                 yield Sample(ids, masked, is_word=False)
 
-    def _cut_sentence(self, corpus: HeldOutCorpus, start: int, length: int) -> Sample | None:
+    def _cut_sentence(self, corpus: Corpus, start: int, length: int) -> Sample | None:
         """Return the first whole sentence of a document with a word to mask, or None."""
         stop = start + min(length, 20 * self.max_tokens)
         ids: list[int] = corpus.tokens(start, stop).tolist()

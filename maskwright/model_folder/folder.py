@@ -25,7 +25,11 @@ from maskwright.model_folder.families import (
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.electra import DISCRIMINATORS
+from maskwright.model_folder.native.electra import (
+    DISCRIMINATORS,
+    ELECTRA_DISCRIMINATOR,
+    OWN_DISCRIMINATOR,
+)
 from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import WEIGHTS, is_headless, read_model, write_weights
@@ -33,7 +37,6 @@ from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inp
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
-NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 for pairs
 MODEL = "model"  # the model folder in a run directory
 MAX_CONFIG_BYTES = 4 << 20
 MAX_CARD_BYTES = 4 << 20
@@ -100,7 +103,8 @@ def save_model(
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
     config = with_ids_of(model.config, tokenizer)
     if isinstance(model, Discriminator):
-        family, reason = choose_headless(config, *DISCRIMINATORS.values())
+        family = DISCRIMINATORS.get(config.model_type or "", ELECTRA_DISCRIMINATOR)
+        family, reason = choose_headless(config, family, OWN_DISCRIMINATOR)
     else:
         family, reason = native_family(config)
         family = family or OWN
@@ -119,7 +123,7 @@ def write_folder(
     fields: Mapping[str, Any],
     card: str,
     max_length: int | None = None,
-    num_texts: int | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the files of a model folder atomically.
 
@@ -127,13 +131,13 @@ def write_folder(
         config: the model's architecture, with the ids of its tokenizer.
         fields: the content of ``config.json`` in the names of the family.
         max_length: the maximum tokens per input, if below the model's maximum.
-        num_texts: texts per input of a text classifier, if known.
+        facts: further entries of maskwright's section of ``config.json``.
     """
     longest = min(max_length or config.max_position_embeddings, config.max_position_embeddings)
     extra = {
         "tokenizer_fingerprint": tokenizer.fingerprint,
         "training": training_fields(config, family),
-        **({NUM_TEXTS_KEY: num_texts} if num_texts else {}),
+        **(facts or {}),
     }
     with replacing_folder(folder) as temporary:
         with_types = config.type_vocab_size > 1

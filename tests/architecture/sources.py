@@ -1,9 +1,9 @@
-"""The source files of the project, read once, for tests about their shape."""
+"""The source files of the project, read and parsed once, for tests about their shape."""
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,11 @@ class Source:
     path: Path
     module: str
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Parsed when a test asks for it: every worker of pytest imports all tests."""
+        return ast.parse(self.text)
 
     @property
     def name(self) -> str:
@@ -36,11 +40,12 @@ def read_sources(*folders: str) -> tuple[Source, ...]:
     return tuple(_read(path) for path in paths)
 
 
+@cache
 def _read(path: Path) -> Source:
     text = path.read_text(encoding="utf-8")
     parts = path.relative_to(ROOT).with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    return Source(path, module, text, ast.parse(text))
+    return Source(path, module, text)
 
 
 def imported_names(tree: ast.Module) -> Iterator[str]:
@@ -80,10 +85,11 @@ def imports_by_name(source: Source) -> Iterator[tuple[ast.Call, list[str]]]:
                 yield node, loops.get(ast.unparse(argument), [])
 
 
-def all_imports(source: Source) -> set[str]:
+@cache
+def all_imports(source: Source) -> frozenset[str]:
     """Return the dotted names of everything a file imports: at its top, late, or by name."""
     named = {module for _, modules in imports_by_name(source) for module in modules}
-    return named | set(imported_names(source.tree))
+    return frozenset(named).union(imported_names(source.tree))
 
 
 def texts_of(tree: ast.Module) -> set[str]:

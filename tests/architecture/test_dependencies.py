@@ -135,7 +135,7 @@ def test_imports_of_every_kind_are_found() -> None:
         "        find_spec(module)",
     ]
     text = "\n".join(lines)
-    source = Source(ROOT / "x.py", "x", text, ast.parse(text))
+    source = Source(ROOT / "x.py", "x", text)
     assert modules_of(source) == {"a.b", "c.d", "e.f", "g", "h", "i"}
 
 

@@ -137,7 +137,7 @@ def test_imports_by_name_are_seen() -> None:
         "TARGETS = {'toy': 'maskwright.train.trainer'}",
     ]
     text = "\n".join(lines)
-    source = Source(ROOT / "x.py", "maskwright.interop.x", text, ast.parse(text))
+    source = Source(ROOT / "x.py", "maskwright.interop.x", text)
     assert third_parties(source) == {"transformers"}
     assert rooms_imported(source) == {"train"}
 

@@ -9,14 +9,12 @@ import pytest
 
 from benchmarks.__main__ import list_programs
 from benchmarks.common import ROOT
-from benchmarks.preparation_schedule import describe_schedules
 from benchmarks.report import BEGIN, END, read_pages
 from benchmarks.reproduce import SYSTEMS
 from maskwright.cli.flags import config_values
 from maskwright.cli.pretrain import build_parser
 from maskwright.pretraining.build import build_planner
 from maskwright.runs.config import resolve
-from tests.benchmarks.test_preparation_schedule import measure_runs
 
 ENVIRONMENT = {"cpu": "Some CPU (Family 1)", "cpu_count": 2, "packages": {"torch": "2.13"}}
 RATIO = {"median": 2.5, "least": 2.25, "most": 3.0}
@@ -221,14 +219,21 @@ def test_pictures_are_drawn_of_what_there_is(results: Path, tmp_path: Path) -> N
 
 
 def test_a_preparation_on_a_cluster(tmp_path: Path) -> None:
-    runs = measure_runs()
-    write_result(tmp_path, "preparation-scale", {"runs": runs})
-    write_result(tmp_path, "preparation-schedule", describe_schedules(runs))
+    run = {
+        "step": "everything", "megabytes": 600.0, "cores": 1, "megabytes_per_second": 1.1,
+        "peak_megabytes": 507, "largest_megabytes": 480, "files_a_block": 19.4,
+    }  # fmt: skip
+    stage = {
+        "stage": "near", "tasks": 1344, "seconds": [128.0, 26.0, 19.0], "limit": "cores",
+        "files": 2688, "gigabytes_read": 1919.0, "gigabytes_written": 0.1,
+    }  # fmt: skip
+    total = {"step": "nothing", "nodes": 100, "hours": 0.05, "times_one_node": 52.3}
+    write_result(tmp_path, "preparation-scale", {"runs": [run]})
+    write_result(tmp_path, "preparation-schedule", {"totals": [total], "everything": [stage]})
     section = write_section(tmp_path, "docs/scale.md")
     assert "| everything | 600 MB | 1 | 1.1 | 507 | 480 | 19.4 |" in section
-    assert "| nothing | 100 | " in section
-    assert "| `read` | cores | " in section
-    assert re.search(r"\| `near` \| .* \| 1,344 \|", section)
+    assert "| nothing | 100 | 0.05 | 52.3 |" in section
+    assert "| `near` | cores | 1,344 | 128 | 26 | 19 | 2,688 | 1,919 | 0 |" in section
 
 
 def test_fine_tuning(results: Path) -> None:

@@ -234,6 +234,20 @@ def test_folder_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert message.startswith("ModelFolderError")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fill", "nowhere", "a [MASK]"], "ModelFolderError: nowhere"),
+        (["tokenizer", "inspect", "/dev/null"], "InputError: /dev/null"),
+        (["prepare", "pydocs", "--out", "/dev/null/data"], "InputError: /dev/null/data: Not a dir"),
+    ],
+)
+def test_paths_that_are_no_folders(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert fails_with(capsys, arguments).startswith(message)
+
+
 def test_target_that_is_no_token(workplace: Path, capsys: pytest.CaptureFixture[str]):
     run = str(workplace / "runs" / "small")
     message = fails_with(capsys, ["fill", run, "a [MASK]", "--targets", "xylophone"])

@@ -1,26 +1,27 @@
 """torchrun, as a user calls it: several ranks, one of which is killed."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from maskwright.cli.main import main
 from maskwright.logs import read_metrics
+from tests.architecture.sources import ROOT
 from tests.distributed.worlds import find_free_port, list_names, run_command
 from tests.workplace import SMALL
 
 PATIENCE_SECONDS = 180
+NUM_STEPS = 12
 
 
 def start_torchrun(
     data: Path, runs: Path, name: str, num_machines: int = 1
 ) -> list[subprocess.Popen[str]]:
-    """Start two ranks of FSDP, whose checkpoints are of all ranks; each torchrun is a machine."""
+    """Start two ranks, one of which dies at its fifth step; each torchrun is a machine."""
     port = str(find_free_port())
     launcher = ["--max-restarts", "2", "--nproc-per-node", str(2 // num_machines)]
     if num_machines == 1:
@@ -29,12 +30,13 @@ def start_torchrun(
         launcher += ["--nnodes", str(num_machines), "--rdzv-backend", "c10d"]
         launcher += ["--rdzv-id", name, "--rdzv-endpoint", f"localhost:{port}"]
     command = [sys.executable, "-m", "torch.distributed.run", *launcher]
-    command += ["-m", "maskwright", *list_arguments(data, runs, name)]
+    command += ["-m", "tests.distributed.dying_rank", *list_arguments(data, runs, name)]
     settings = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if num_machines > 1 else {}
     settings["OMP_NUM_THREADS"] = "1"
     return [
         subprocess.Popen(
             command,
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -45,10 +47,12 @@ def start_torchrun(
 
 
 def list_arguments(data: Path, runs: Path, name: str) -> list[str]:
+    """A few steps of FSDP, each with a checkpoint, which is of all ranks."""
     return [
         *("pretrain", str(data), *SMALL, "--runs-dir", str(runs), "--name", name),
-        *("--auto-resume", "--train.max_steps", "120", "--train.parallel", "fsdp"),
-        *("--train.checkpoint_every_minutes", "0.005", "--train.num_validations", "2"),
+        *("--auto-resume", "--train.max_steps", str(NUM_STEPS), "--train.parallel", "fsdp"),
+        *("--train.checkpoint_every_minutes", "1e-9", "--train.num_validations", "2"),
+        *("--train.log_every_steps", "1"),
     ]
 
 
@@ -63,18 +67,6 @@ def finish(launchers: list[subprocess.Popen[str]]) -> str:
     return said
 
 
-def find_rank(launchers: list[subprocess.Popen[str]], rank: int) -> int:
-    """The process of a rank, among the children of the launchers."""
-    tasks = (Path(f"/proc/{launcher.pid}/task/{launcher.pid}") for launcher in launchers)
-    wanted = f"RANK={rank}".encode()
-    return next(
-        int(child)
-        for task in tasks
-        for child in (task / "children").read_text().split()
-        if wanted in Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-    )
-
-
 @pytest.fixture(scope="module")
 def undisturbed(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose ranks were left alone, and which no torchrun started."""
@@ -84,21 +76,13 @@ def undisturbed(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return runs / "undisturbed"
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes in /proc")
 @pytest.mark.parametrize("num_machines", [1, 2])
 def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
     workplace: Path, tmp_path: Path, undisturbed: Path, num_machines: int
 ) -> None:
-    """Two machines are two torchruns here; `benchmarks two-machines` gives each its own network."""
+    """Two machines are two torchruns here, on one network."""
     data = next((workplace / "data").iterdir())
-    killed = start_torchrun(data, tmp_path, "killed", num_machines)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not list((tmp_path / "killed" / "checkpoints").glob("step_*")):
-        if time.monotonic() > deadline or any(launcher.poll() is not None for launcher in killed):
-            pytest.fail(finish(killed))
-        time.sleep(0.02)
-    os.kill(find_rank(killed, 1), signal.SIGKILL)
-    said = finish(killed)
+    said = finish(start_torchrun(data, tmp_path, "killed", num_machines))
     assert "2 ranks (cpu, fsdp)" in said
     assert "resuming" in said
     weights = [
@@ -108,21 +92,18 @@ def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
     assert weights[0] == weights[1]
     records = read_metrics(tmp_path / "killed" / "metrics.jsonl")
     steps = [record["step"] for record in records if record["split"] == "train"]
-    assert steps == list(range(10, 121, 10))
+    assert steps == list(range(1, NUM_STEPS + 1))
 
 
-def test_several_processes_need_a_name(workplace: Path, tmp_path: Path) -> None:
+def test_several_processes_need_a_name(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each would make one up from its own clock."""
-    data = next((workplace / "data").iterdir())
-    result = subprocess.run(
-        [sys.executable, "-m", "maskwright", "pretrain", str(data)],
-        cwd=tmp_path,
-        env={**os.environ, "RANK": "1", "WORLD_SIZE": "2"},
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 2
-    assert result.stderr == (
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    capsys.readouterr()
+    assert main(["pretrain", str(next((workplace / "data").iterdir()))]) == 2
+    assert capsys.readouterr().err == (
         "rank 1: InputError: give the run a --name: processes that share it or come back to it "
         "must know it\n"
     )

@@ -96,9 +96,7 @@ def test_texts_have_the_same_logits_in_both_libraries(
     assert "token_type_ids" in card or preset != "bert"
 
 
-@pytest.mark.parametrize(
-    ("preset", "pooling"), [(OWN, "mean"), (NATIVE["eurobert"], "bi"), (NATIVE["bert"], "bi")]
-)
+@pytest.mark.parametrize(("preset", "pooling"), [(OWN, "mean"), (NATIVE["bert"], "bi")])
 def test_a_classifier_of_our_own_goes_to_onnx_alone(
     preset: dict[str, Any], pooling: Pooling, tmp_path: Path
 ) -> None:

@@ -252,13 +252,19 @@ def served(tmp_path: Path) -> Generator[tuple[str, Counter[str]]]:
     server.server_close()
 
 
+# A process that ends while it downloads in the background leaves a file to the other process, which
+# asks for it again. So each one waits for `run_in_threads`; the thread of fsspec never ends.
 _READ = """
 import sys
+import threading
 import numpy as np
 from maskwright.shards.reader import TokenStore
 store = TokenStore.open(sys.argv[1], "train")
 store.fetch_ahead([np.array([4, 0])])
 print(store.tokens(0, 3).tolist(), store.word_starts(4, 13).tolist(), store.tokens(13, 15).tolist())
+for thread in threading.enumerate():
+    if thread.name.endswith(("(work)", "(wait)")):
+        thread.join()
 """
 
 

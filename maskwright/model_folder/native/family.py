@@ -128,7 +128,9 @@ class Family:
             versions of the class read the second one.
         since: the first version of transformers that computes `config` from the folder, as measured
             by a retired benchmark. Empty: transformers has no such class.
+        code: the repository of the hub with the code of its class, if transformers has none.
         row_offset: the number of their rows before the first row of our tensor of this name.
+        row_order: for each row of our tensor of this name its row in theirs; None: the same order.
         constants: tensors without training that their class expects or a file may hold: name ->
             value.
         renamed: older names in files: a pattern -> its replacement.
@@ -149,7 +151,9 @@ class Family:
     tied_bias: str = ""
     repeats_bias: bool = False
     since: Callable[[EncoderConfig], str] = lambda config: ""
+    code: str = ""
     row_offset: Callable[[str, EncoderConfig], int] = lambda ours, config: 0
+    row_order: Callable[[str, EncoderConfig], Tensor | None] = lambda ours, config: None
     constants: Callable[[EncoderConfig], Mapping[str, Tensor]] = lambda config: {}
     renamed: Mapping[str, str] = field(default_factory=dict)
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -168,16 +172,20 @@ class Family:
 
     def as_classifier(self, head: NativeHead) -> "Family":
         """Return the family of the classifier class with `head`, with the same encoder names."""
-        encoder = {ours: theirs for ours, theirs in self.tensors.items() if ours.startswith("enc")}
         ignored = (name for name in self.ignored if "pooler" not in name)
         return dataclasses.replace(
             self,
             architecture=head.architecture,
             pair_architecture="",
-            tensors={**encoder, **head.tensors},
+            tensors={**self.encoder_tensors, **head.tensors},
             tied_bias="",
             ignored=(*ignored, *head.ignored),
         )
+
+    @property
+    def encoder_tensors(self) -> Names:
+        """The entries of `tensors` that do not belong to a head."""
+        return {ours: names for ours, names in self.tensors.items() if ours.startswith("encoder.")}
 
     @property
     def prefix(self) -> str:
@@ -193,13 +201,12 @@ class Family:
                 return names.removeprefix(self.prefix)
             return tuple(name.removeprefix(self.prefix) for name in names)
 
-        encoder = {ours: strip(theirs) for ours, theirs in self.tensors.items() if "enc" in ours}
         constants = self.constants
         return dataclasses.replace(
             self,
             architecture=self.architecture.replace("ForMaskedLM", "Model"),
             pair_architecture="",
-            tensors=encoder,
+            tensors={ours: strip(theirs) for ours, theirs in self.encoder_tensors.items()},
             tied_bias="",
             constants=lambda config: {
                 name.removeprefix(self.prefix): value for name, value in constants(config).items()
