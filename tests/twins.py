@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from maskwright.attention_context import AttentionContext
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES
+from tests import neobert
 
 VOCAB_SIZE = 64
 NUM_SPECIAL = 5
@@ -31,6 +32,17 @@ _SIZES = {
     "pad_token_id": 0,
     "bos_token_id": 2,
     "eos_token_id": 3,
+}
+# NeoBERT's own class rejects no field, but has other names for these.
+_NEOBERT = {"max_length": 32, "norm_eps": 1e-5}
+# Buckets of one distance up to 3, and of several up to 31.
+_DEBERTA = {
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": ["p2c", "c2p"],
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_buckets": 6,
 }
 _DISTILBERT = {
     "dim": 32,
@@ -126,6 +138,19 @@ TWINS: dict[str, Twin] = {
             "mlp_bias": True,
         },
     ),
+    "neobert": Twin("neobert", _NEOBERT),
+    "neobert of another inner width": Twin(
+        "neobert", {**_NEOBERT, "intermediate_size": 50, "pad_token_id": 3, "norm_eps": 1e-6}
+    ),
+    "deberta-v2": Twin("deberta-v2", _DEBERTA),
+    "deberta-v2 with the head of v3": Twin(
+        "deberta-v2",
+        {**_DEBERTA, "legacy": False, "type_vocab_size": 2, "pos_att_type": "c2p|p2c"},
+    ),
+    "deberta-v2 untied": Twin(
+        "deberta-v2",
+        {**_DEBERTA, **_UNTIED, "hidden_act": "relu", "max_relative_positions": -1},
+    ),
     "electra": Twin("electra", {"embedding_size": 24}),
     "electra as wide as its layers": Twin(
         "electra", {**_UNTIED, "embedding_size": 32, "hidden_act": "relu"}
@@ -134,11 +159,16 @@ TWINS: dict[str, Twin] = {
 
 
 def list_twins() -> Iterator[str]:
-    """Yield the names of the twins whose class the installed transformers has."""
+    """Yield the names of the twins whose class the installed transformers has.
+
+    NeoBERT's is `tests.neobert`, which transformers then knows by its ``model_type``.
+    """
     import transformers
 
+    neobert.register()
     for name, twin in TWINS.items():
-        if hasattr(transformers, FAMILIES[twin.model_type].architecture):
+        family = FAMILIES[twin.model_type]
+        if family.code or hasattr(transformers, family.architecture):
             yield name
 
 

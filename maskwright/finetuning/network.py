@@ -119,7 +119,7 @@ def _depth(name: str, num_layers: int) -> int:
     parts = name.split(".")
     if parts[:2] == ["encoder", "blocks"]:
         return 1 + int(parts[2])
-    below = parts[0] == "encoder" and parts[1] in ("embeddings", "project")
+    below = parts[0] == "encoder" and parts[1] in ("embeddings", "project", "relative")
     return 0 if below else num_layers + 1
 
 

@@ -27,6 +27,8 @@ def check_family(source: Source) -> None:
         InputError: the installed version is too old to have it.
     """
     family, reason = source.find_family()
+    if family is not None and family.code:
+        family, reason = None, f"the code of {family.architecture} is in {family.code} on the hub"
     if family is None:
         raise ExportError(
             f"no class of transformers has this architecture: {reason}. Export it to onnx, which "

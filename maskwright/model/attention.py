@@ -15,6 +15,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.model.config import AttentionBackend, EncoderConfig
 from maskwright.model.embeddings import rotate
 from maskwright.model.layers import RMSNorm, drop
+from maskwright.model.relative import score_positions, score_positions_reference
 
 # On a CPU in bf16, the backward pass of fused attention takes 4.5 times as long as plain products
 # for rows of 64, 3 times for 128, 1.5 times for this length (two cores with AMX, torch 2.13).
@@ -32,6 +33,7 @@ class LayerContext:
         attention_mask: [R, 1, L, L], `AttentionContext.attention_mask` of that window; None if the
             backend needs none.
         angles: cosines and sines [T, 1, K / 2] of rotary positions; None for other positions.
+        relative: [2 L + 1, D], `RelativePositions`; None for other positions.
     """
 
     context: AttentionContext
@@ -39,6 +41,7 @@ class LayerContext:
     backend: AttentionBackend
     attention_mask: Tensor | None
     angles: tuple[Tensor, Tensor] | None
+    relative: Tensor | None = None
 
 
 def attend(
@@ -50,8 +53,11 @@ def attend(
     dropout: float = 0.0,
     backend: AttentionBackend = "auto",
     attention_mask: Tensor | None = None,
+    relative: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Return ``softmax(q k^T / sqrt(K)) v`` over the segment of each token: [T, H, K].
+
+    With `relative` positions (`maskwright.model.relative`): ``softmax(scores / sqrt(3 K)) v``.
 
     Args:
         q, k, v: [T, H, K].
@@ -62,17 +68,21 @@ def attend(
             ``sdpa`` (torch's fused kernels), ``varlen`` (CUDA in half precision, no padding, no
             dropout) or ``auto``.
         attention_mask: ``context.attention_mask(window)``, if already computed for all layers.
+        relative: queries and keys of relative positions, each [2 L + 1, H, K]; needs ``reference``
+            or ``products``.
     """
     if backend == "auto":
         backend = choose_backend(q.device, q.dtype, dropout, context.row_length)
+    assert relative is None or backend in ("reference", "products"), backend
     if backend == "reference":
-        return attend_reference(q, k, v, context, window, dropout)
+        return attend_reference(q, k, v, context, window, dropout, relative)
     if backend == "varlen":
         return attend_varlen(q, k, v, context, window)
     if attention_mask is None:
         attention_mask = context.attention_mask(window)
-    over_rows = attend_products if backend == "products" else attend_sdpa
-    return over_rows(q, k, v, attention_mask, dropout)
+    if backend == "products":
+        return attend_products(q, k, v, attention_mask, dropout, relative)
+    return attend_sdpa(q, k, v, attention_mask, dropout)
 
 
 def choose_backend(
@@ -96,6 +106,7 @@ def attend_reference(
     context: AttentionContext,
     window: int | None,
     dropout: float,
+    relative: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Compute attention with one dense [T, T] attention mask and a softmax in fp32."""
     index = torch.arange(len(q), device=q.device)
@@ -105,18 +116,37 @@ def attend_reference(
         attends &= (index[:, None] - index[None, :]).abs() <= window
     if context.is_causal:
         attends &= index[None, :] <= index[:, None]
-    scores = torch.einsum("qhk,shk->hqs", q.float(), k.float()) / q.shape[-1] ** 0.5
+    scores, num_terms = torch.einsum("qhk,shk->hqs", q.float(), k.float()), 1
+    if relative is not None:
+        position_q, position_k = (x.float() for x in relative)
+        scores, num_terms = (
+            scores
+            + score_positions_reference(
+                q.float(), k.float(), position_q, position_k, context.row_length
+            ),
+            3,
+        )
+    scores = scores / (num_terms * q.shape[-1]) ** 0.5
     probabilities = scores.masked_fill(~attends, float("-inf")).softmax(-1)
     probabilities = drop(probabilities, dropout)
     return torch.einsum("hqs,shk->qhk", probabilities, v.float()).to(q.dtype)
 
 
 def attend_products(
-    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attention_mask: Tensor,
+    dropout: float,
+    relative: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Compute attention by matrix products of whole rows, with a mask [R, 1, L, L]."""
     q, k, v = (_to_rows(x, attention_mask) for x in (q, k, v))
-    scores = (q * q.shape[-1] ** -0.5) @ k.mT
+    scale = (q.shape[-1] * (1 if relative is None else 3)) ** -0.5
+    scores = (q * scale) @ k.mT
+    if relative is not None:
+        position_q, position_k = relative
+        scores = scores + score_positions(q * scale, k, position_q * scale, position_k)
     # An additive mask of 0 and -inf: on a CPU, adding is faster than masked_fill.
     scores = scores.add_(attention_mask.to(q.dtype).log())
     return _from_rows(drop(scores.softmax(-1), dropout) @ v)
@@ -166,7 +196,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         size, bias = config.hidden_size, config.attention_bias
         self.heads_and_size = (config.num_attention_heads, config.head_size)
-        self.dropout = config.attention_dropout
+        self.dropout, self.position_dropout = config.attention_dropout, config.hidden_dropout
         self.qkv = nn.Linear(size, 3 * size, bias=bias)
         self.q_norm = RMSNorm(config.head_size, config.norm_eps) if config.qk_norm else None
         self.k_norm = RMSNorm(config.head_size, config.norm_eps) if config.qk_norm else None
@@ -175,15 +205,23 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Tensor, layer: LayerContext, output_positions: Tensor | None = None
     ) -> Tensor:
-        q, k, v = self.qkv(x).unflatten(-1, (3, *self.heads_and_size)).unbind(1)
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
+        q, k, v = self._project(x)
+        relative = None
+        if layer.relative is not None:
+            vectors = drop(layer.relative, self.position_dropout if self.training else 0.0)
+            relative = self._project(vectors)[:2]
         if layer.angles is not None:
             q, k = rotate(q, layer.angles), rotate(k, layer.angles)
         dropout = self.dropout if self.training else 0.0
-        attended = attend(
-            q, k, v, layer.context, layer.window, dropout, layer.backend, layer.attention_mask
-        ).flatten(1)
+        where = (layer.context, layer.window, dropout, layer.backend, layer.attention_mask)
+        attended = attend(q, k, v, *where, relative).flatten(1)
         if output_positions is not None:
             attended = attended.index_select(0, output_positions)
         return self.output(attended)
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q, k and v of content, or of relative positions: each [T, H, K]."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, *self.heads_and_size)).unbind(1)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
+        return q, k, v

@@ -20,7 +20,7 @@ from maskwright.model.presets import FOLLOWS, PRESETS, ModelType, Preset
 Activation = Literal["gelu", "gelu_pytorch_tanh", "relu", "relu2", "silu"]
 NormKind = Literal["layernorm", "rmsnorm"]
 NormPosition = Literal["pre", "post"]
-Positions = Literal["learned", "sinusoidal", "rotary"]
+Positions = Literal["learned", "sinusoidal", "rotary", "relative"]
 InitOutput = Literal["normal", "scaled", "zero"]
 AttentionBackend = Literal["auto", "reference", "products", "sdpa", "varlen"]
 LayerType = Literal["full_attention", "sliding_attention"]
@@ -43,6 +43,7 @@ MOST = {
     "intermediate_size": 1 << 20,
     "prediction_head_size": 1 << 20,
     "max_position_embeddings": 1 << 24,
+    "position_buckets": 1 << 16,
     "type_vocab_size": 1 << 16,
     "local_attention": 1 << 24,
     "global_attn_every_n_layers": 1000,
@@ -91,7 +92,12 @@ class ModelConfig:
     )
     norm_bias: bool | None = setting(None, "biases in LayerNorm")
     norm_eps: float | None = setting(None, "epsilon of the norms")
-    positions: Positions | None = setting(None, "type of position encoding")
+    positions: Positions | None = setting(
+        None, "type of position encoding; relative is disentangled attention (DeBERTa)"
+    )
+    position_buckets: int | None = setting(
+        None, "relative positions: buckets of distances on each side; half of them are exact"
+    )
     rope_theta: float | None = setting(None, "base of the rotary frequencies in global layers")
     local_rope_theta: float | None = setting(None, "base of the rotary frequencies in local layers")
     embedding_norm: bool | None = setting(None, "norm after the sum of embeddings")
@@ -139,7 +145,10 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_sizes(vars(self))
         parse_sizes(self.sizes)
-        needed = [(name, "positions", "rotary") for name in ("rope_theta", "local_rope_theta")]
+        needed: list[tuple[str, str, Any]] = [
+            *((name, "positions", "rotary") for name in ("rope_theta", "local_rope_theta")),
+            ("position_buckets", "positions", "relative"),
+        ]
         if not _choose(self, "prediction_head_size"):
             needed += [(name, "head_transform", True) for name in ("head_act", "head_bias")]
         for name, needs, value in needed:
@@ -176,6 +185,7 @@ class EncoderConfig:
     norm_bias: bool
     norm_eps: float
     positions: Positions
+    position_buckets: int
     rope_theta: float
     local_rope_theta: float
     embedding_norm: bool
@@ -378,7 +388,7 @@ def _check_numbers(config: EncoderConfig) -> None:
         name, value = field.name, getattr(config, field.name)
         if name.endswith("_dropout") and not 0 <= value < 1:
             raise ConfigError(name, value, "must be between 0 and 1", "Try 0.1.")
-        at_least = 0 if name in _MAY_BE_ZERO else 1
+        at_least = 2 if name == "position_buckets" else int(name not in _MAY_BE_ZERO)
         if field.type is int and value < at_least:
             raise ConfigError(name, value, f"must be at least {at_least}")
         if name.endswith(("_theta", "_eps")) and value <= 0:
@@ -408,6 +418,9 @@ def _check_structure(config: EncoderConfig) -> None:
         raise ConfigError(
             "prediction_head_size", config.prediction_head_size, rule, "Set one of the two."
         )
+    if config.positions == "relative" and config.attention_backend in ("sdpa", "varlen"):
+        rule = "cannot be combined with model.positions = relative"
+        raise ConfigError("attention_backend", config.attention_backend, rule, "Use products.")
     if config.attention_backend == "varlen" and config.attention_dropout:
         rule = "cannot be combined with model.attention_backend = varlen"
         raise ConfigError("attention_dropout", config.attention_dropout, rule, "Set it to 0.")
@@ -450,6 +463,8 @@ def to_model_config(config: EncoderConfig) -> ModelConfig:
     del stated["attention_backend"]  # a setting of the run
     if config.positions != "rotary":
         del stated["rope_theta"], stated["local_rope_theta"]
+    if config.positions != "relative":
+        del stated["position_buckets"]
     if not config.head_transform and not config.prediction_head_size:
         del stated["head_act"], stated["head_bias"]
     for every in range(1, config.num_hidden_layers + 1):

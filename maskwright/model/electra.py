@@ -1,12 +1,16 @@
 """ELECTRA: a discriminator that detects replaced tokens, and the generator that replaces them.
 
-Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", 2020.
+Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", 2020;
+He et al., "DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with
+Gradient-Disentangled Embedding Sharing", 2021.
 T tokens, M masked tokens, D width, V vocabulary.
 """
 
 import dataclasses
 
+import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
@@ -59,17 +63,51 @@ class GeneratorAndDiscriminator(Network):
     Word, position and token type embeddings and their norm are shared, as in the authors' code; the
     projections to the two widths are not. The shared parameters have the names of the
     discriminator.
+
+    With `disentangled` embeddings, only the generator's loss trains the shared tables. Those of the
+    discriminator are ``stop_gradient(shared) + delta`` with its own deltas, which begin at zero,
+    and the norms are separate (He et al., "DeBERTaV3", section 3.3).
     """
 
-    def __init__(self, config: EncoderConfig, generator_config: EncoderConfig) -> None:
+    def __init__(
+        self, config: EncoderConfig, generator_config: EncoderConfig, disentangled: bool = False
+    ) -> None:
         super().__init__()
         self.config = config
         self.discriminator = Discriminator(config)
         self.generator = MaskedLanguageModel(generator_config)
+        self.deltas = nn.ParameterDict()
         embeddings = self.discriminator.encoder.embeddings
-        self.generator.encoder.embeddings = embeddings
+        if disentangled:
+            for name, table in embeddings.named_children():
+                if isinstance(table, nn.Embedding):
+                    setattr(self.generator.encoder.embeddings, name, table)
+                    self.deltas[name] = nn.Parameter(torch.zeros_like(table.weight))
+        else:
+            self.generator.encoder.embeddings = embeddings
         if generator_config.tie_word_embeddings:
             self.generator.head.decoder.weight = embeddings.word.weight
+
+    def discriminate(self, input_ids: Tensor, context: AttentionContext) -> Tensor:
+        """Return [T], the log odds that each token is replaced."""
+        tables = self._sum_tables()
+        return functional_call(self.discriminator, tables, (input_ids, context))
+
+    def build_discriminator(self) -> Discriminator:
+        """Return the discriminator; if it has deltas, with the sums as its own embeddings."""
+        if not self.deltas:
+            return self.discriminator
+        with torch.device("meta"):
+            model = Discriminator(self.config)
+        return model.assign({**self.discriminator.state_dict(), **self._sum_tables()})
+
+    def _sum_tables(self) -> dict[str, Tensor]:
+        tables = self.discriminator.encoder.embeddings
+        return {
+            f"encoder.embeddings.{name}.weight": tables.get_parameter(f"{name}.weight").detach()
+            + delta
+            for name, delta in self.deltas.items()
+        }
 
 
 def narrow_config(config: EncoderConfig, share: float) -> EncoderConfig:

@@ -11,6 +11,7 @@ from maskwright.model.attention import LayerContext, SelfAttention, choose_backe
 from maskwright.model.config import AttentionBackend, EncoderConfig, LayerType
 from maskwright.model.embeddings import Embeddings, rotary_angles
 from maskwright.model.layers import MLP, Dropout, GatedMLP, build_norm
+from maskwright.model.relative import RelativePositions
 
 
 class EncoderBlock(nn.Module):
@@ -58,6 +59,7 @@ class Encoder(nn.Module):
         self.embeddings = Embeddings(config)
         width, size = config.embedding_width, config.hidden_size
         self.project = nn.Linear(width, size) if width != size else nn.Identity()
+        self.relative = RelativePositions(config) if config.positions == "relative" else None
         self.blocks = nn.ModuleList(
             EncoderBlock(config, normed=layer > 0 or config.first_attention_norm)
             for layer in range(config.num_hidden_layers)
@@ -85,7 +87,8 @@ class Encoder(nn.Module):
         """
         backend = self._choose_backend(input_ids.device, context.row_length)
         kinds = dict.fromkeys(self.config.layer_types)
-        layers = {kind: self._layer_context(context, kind, backend) for kind in kinds}
+        relative = None if self.relative is None else self.relative(context.row_length)
+        layers = {kind: self._layer_context(context, kind, backend, relative) for kind in kinds}
         x = self.embed(input_ids, context, token_type_ids) if embedded is None else embedded
         last = self.blocks[-1]
         for block, kind in zip(self.blocks, self.config.layer_types, strict=True):
@@ -101,6 +104,8 @@ class Encoder(nn.Module):
     def _choose_backend(self, device: torch.device, row_length: int) -> AttentionBackend:
         if self.config.attention_backend != "auto":
             return self.config.attention_backend
+        if self.relative is not None:
+            return "products"
         dtype = self.embeddings.word.weight.dtype
         if torch.is_autocast_enabled(device.type):
             dtype = torch.get_autocast_dtype(device.type)
@@ -108,14 +113,18 @@ class Encoder(nn.Module):
         return choose_backend(device, dtype, dropout, row_length)
 
     def _layer_context(
-        self, context: AttentionContext, kind: LayerType, backend: AttentionBackend
+        self,
+        context: AttentionContext,
+        kind: LayerType,
+        backend: AttentionBackend,
+        relative: Tensor | None,
     ) -> LayerContext:
         config, window, angles = self.config, self.config.window(kind), None
         if config.positions == "rotary":
             angles = rotary_angles(context.positions, config.head_size, config.theta(kind))
         needs_mask = backend in ("products", "sdpa")
         attention_mask = context.attention_mask(window) if needs_mask else None
-        return LayerContext(context, window, backend, attention_mask, angles)
+        return LayerContext(context, window, backend, attention_mask, angles, relative)
 
 
 def count_stacked_matrices(model: nn.Module) -> dict[str, int]:

@@ -8,7 +8,7 @@ import torch
 from maskwright.model.config import EncoderConfig
 from maskwright.model.masked_lm import MaskedLanguageModel, Network
 
-_PARTS = {"final_norm": "blocks", "project": "embeddings"}
+_PARTS = {"final_norm": "blocks", "project": "embeddings", "relative": "embeddings"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ def count_flops_per_token(
 
     Only matrix products count: 2 forward and 4 backward per weight and token, and the same for
     scores and values of attention (Kaplan et al. 2020; Hoffmann et al. 2022, appendix F). The heads
-    and the part of the last block after attention process only masked tokens and pairs.
+    and the part of the last block after attention process only masked tokens and pairs. Relative
+    positions add two products with the vectors of all distances; their projections, once a layer
+    for all tokens of a step, are not counted.
 
     Args:
         config: the architecture.
@@ -63,6 +65,8 @@ def count_flops_per_token(
     for kind in config.layer_types:
         window = config.window(kind)
         seen += segment_length if window is None else min(segment_length, 2 * window + 1)
+    if config.positions == "relative":
+        seen += config.num_hidden_layers * (2 * segment_length + 1)
     return 6 * weights + 12 * size * seen
 
 

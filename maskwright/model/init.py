@@ -26,7 +26,8 @@ def initialize(model: Network, seed: int) -> None:
 
     Matrices and embeddings are normal with deviation ``initializer_range`` (truncated if
     ``initializer_cutoff_factor`` is not 0), except the output projections of attention and MLP
-    (``init_output``) and the zero row of the padding token. Biases are 0, norms 1.
+    (``init_output``), the zero row of the padding token, and the deltas of shared embeddings,
+    which are 0. Biases are 0, norms 1.
     """
     _draw_parameters(model, model.config, seed)
     for module in model.modules():
@@ -56,6 +57,8 @@ def _draw_parameters(model: nn.Module, config: EncoderConfig, seed: int) -> None
 
 
 def _deviation(config: EncoderConfig, name: str) -> float:
+    if name.startswith("deltas."):
+        return 0.0
     is_output = name.endswith(("attention.output.weight", "mlp.output.weight"))
     if not is_output or config.init_output == "normal":
         return config.initializer_range

@@ -11,7 +11,7 @@ from maskwright.config import Plain
 Preset = Literal[
     "bert", "modernbert", "eurobert", "roberta", "distilbert", "megatron-bert",
     "roberta-prelayernorm", "esm", "jina_embeddings_v3", "nomic_bert", "gte", "ultrabert",
-    "electra",
+    "electra", "neobert", "deberta-v2",
 ]  # fmt: skip
 
 # Two more classes of transformers compute the same function as a preset.
@@ -20,9 +20,10 @@ ModelType = Literal[Preset, "xlm-roberta", "camembert"]
 # Devlin et al., 2019.
 _BERT: Plain = {
     "hidden_act": "gelu", "gated_mlp": False, "norm": "layernorm", "norm_position": "post",
-    "norm_bias": True, "norm_eps": 1e-12, "positions": "learned", "rope_theta": 10_000.0,
-    "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": True,
-    "type_vocab_size": 2, "attention_bias": True, "mlp_bias": True, "mlp_output_bias": True,
+    "norm_bias": True, "norm_eps": 1e-12, "positions": "learned", "position_buckets": 256,
+    "rope_theta": 10_000.0, "local_rope_theta": 10_000.0, "embedding_norm": True,
+    "first_attention_norm": True, "type_vocab_size": 2,
+    "attention_bias": True, "mlp_bias": True, "mlp_output_bias": True,
     "qk_norm": False, "global_attn_every_n_layers": 1, "local_attention": 128,
     "tie_word_embeddings": True, "head_transform": True, "head_act": "gelu", "head_bias": True,
     "prediction_head_size": 0, "decoder_bias": True, "next_token_prediction": False,
@@ -33,9 +34,10 @@ _BERT: Plain = {
 # Warner et al., 2024.
 _MODERNBERT: Plain = {
     "hidden_act": "gelu", "gated_mlp": True, "norm": "layernorm", "norm_position": "pre",
-    "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 160_000.0,
-    "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": False,
-    "type_vocab_size": 0, "attention_bias": False, "mlp_bias": False, "mlp_output_bias": False,
+    "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "position_buckets": 256,
+    "rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "embedding_norm": True,
+    "first_attention_norm": False, "type_vocab_size": 0,
+    "attention_bias": False, "mlp_bias": False, "mlp_output_bias": False,
     "qk_norm": False, "global_attn_every_n_layers": 3, "local_attention": 128,
     "tie_word_embeddings": True, "head_transform": True, "head_act": "gelu", "head_bias": False,
     "prediction_head_size": 0, "decoder_bias": True, "next_token_prediction": False,
@@ -90,6 +92,10 @@ PRESETS: dict[Preset, Plain] = {
         **_EUROBERT, "norm_eps": 1e-6, "rope_theta": 2_560_000.0, "global_attn_every_n_layers": 3,
         "local_attention": 256, "prediction_head_size": 768, "head_act": "gelu_pytorch_tanh",
     },
+    # Le Breton et al., 2025. The inner width of the MLP must be a multiple of 8.
+    "neobert": {**_EUROBERT, "decoder_bias": True},
+    # He et al., 2021: BERT with disentangled attention to relative positions; v3 is the same.
+    "deberta-v2": {**_BERT, "positions": "relative", "norm_eps": 1e-7, "type_vocab_size": 0},
     # Clark et al., 2020: BERT, optionally with another embedding width (embedding_size).
     "electra": _BERT,
 }  # fmt: skip
@@ -100,5 +106,6 @@ FOLLOWS: dict[Preset, dict[str, str]] = {
     "distilbert": {"head_act": "hidden_act"},
     "megatron-bert": {"head_act": "hidden_act"},
     "nomic_bert": {"head_act": "hidden_act"},
+    "deberta-v2": {"head_act": "hidden_act"},
     "eurobert": {"decoder_bias": "mlp_bias"},
 }

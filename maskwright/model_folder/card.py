@@ -41,6 +41,17 @@ model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
+_CUSTOM = """
+The weights have the tensor names of `{architecture}`, whose code is not in transformers.
+`trust_remote_code=True` downloads it from `{code}` on the hub and runs it:
+
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder", trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+```
+"""
 _PAIRS = """
 `AutoModelForMaskedLM` warns about four unused tensors. They are the head that predicts whether the
 second of two texts follows the first; `AutoModelForPreTraining` also loads this head.
@@ -55,6 +66,11 @@ _EMBED = "`maskwright embed`, `from maskwright import Embedder`"
 _NATIVE_DISCRIMINATOR = f"""{_NATIVE.replace("MaskedLM", "PreTraining")}
 It returns a logit for every token, positive if the token was replaced. `AutoModel` loads the
 encoder for fine-tuning; `maskwright embed` computes vectors.
+"""
+_OF_ENCODER = _NATIVE.replace("ForMaskedLM", "").replace("{architecture}", "DebertaV2Model")
+_NATIVE_ENCODER = f"""{_OF_ENCODER}
+This is the encoder, and the classes for fine-tuning load it too. transformers has no class with the
+head that detects replaced tokens, and reports its tensors (`mask_predictions`) as unexpected.
 """
 
 _NATIVE_CLASSIFIER = """
@@ -90,10 +106,15 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
         f"{config.num_attention_heads} heads, {size:,} parameters, "
         f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
     )
-    forms = (_OWN, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
+    published = _CUSTOM if family.code else _NATIVE
+    if detects:
+        has_head = family.architecture.endswith("ForPreTraining")
+        published = _NATIVE_DISCRIMINATOR if has_head else _NATIVE_ENCODER
+    forms = (_OWN, published)
     ending = forms[native].format(
         architecture=family.name_class(config),
         since=family.since(config),
+        code=family.code,
         reason=reason,
         readers=_EMBED if detects else _LOAD,
     )

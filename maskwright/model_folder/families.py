@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, get_args
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
+from maskwright.model_folder.native.deberta_v2 import DEBERTA_V2
 from maskwright.model_folder.native.distilbert import DISTILBERT
 from maskwright.model_folder.native.electra import ELECTRA
 from maskwright.model_folder.native.esm import ESM
@@ -17,6 +18,7 @@ from maskwright.model_folder.native.family import Family, NativeHead
 from maskwright.model_folder.native.gte import GTE
 from maskwright.model_folder.native.jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from maskwright.model_folder.native.modernbert import MODERNBERT
+from maskwright.model_folder.native.neobert import NEOBERT
 from maskwright.model_folder.native.nomic_bert import NOMIC_BERT
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.native.roberta import (
@@ -32,7 +34,8 @@ FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (
         *(BERT, MODERNBERT, EUROBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MEGATRON_BERT),
-        *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA, OWN),
+        *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA),
+        *(DEBERTA_V2, NEOBERT, OWN),
     )
 }
 # Fields that only training uses. They do not affect the choice of a family: if it lacks such a
@@ -86,13 +89,16 @@ def find_classifier(classes: Sequence[str]) -> tuple[Level, NativeClassifier] | 
 def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
     """Return the published family that computes the same function as `config`.
 
-    Several families may (every RoBERTa is also a BERT); then `config.model_type` decides.
+    Several families may (every RoBERTa is also a BERT); then `config.model_type` decides. A class
+    whose code is not in transformers must be named by it.
 
     Returns:
         The family and an empty reason, or None and a sentence about the nearest family: the
         fields of `config` that it lacks.
     """
-    return _find_nearest([(family, ()) for family in list_native()], config)
+    named = config.model_type
+    candidates = (f for f in list_native() if not f.code or f.model_type == named)
+    return _find_nearest([(family, ()) for family in candidates], config)
 
 
 def choose_headless(config: EncoderConfig, family: Family, own: Family) -> tuple[Family, str]:
@@ -178,6 +184,8 @@ def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
         idle.add("rope_theta")
     if config.positions != "rotary" or not sliding:
         idle.add("local_rope_theta")
+    if config.positions != "relative":
+        idle.add("position_buckets")
     if not config.head_transform and not config.prediction_head_size:
         idle.update(("head_act", "head_bias"))
     return {name: value for name, value in _fields(config).items() if name not in idle}

@@ -25,7 +25,11 @@ from maskwright.model_folder.families import (
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.electra import DISCRIMINATORS
+from maskwright.model_folder.native.electra import (
+    DISCRIMINATORS,
+    ELECTRA_DISCRIMINATOR,
+    OWN_DISCRIMINATOR,
+)
 from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import WEIGHTS, is_headless, read_model, write_weights
@@ -99,7 +103,8 @@ def save_model(
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
     config = with_ids_of(model.config, tokenizer)
     if isinstance(model, Discriminator):
-        family, reason = choose_headless(config, *DISCRIMINATORS.values())
+        family = DISCRIMINATORS.get(config.model_type or "", ELECTRA_DISCRIMINATOR)
+        family, reason = choose_headless(config, family, OWN_DISCRIMINATOR)
     else:
         family, reason = native_family(config)
         family = family or OWN

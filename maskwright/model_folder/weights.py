@@ -175,10 +175,12 @@ class WeightReader:
             )
 
     def read(self, ours: str) -> Tensor:
-        """Return our tensor `ours` in fp32, without the family's additional rows."""
+        """Return our tensor `ours` in fp32, without the family's additional rows, in our order."""
         blocks = [self._read_block(block) for block in self.blocks[ours]]
         tensor = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
         before = self.family.row_offset(ours, self.config)
+        order = self.family.row_order(ours, self.config)
+        tensor = tensor if order is None else tensor[order]
         return tensor[before:].clone() if before else tensor
 
     def check_copies(self, state: dict[str, Tensor]) -> None:
@@ -247,6 +249,8 @@ def write_weights(path: Path, model: Network, family: Family) -> None:
         rows = tensor.detach().to("cpu", torch.float32)
         before = family.row_offset(ours, config)
         rows = F.pad(rows, (0, 0, before, 0)) if before else rows
+        order = family.row_order(ours, config)
+        rows = rows if order is None else rows[order.argsort()]
         names = family.native_names(ours, config)
         blocks = rows.chunk(len(names))
         tensors.update({n: b.contiguous() for n, b in zip(names, blocks, strict=True)})

@@ -22,6 +22,10 @@ class ObjectiveConfig:
     generator_share: float = setting(
         0.25, "rtd: width of the generator relative to the discriminator; usual are 1/4 to 1/2"
     )
+    disentangled_embeddings: bool = setting(
+        False,
+        "rtd: the discriminator does not train the shared embeddings and adds its own (DeBERTa-v3)",
+    )
 
     def __post_init__(self) -> None:
         names = [name for name, entry in OBJECTIVES.items() if entry.switch is None]

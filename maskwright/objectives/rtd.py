@@ -141,7 +141,9 @@ which the generator replaced. Its baseline always predicts "original" (accuracy)
 replaced tokens as the probability of every token (loss)."""
 
     def build_network(self, architecture: EncoderConfig) -> GeneratorAndDiscriminator:
-        return GeneratorAndDiscriminator(architecture, self._narrow(architecture))
+        return GeneratorAndDiscriminator(
+            architecture, self._narrow(architecture), self.config.disentangled_embeddings
+        )
 
     def _narrow(self, architecture: EncoderConfig) -> EncoderConfig:
         share = self.config.generator_share
@@ -189,7 +191,9 @@ replaced tokens as the probability of every token (loss)."""
                 network.generator,
                 folder=GENERATOR,
             ),
-            TrainedModel("The discriminator", title, network.discriminator, fills_masks=False),
+            TrainedModel(
+                "The discriminator", title, network.build_discriminator(), fills_masks=False
+            ),
         ]
 
 
@@ -198,7 +202,7 @@ def detect_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> Detection
     logits = model.generator(batch.input_ids, batch.context, batch.masked_positions)
     drawn = draw_tokens(logits, batch.masked_draws)
     tokens = replace_tokens(batch, drawn, model.config.pad_token_id)
-    scores = model.discriminator(tokens.input_ids, batch.context)
+    scores = model.discriminate(tokens.input_ids, batch.context)
     return Detection(logits, tokens, scores)
 
 

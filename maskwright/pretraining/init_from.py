@@ -158,6 +158,7 @@ _OF_NEW_TOKENIZERS = ("kind", "lowercase")  # may differ if a new tokenizer repl
 # Only training uses these, so they may differ from the model's.
 _MAY_DIFFER = ("embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout")
 _POSITIONS = "max_position_embeddings"
+_FIXED_LENGTH = ("learned", "relative")  # types of positions that depend on it
 
 
 @dataclass(frozen=True)
@@ -309,11 +310,12 @@ def _adopt_section(
 def _choose_positions(
     asked: ModelConfig, facts: ModelFacts, given: Mapping[str, Any]
 ) -> dict[str, int]:
-    """Return the number of positions that was set; learned positions cannot be added."""
+    """Return the number of positions that was set, if it can differ (`_FIXED_LENGTH`)."""
     positions, stated = asked.max_position_embeddings, facts.model.max_position_embeddings
     if not _asked(given, "model", _POSITIONS) or positions is None or stated is None:
         return {}
-    if positions < stated or (positions > stated and facts.model.positions == "learned"):
+    fixed = facts.model.positions in _FIXED_LENGTH
+    if positions < stated or (positions > stated and fixed):
         rule = f"contradicts {facts.source}, which has {stated}"
         remedy = "Remove it." if positions > stated else "To use fewer, set data.max_seq_length."
         raise ConfigError(f"model.{_POSITIONS}", positions, rule, remedy)
@@ -346,7 +348,7 @@ def _shorten_rows(
         return config
     if _asked(given, "data", "max_seq_length"):
         more = f", or --model.{_POSITIONS} {length} as well"
-        remedy = f"Give at most {longest}{more * (config.model.positions != 'learned')}."
+        remedy = f"Give at most {longest}{more * (config.model.positions not in _FIXED_LENGTH)}."
         rule = f"is longer than the {longest} positions of {source}"
         raise ConfigError("data.max_seq_length", length, rule, remedy)
     report(f"data.max_seq_length is {longest} instead of {length}: {source} has no more positions")

@@ -32,6 +32,17 @@ def test_flops_are_those_that_torch_counts(preset: str) -> None:
     assert counted == pytest.approx(expected)
 
 
+def test_flops_of_relative_positions_are_those_that_torch_counts() -> None:
+    config = tiny_config(preset="deberta-v2", attention_dropout=0.0, hidden_dropout=0.0)
+    model, context = MaskedLanguageModel(config), context_from_lengths([16, 16])
+    with FlopCounterMode(display=False) as counter:
+        model(random_ids(32), context, torch.arange(8)).sum().backward()
+    expected = count_flops_per_token(config, segment_length=16, masked_share=8 / 32) * 32
+    # The queries, keys and (unused) values of 33 distances, once a layer: not counted by token.
+    projecting = config.num_hidden_layers * 33 * 6 * 3 * config.hidden_size**2
+    assert counter.get_total_flops() == pytest.approx(expected + projecting)
+
+
 def test_a_window_makes_long_segments_cheaper() -> None:
     near, far = (tiny_config(local_attention=width) for width in (8, 1000))
     assert count_flops_per_token(near, 512, 0.15) < count_flops_per_token(far, 512, 0.15)

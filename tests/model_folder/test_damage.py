@@ -40,7 +40,10 @@ DECODER = {
     "gte": ("lm_head.decoder.weight", "gte.embeddings.word_embeddings.weight"),
     "ultrabert": ("head.decoder.weight", "model.embed_tokens.weight"),
     "electra": ("generator_lm_head.weight", "electra.embeddings.word_embeddings.weight"),
+    "neobert": ("decoder.weight", "model.encoder.weight"),
+    "deberta-v2": ("cls.predictions.decoder.weight", "deberta.embeddings.word_embeddings.weight"),
 }
+TIED = [preset for preset in PRESETS if "tie_word_embeddings" not in FAMILIES[preset].fixed]
 TWO_BIASES = [preset for preset in PRESETS if FAMILIES[preset].tied_bias]
 UNLEARNED = ("inv_freq", "contact_head")
 
@@ -84,7 +87,8 @@ class Folder:
 
 @pytest.fixture(params=PRESETS)
 def tied(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    return Folder(tmp_path, request.param, tied=True)
+    """A folder whose decoder is tied, if its class can tie it (NeoBERT's cannot)."""
+    return Folder(tmp_path, request.param, tied=request.param in TIED)
 
 
 def test_any_tensor_that_is_missing_is_named(tied: Folder) -> None:
@@ -136,7 +140,7 @@ def test_tensors_of_nobody_are_named(tied: Folder) -> None:
         assert message.startswith(f"tensor {name} is unknown to model_type ")
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", TIED)
 def test_a_tied_decoder_must_be_the_embeddings(preset: str, tmp_path: Path) -> None:
     decoder, words = DECODER[preset]
     folder = Folder(tmp_path, preset, tied=True)
@@ -168,7 +172,7 @@ def test_a_tied_bias_must_be_one(preset: str, tmp_path: Path) -> None:
     assert folder.error(twice).startswith(f"tensor {second} differs from {first}, but")
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", TIED)
 def test_a_configuration_that_ties_otherwise_is_noticed(preset: str, tmp_path: Path) -> None:
     decoder, words = DECODER[preset]
     for tied, expected in (

@@ -20,6 +20,10 @@ from tests.model.helpers import tiny_config, tiny_model
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.model_folder.toy_family import TOY
 
+DEBERTA = {
+    "relative_attention": True, "position_biased_input": False, "pos_att_type": "p2c|c2p",
+    "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_buckets": 256,
+}  # fmt: skip
 ESM = {"vocab_size": 33, "pad_token_id": 1, "position_embedding_type": "rotary"}
 
 OTHERS = {
@@ -53,6 +57,18 @@ OTHERS = {
     "eurobert with another bias": (
         {"preset": "eurobert", "decoder_bias": True},
         "EuroBertForMaskedLM, the nearest class of transformers, has no decoder_bias = True",
+    ),
+    "neobert with an odd inner width": (
+        {"preset": "neobert", "intermediate_size": 50},
+        "NeoBERTLMHead, the nearest class of transformers, has no intermediate_size = 50",
+    ),
+    "deberta with narrow embeddings": (
+        {"preset": "deberta-v2", "embedding_size": 8},
+        "DebertaV2ForMaskedLM, the nearest class of transformers, has no embedding_size = 8",
+    ),
+    "deberta with a gated MLP": (
+        {"preset": "deberta-v2", "gated_mlp": True},
+        "DebertaV2ForMaskedLM, the nearest class of transformers, has no gated_mlp = True",
     ),
     "bert with another head activation": (
         {"preset": "bert", "head_act": "relu"},
@@ -170,6 +186,16 @@ def test_older_words_of_ours_are_understood() -> None:
         ),
         ("esm", {**ESM, "token_dropout": True}, "token_dropout = True is not supported for model"),
         ("esm", {**ESM, "is_folding_model": True}, "is_folding_model = True is not supported"),
+        ("deberta-v2", {}, "relative_attention = None is not supported for model_type deberta-v2"),
+        ("deberta-v2", {**DEBERTA, "conv_kernel_size": 3}, "conv_kernel_size = 3 is not supported"),
+        ("deberta-v2", {**DEBERTA, "pos_att_type": ["c2p"]}, "pos_att_type = ['c2p'] is not"),
+        ("deberta-v2", {**DEBERTA, "position_buckets": 0}, "position_buckets = 0 must be at least"),
+        ("deberta-v2", {**DEBERTA, "embedding_size": 7}, "embedding_size = 7 must be equal to hid"),
+        (
+            "deberta-v2",
+            {**DEBERTA, "max_relative_positions": 9},
+            "max_relative_positions = 9 must be equal to max_position_embeddings = 512",
+        ),
         ("nomic_bert", {"head_dim": 7}, "head_dim = 7 is not supported. Only 64 is."),
         ("gte", {"rope_scaling": {"type": "ntk", "factor": 2.0}}, "rope_scaling = "),
         (
@@ -205,6 +231,12 @@ def test_absent_fields_have_the_defaults_of_transformers() -> None:
     )
     assert [ultra.window(kind) for kind in ultra.layer_types] == [5, None, 5]
     assert [ultra.theta(kind) for kind in ultra.layer_types] == [7.0, 9.0, 7.0]
+    deberta = FAMILIES["deberta-v2"].read_config(DEBERTA)  # as published
+    assert (deberta.position_buckets, deberta.norm_eps) == (256, 1e-7)
+    # The published configuration: 28 layers with an MLP of 2,048, on up to 4,096 tokens.
+    neo = FAMILIES["neobert"].read_config({"intermediate_size": 3072, "max_length": 4096})
+    assert (neo.num_hidden_layers, neo.intermediate_size) == (28, 2048)
+    assert neo.max_position_embeddings == 4096
     euro = FAMILIES["eurobert"].read_config({"rope_theta": 250_000})
     assert (euro.rope_theta, euro.tie_word_embeddings, euro.hidden_act) == (250_000, False, "silu")
 

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
@@ -15,6 +16,7 @@ from maskwright.data.config import MaskingConfig
 from maskwright.data.masking import IGNORED, Masker
 from maskwright.data.rows import Row, Rows
 from maskwright.model.electra import GeneratorAndDiscriminator, narrow_config
+from maskwright.model.init import initialize
 from maskwright.model_folder.folder import save_model
 from maskwright.objectives.rtd import (
     ReplacedTokenDetection,
@@ -41,9 +43,9 @@ def make_batch(rows: Rows = ROWS, rate: float = 0.3, seed: int = 0, wrap: bool =
     return build_batch(rows, ROW, corpus, special_ids(wrap), masker, rate, seed)
 
 
-def small_pair() -> GeneratorAndDiscriminator:
+def small_pair(disentangled: bool = False) -> GeneratorAndDiscriminator:
     config = small_config(preset="electra", embedding_size=12)
-    model = GeneratorAndDiscriminator(config, narrow_config(config, 0.5))
+    model = GeneratorAndDiscriminator(config, narrow_config(config, 0.5), disentangled)
     randomize(model, seed=0)
     return model.eval()
 
@@ -149,6 +151,54 @@ def test_the_two_models_meet_in_the_embeddings_alone() -> None:
     assert judged | guessed == dict(model.named_parameters()).keys()
     assert model.generator.encoder.embeddings is model.discriminator.encoder.embeddings
     assert model.generator.head.decoder.weight is model.discriminator.encoder.embeddings.word.weight
+
+
+def test_disentangled_embeddings_get_no_gradient_from_the_discriminator() -> None:
+    model = small_pair(disentangled=True)
+    tables = {"word", "position", "token_type"}
+    shared = {f"discriminator.encoder.embeddings.{name}.weight" for name in tables}
+    judged, guessed = gradients(model, "rtd"), gradients(model, "mlm")
+    assert not judged & guessed
+    assert not {name for name in judged if name.startswith("generator.")}
+    assert {name for name in judged if name.startswith("deltas.")} == {
+        f"deltas.{n}" for n in tables
+    }
+    assert {name for name in guessed if not name.startswith("generator.")} == shared
+    assert judged | guessed == dict(model.named_parameters()).keys()
+
+
+def test_the_folder_of_a_disentangled_discriminator_holds_the_sum(tmp_path: Path) -> None:
+    model, batch = small_pair(disentangled=True), make_batch()
+    tokenizer = tiny_tokenizer(tmp_path / "tokenizer")
+    save_model(tmp_path / "model", model.build_discriminator(), tokenizer)
+    stored = load_file(tmp_path / "model/model.safetensors")
+    word = model.generator.encoder.embeddings.word.weight
+    assert torch.equal(
+        stored["electra.embeddings.word_embeddings.weight"], word + model.deltas["word"]
+    )
+    tokens = detect_replaced(model, batch)
+    theirs = AutoModelForPreTraining.from_pretrained(tmp_path / "model").eval()
+    real = tokens.tokens.is_real.view(-1, ROW)
+    with torch.no_grad():
+        expected = theirs(tokens.tokens.input_ids.view(-1, ROW), attention_mask=real.long()).logits
+    torch.testing.assert_close(tokens.scores[real.flatten()], expected[real], atol=1e-5, rtol=0)
+
+
+def test_the_deltas_begin_at_zero_and_leave_the_other_weights_alone() -> None:
+    config = small_config(preset="deberta-v2")
+    models = [
+        GeneratorAndDiscriminator(config, narrow_config(config, 0.5), disentangled)
+        for disentangled in (False, True)
+    ]
+    for model in models:
+        initialize(model, seed=3)
+    plain, disentangled = (dict(model.named_parameters()) for model in models)
+    assert disentangled["deltas.word"].shape == (config.vocab_size, config.hidden_size)
+    assert not disentangled["deltas.word"].any()
+    assert all(torch.equal(plain[name], disentangled[name]) for name in plain)
+    batch = make_batch()
+    scores = [detect_replaced(model.eval(), batch).scores for model in models]
+    assert torch.equal(*scores)
 
 
 logits_and_draws = st.tuples(

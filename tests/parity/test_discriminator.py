@@ -102,6 +102,27 @@ def test_we_load_a_folder_of_transformers(width: int, tmp_path: Path) -> None:
     assert largest_difference(ours, theirs) <= TOLERANCE
 
 
+def test_the_encoder_of_a_deberta_is_loaded_by_transformers(tmp_path: Path) -> None:
+    ours = tiny_discriminator(preset="deberta-v2", position_buckets=6)
+    save_model(tmp_path / "model", ours, tiny_tokenizer(tmp_path / "tokenizer"))
+    theirs, info = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert type(theirs).__name__ == "DebertaV2Model"
+    assert not info["missing_keys"]
+    assert all(name.startswith("mask_predictions.") for name in info["unexpected_keys"])
+    ids, real = fill_rows(PADDED, 0)
+    with torch.no_grad():
+        expected = theirs.eval()(ids, attention_mask=real.long()).last_hidden_state[real]
+        tails = [(*row, ROW - sum(row)) if sum(row) < ROW else row for row in PADDED]
+        found = ours.encoder(ids.flatten(), pack(tails))[real.flatten()]
+    torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)
+    back = open_encoder(tmp_path / "model").model
+    assert isinstance(back, Discriminator)
+    assert torch.equal(our_scores(back, PACKED), our_scores(ours, PACKED))
+    card = (tmp_path / "model/README.md").read_text(encoding="utf-8")
+    assert "AutoModel.from_pretrained" in card
+    assert "AutoModelForMaskedLM" not in card
+
+
 def test_one_that_no_class_computes_is_written_in_our_words(tmp_path: Path) -> None:
     ours = tiny_discriminator(preset="modernbert", embedding_size=24, local_attention=6)
     save_model(tmp_path / "model", ours, tiny_tokenizer(tmp_path / "tokenizer"))

@@ -79,6 +79,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
         "mlp_bias": True,
     },
+    "deberta-v2 with few buckets": {
+        "preset": "deberta-v2",
+        "position_buckets": 6,
+        "type_vocab_size": 2,
+        "tie_word_embeddings": False,
+        "hidden_act": "relu",
+    },
     "electra with narrow embeddings": {"preset": "electra", "embedding_size": 24},
     "electra with wide embeddings": {
         "preset": "electra",

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining
 
 from maskwright.cli.main import main
 from maskwright.evaluation.run import hash_model
@@ -63,6 +63,24 @@ def test_two_folders_are_left_and_transformers_loads_both(run: Path) -> None:
     for part in ("A discriminator of replaced tokens", "replaced-token accuracy", "animals.txt"):
         assert part in card
     assert "A masked language model" in (run / "generator/README.md").read_text(encoding="utf-8")
+
+
+def test_a_deberta_with_disentangled_embeddings_is_left_in_names_of_transformers(
+    workplace: Path,
+) -> None:
+    folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
+    text, few = str(workplace / "animals.txt"), ["--train.num_validations", "1"]
+    deberta = ["--model.preset", "deberta-v2", "--objective.name", "rtd", "--name", "deberta"]
+    shared = ["--objective.generator_share", "1", "--objective.disentangled_embeddings", "true"]
+    budget = ["--recipe", "bert", *few, "--train.max_steps", "4"]
+    assert main(["pretrain", text, *folders, *budget, *SMALL, *deberta, *shared]) == 0
+    encoder = AutoModel.from_pretrained(workplace / "runs/deberta/model")
+    generator = AutoModelForMaskedLM.from_pretrained(workplace / "runs/deberta/generator")
+    assert type(encoder).__name__ == "DebertaV2Model"
+    assert type(generator).__name__ == "DebertaV2ForMaskedLM"
+    words = encoder.embeddings.word_embeddings.weight
+    apart = (words - generator.deberta.embeddings.word_embeddings.weight).abs().max()
+    assert 0 < apart < 0.1  # four steps of the deltas
 
 
 def test_vectors_are_the_discriminators(run: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ the generator, whose activation is always GELU.
 import dataclasses
 
 from maskwright.model.config import EncoderConfig
+from maskwright.model_folder.native.deberta_v2 import DEBERTA_V2
 from maskwright.model_folder.native.family import ConfigValues, Family, RawConfig, read_value, same
 from maskwright.model_folder.native.own import ENCODER_TENSORS, OWN
 from maskwright.model_folder.native.shared_names import (
@@ -76,6 +77,18 @@ ELECTRA_DISCRIMINATOR = dataclasses.replace(
     },
     ignored=("generator_predictions.*", "generator_lm_head.*", _OLDER),
 )
+# transformers loads its encoder; no class there has the head.
+DEBERTA_V2_DISCRIMINATOR = dataclasses.replace(
+    DEBERTA_V2,
+    architecture="DebertaV2Discriminator",
+    tensors={
+        **{ours: theirs for ours, theirs in DEBERTA_V2.tensors.items() if ours.startswith("enc")},
+        DENSE: "mask_predictions.dense",
+        OUTPUT: "mask_predictions.classifier",
+    },
+    tied_bias="",
+    ignored=("cls.*",),
+)
 OWN_DISCRIMINATOR = dataclasses.replace(
     OWN,
     architecture="Discriminator",
@@ -83,5 +96,6 @@ OWN_DISCRIMINATOR = dataclasses.replace(
 )
 # By model_type; `architectures` distinguishes them from masked language models of the same type.
 DISCRIMINATORS: dict[str, Family] = {
-    family.model_type: family for family in (ELECTRA_DISCRIMINATOR, OWN_DISCRIMINATOR)
+    family.model_type: family
+    for family in (ELECTRA_DISCRIMINATOR, DEBERTA_V2_DISCRIMINATOR, OWN_DISCRIMINATOR)
 }

@@ -128,7 +128,9 @@ class Family:
             versions of the class read the second one.
         since: the first version of transformers that computes `config` from the folder, as measured
             by a retired benchmark. Empty: transformers has no such class.
+        code: the repository of the hub with the code of its class, if transformers has none.
         row_offset: the number of their rows before the first row of our tensor of this name.
+        row_order: for each row of our tensor of this name its row in theirs; None: the same order.
         constants: tensors without training that their class expects or a file may hold: name ->
             value.
         renamed: older names in files: a pattern -> its replacement.
@@ -149,7 +151,9 @@ class Family:
     tied_bias: str = ""
     repeats_bias: bool = False
     since: Callable[[EncoderConfig], str] = lambda config: ""
+    code: str = ""
     row_offset: Callable[[str, EncoderConfig], int] = lambda ours, config: 0
+    row_order: Callable[[str, EncoderConfig], Tensor | None] = lambda ours, config: None
     constants: Callable[[EncoderConfig], Mapping[str, Tensor]] = lambda config: {}
     renamed: Mapping[str, str] = field(default_factory=dict)
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -16,7 +16,12 @@ from maskwright.model_folder.native.shared_names import DENSE, OUTPUT
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
 # The values of these fields for older files, which lack them.
-_LATER = {"prediction_head_size": 0, "next_token_prediction": False, "sentence_pair_head": False}
+_LATER = {
+    "prediction_head_size": 0,
+    "next_token_prediction": False,
+    "sentence_pair_head": False,
+    "position_buckets": 256,
+}
 ENCODER_TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
     *(
@@ -26,7 +31,8 @@ ENCODER_TENSORS = (
             *("attention.output", "mlp_norm", "mlp.input", "mlp.output"),
         )
     ),
-    *("encoder.project", "encoder.final_norm"),
+    *("encoder.project", "encoder.final_norm", "encoder.relative.embedding"),
+    "encoder.relative.norm",
 )
 _MLM_HEAD = (
     "head.decoder",
