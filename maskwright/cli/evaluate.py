@@ -56,6 +56,9 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--babylm", metavar="DIR", help="write the choices of blimp there, for a BabyLM submission"
     )
+    parser.add_argument(
+        "--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
     parser.add_argument("--details", action="store_true", help="show all scores of each suite")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")

@@ -34,8 +34,11 @@ examples:
   maskwright finetune runs/NAME --task classification --train mails.csv --out runs/mails \\
       --columns sentence1=body label=folder --seeds 5
   maskwright finetune runs/NAME --task tokens --train wikigold.conll --out runs/ner
+  maskwright finetune runs/NAME --task spans --train train-v2.0.json --out runs/answers
   maskwright finetune runs/NAME --task embedding --train pairs.tsv --out runs/pairs \\
       --columns sentence1=0 sentence2=1
+  maskwright finetune runs/HALF --task classification --train mails.csv --out runs/small \\
+      --columns sentence1=body label=folder --teacher runs/mails
   maskwright finetune --resume runs/mails
 
 Without --valid a tenth of the examples is held out (--valid-share). Baselines without any encoder
@@ -70,6 +73,12 @@ def build_parser() -> Parser:
     parser.add_argument("--resume", type=Path, metavar="RUN", help=resume)
     add_table_flags(parser, _COLUMNS)
     parser.add_argument("--control", action="store_true", help="score a random encoder as well")
+    parser.add_argument(
+        "--teacher",
+        metavar="TUNED",
+        help="learn from the answers of a model that was fine-tuned for this task, too: a run, a "
+        "model folder, or hf:NAME",
+    )
     add_config_flags(parser, FinetuneConfig)
     return parser
 
@@ -88,6 +97,7 @@ def main(argv: Sequence[str]) -> int:
         columns=read_roles(arguments.columns),
         header=arguments.header,
         control=arguments.control,
+        teacher=arguments.teacher,
         resume=arguments.resume,
         report=partial(say, flush=True),
         **config_values(arguments),

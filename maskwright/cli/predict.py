@@ -85,8 +85,9 @@ def _show_label(answer: "Answer") -> str:
         return f"{answer.label:.4f}"
     if isinstance(answer.label, list):
         return "|".join(f"{name} {answer.probabilities[name]:.4f}" for name in answer.label)
-    return f"{answer.label}\t{answer.score:.4f}"
+    return f"{' '.join(str(answer.label).split())}\t{answer.score:.4f}"
 
 
 def _describe(answer: "Answer") -> dict[str, object]:
-    return {"label": answer.label, "score": answer.score, "probabilities": answer.probabilities}
+    found = {"label": answer.label, "score": answer.score, "probabilities": answer.probabilities}
+    return found if answer.span is None else {**found, "span": answer.span}

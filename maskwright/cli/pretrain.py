@@ -27,6 +27,7 @@ _EPILOG = """examples:
   maskwright pretrain s3://bucket/NAME --name there   (the same elsewhere; also gs, hf, https)
   maskwright pretrain domain.txt --init-from runs/NAME --name adapted
   maskwright pretrain domain.txt --init-from hf:FacebookAI/roberta-base --extend-vocab 2000
+  maskwright pretrain data/NAME --teacher runs/NAME --name half-as-deep
   maskwright pretrain --resume runs/NAME
   torchrun --nproc-per-node 4 -m maskwright pretrain data/NAME --name big --auto-resume
 """

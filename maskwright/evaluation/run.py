@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from maskwright.console import tell
 from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
 from maskwright.errors import CheckpointError, InputError
-from maskwright.evaluation.held_out_text import describe_cut, open_text
+from maskwright.evaluation.held_out_text import EvaluationText, describe_cut, open_text
 from maskwright.evaluation.minimal_pairs import read_named_pairs
 from maskwright.evaluation.suites import (
     GLUE,
@@ -62,6 +62,7 @@ def evaluate(
     data: str | Path | Sequence[str | Path] = (),
     blimp: str | Path | None = None,
     babylm: str | Path | None = None,
+    rerank: str | Path | None = None,
     out: str | Path | None = None,
     fast: bool = False,
     seq_length: int | None = None,
@@ -80,6 +81,7 @@ def evaluate(
         data: a prepared folder or its URL, or text files; default: the held-out text of the run.
         blimp: the folder of minimal pairs, for the suite ``blimp``.
         babylm: the folder ``results`` of a BabyLM submission, for the predictions of ``blimp``.
+        rerank: a model of ``finetune --task ranking``, for the suite ``retrieval``.
         out: a new JSON file for the results; a run also gets them in its ``evaluation.json``.
         fast: score an eighth of the text or less; train for one epoch in ``glue``.
         seq_length: tokens per row; default: the row length of the run, else 128.
@@ -98,22 +100,27 @@ def evaluate(
         check_new_file(path)
     names = parse_names(suite)
     if GLUE in names:
-        _refuse_for_glue({"--blimp": blimp, "--babylm": babylm, "--seq-length": seq_length})
+        _refuse_for_glue(blimp=blimp, babylm=babylm, rerank=rerank, seq_length=seq_length)
         found = find_model_folder(folder)
         tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
     evaluation = Evaluation(os.fspath(folder), find_masked_model(folder, tell), device)
     suites = [load_suite(name) for name in names]
-    request = evaluation.make_request(suites, sources, seq_length, blimp, babylm, is_fast=fast)
+    request = evaluation.make_request(
+        suites, sources, seq_length, blimp, babylm, rerank, is_fast=fast
+    )
     if request.text is not None and (line := describe_cut(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
-    if evaluation.run is not None:
-        written = evaluation.run / RESULTS_NAME
-        write_json(written, merge_earlier(written, described))
+    _write_results(described, evaluation.run, path)
+    return described
+
+
+def _write_results(described: EvaluationResult, run: Path | None, path: Path | None) -> None:
+    if run is not None:
+        write_json(run / RESULTS_NAME, merge_earlier(run / RESULTS_NAME, described))
     if path is not None:
         write_json(path, described)
-    return described
 
 
 def list_sources(data: str | Path | Sequence[str | Path]) -> list[str]:
@@ -127,10 +134,11 @@ def check_row_length(seq_length: int | None) -> None:
         raise InputError(f"--seq-length = {seq_length} must be at least {MIN_ROW_LENGTH}")
 
 
-def _refuse_for_glue(flags: dict[str, Any]) -> None:
-    for flag, value in flags.items():
+def _refuse_for_glue(**flags: object) -> None:
+    for name, value in flags.items():
         if value is not None:
-            raise InputError(f"{flag} has no effect with --suite glue. Remove it.")
+            flag = name.replace("_", "-")
+            raise InputError(f"--{flag} has no effect with --suite glue. Remove it.")
 
 
 class Evaluation:
@@ -161,6 +169,7 @@ class Evaluation:
         max_seq_length: int | None = None,
         blimp: str | Path | None = None,
         babylm: str | Path | None = None,
+        rerank: str | Path | None = None,
         *,
         is_fast: bool = False,
         packed: bool | None = None,
@@ -172,6 +181,7 @@ class Evaluation:
             max_seq_length, packed: fields of `DataConfig`; default: the run's.
             blimp: a folder of minimal pairs.
             babylm: the folder ``results`` of a BabyLM submission.
+            rerank: a model that ranks passages, for the suite ``retrieval``.
 
         Raises:
             InputError: there is too little data, or the row length or a sentence of a pair exceeds
@@ -196,23 +206,27 @@ class Evaluation:
         if babylm is not None and (pairs is None or is_fast):
             raise InputError("--babylm needs --suite blimp with all pairs. Remove --fast.")
         _check_alone(suites)
-        text = None
-        if "text" in needs:
-            training_data = find_training_data(self.argument)
-            if not sources and not training_data:
-                why = "not a run" if self.run is None else "a run whose prepared data is missing"
-                raise InputError(
-                    f"{self.argument} is {why}, so there is no text to score it on. Give a "
-                    "prepared folder or text files with --data."
-                )
-            sources = sources or [*map(str, training_data)]
-            text = open_text(sources, self.model.tokenizer, training_data)
+        text = self._open_text(sources) if "text" in needs else None
         submission = None if babylm is None else _locate_submission(Path(babylm), self.argument)
         files = sources if "files" in needs else ()
-        request = Request(self.model, rows, text, pairs, is_fast, submission, files)
+        if rerank is not None and all(suite.name != "retrieval" for suite in suites):
+            raise InputError("--rerank needs --suite retrieval. Add it, or remove --rerank.")
+        ranker = None if rerank is None else find_model_folder(rerank)
+        request = Request(self.model, rows, text, pairs, is_fast, submission, files, ranker)
         for suite in suites:
             suite.check(request)
         return request
+
+    def _open_text(self, sources: Sequence[str]) -> EvaluationText:
+        training_data = find_training_data(self.argument)
+        if not sources and not training_data:
+            why = "not a run" if self.run is None else "a run whose prepared data is missing"
+            raise InputError(
+                f"{self.argument} is {why}, so there is no text to score it on. Give a "
+                "prepared folder or text files with --data."
+            )
+        chosen = sources or [*map(str, training_data)]
+        return open_text(chosen, self.model.tokenizer, training_data)
 
     def run_suites(self, suites: Sequence[Suite], request: Request) -> list[SuiteResult]:
         """Return the results of all suites, in order."""

@@ -23,6 +23,7 @@ from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.files import hash_file
 from maskwright.finetuning.metrics import compute_metric
+from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.table_files import open_lines, read_columns
 from maskwright.inference.embed import Embedder
 from maskwright.runs.evaluation_file import DataFacts, Score, SuiteResult
@@ -160,18 +161,45 @@ def measure_reciprocal_rank(grades: Mapping[str, int], ranking: Ranking, depth: 
     return 1 / next(places, math.inf)
 
 
+def open_ranker(folder: Path) -> Predictor:
+    """Open a model of ``finetune --task ranking``; raise InputError for any other."""
+    predict = Predictor(folder)
+    if predict.loaded.problem != "regression" or predict.loaded.num_texts == 1:
+        raise InputError(f"--rerank = {folder} does not score pairs. Train it by --task ranking.")
+    return predict
+
+
+def rerank(
+    predict: Predictor, task: Collection, rankings: Mapping[str, Ranking]
+) -> dict[str, Ranking]:
+    """Return each ranking in the order of the scores of a cross-encoder."""
+    found: dict[str, Ranking] = {}
+    for query, ranking in rankings.items():
+        pairs = [(task.queries[query], task.documents[name]) for name in ranking]
+        scores = np.array([answer.label for answer in predict(pairs)], np.float64)
+        order: list[int] = np.argsort(-scores, kind="stable").tolist()
+        found[query] = [ranking[place] for place in order]
+    return found
+
+
 _MEASURES: dict[str, Callable[[Mapping[str, int], Ranking], float]] = {
-    "retrieval/ndcg_10": measure_ndcg,
-    "retrieval/recall_10": partial(measure_recall, depth=10),
-    "retrieval/recall_100": partial(measure_recall, depth=100),
-    "retrieval/mrr_10": measure_reciprocal_rank,
+    "ndcg_10": measure_ndcg,
+    "recall_10": partial(measure_recall, depth=10),
+    "recall_100": partial(measure_recall, depth=100),
+    "mrr_10": measure_reciprocal_rank,
 }
 
 
 def score_rankings(
-    grades: Grades, rankings: Mapping[str, Ranking], baseline: Mapping[str, Ranking]
+    prefix: str,
+    grades: Grades,
+    rankings: Mapping[str, Ranking],
+    baseline: Mapping[str, Ranking],
 ) -> tuple[Score, ...]:
-    """Return the mean of each measure over the queries, with intervals and the baseline's."""
+    """Return the mean of each measure over the queries, with intervals and the baseline's.
+
+    The name of a score is `prefix`, a slash, and that of the measure.
+    """
     scores: list[Score] = []
     for name, measure in _MEASURES.items():
         values, others = (
@@ -180,7 +208,7 @@ def score_rankings(
         )
         low, high = mean_interval(values) or (None, None)
         mean, other = float(values.mean()), float(others.mean())
-        scores.append(Score(name, mean, low, high, len(values), other))
+        scores.append(Score(f"{prefix}/{name}", mean, low, high, len(values), other))
     return tuple(scores)
 
 
@@ -229,11 +257,20 @@ def _describe(path: Path, files: Sequence[Path], num_texts: int) -> DataFacts:
 def _score_retrieval(request: Request) -> SuiteResult:
     path = _find_source(request, "retrieval")
     task, embed = read_collection(path), _make_embedder(request)
-    rankings = rank_by_vectors(embed, task)
-    interval = describe_bootstrap("queries")
-    settings = {"baseline": "BM25", "interval": interval, "num_cut": embed.num_cut}
+    rankings, by_words = rank_by_vectors(embed, task), rank_by_words(task)
+    scores = score_rankings("retrieval", task.grades, rankings, by_words)
+    if request.rerank is not None:
+        predict = open_ranker(request.rerank)
+        for prefix, found in (("reranked", rankings), ("reranked_bm25", by_words)):
+            again = rerank(predict, task, found)
+            scores += score_rankings(prefix, task.grades, again, by_words)
+    settings = {
+        "baseline": "BM25",
+        "interval": describe_bootstrap("queries"),
+        "num_cut": embed.num_cut,
+        **({"reranked_documents": _DEEPEST} if request.rerank else {}),
+    }
     data = _describe(path, task.files, len(task.documents))
-    scores = score_rankings(task.grades, rankings, rank_by_words(task))
     return mark_fast(SuiteResult("retrieval", data, settings, scores), False)
 
 
@@ -250,14 +287,20 @@ def _score_sts(request: Request) -> SuiteResult:
     return mark_fast(SuiteResult("sts", data, settings, (score,)), False)
 
 
+def _check_retrieval(request: Request) -> None:
+    read_collection(_find_source(request, "retrieval"))
+    if request.rerank is not None:
+        open_ranker(request.rerank)
+
+
 RETRIEVAL = Suite(
     name="retrieval",
     needs="files",
     full=None,
     fast=0,
-    check=lambda request: read_collection(_find_source(request, "retrieval")),
+    check=_check_retrieval,
     score=_score_retrieval,
-    headlines=("retrieval/ndcg_10",),
+    headlines=("retrieval/ndcg_10", "reranked/ndcg_10", "reranked_bm25/ndcg_10"),
 )
 STS = Suite(
     name="sts",

@@ -88,6 +88,7 @@ class Request:
         text: the text to score; None if no requested suite needs text.
         pairs: minimal pairs and their name; None if no requested suite needs them.
         files: the values of --data, for suites that read it themselves.
+        rerank: a model of ``finetune --task ranking`` that orders what ``retrieval`` finds.
         is_fast: True to score less data.
         babylm: the folder for the predictions of ``blimp``, made with the metric of BabyLM's code.
     """
@@ -99,6 +100,7 @@ class Request:
     is_fast: bool = False
     babylm: Path | None = None
     files: Sequence[str] = ()
+    rerank: Path | None = None
 
     @property
     def wraps(self) -> bool:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from maskwright.config import setting
+from maskwright.config import section, setting
 from maskwright.errors import ConfigError, CorpusError
 from maskwright.finetuning.metrics import Metric
 from maskwright.finetuning.table_files import Column
 from maskwright.model.config import Pooling
+from maskwright.objectives.config import SoftTargetsConfig
 from maskwright.train.config import Precision
 
 # To add a task, write its class and add a line: the import path of the class and its help text.
@@ -30,6 +31,14 @@ TASKS: dict[str, tuple[str, str]] = {
     "tokens": (
         "maskwright.finetuning.token_task:Tokens",
         "a tag for each word, in CoNLL columns (IO, BIO, BIOES and others)",
+    ),
+    "spans": (
+        "maskwright.finetuning.span_task:Spans",
+        "the part of a text that answers a question, in files of SQuAD",
+    ),
+    "ranking": (
+        "maskwright.finetuning.ranking_task:Ranking",
+        "the relevance of a passage to a query, to rank passages again after a search",
     ),
     "embedding": (
         "maskwright.finetuning.embedding:Embedding",
@@ -79,6 +88,11 @@ class FinetuneConfig:
     negatives: Literal["batch", "mined"] = setting(
         "batch", "embedding: negatives are other pairs of the batch (batch), or also mined (mined)"
     )
+    objective: Literal["simcse", "tsdae"] = setting(
+        "simcse",
+        "embedding, text without labels: find a text under other dropout (simcse), or rebuild it "
+        "from the vector of 40 % of its tokens (tsdae)",
+    )
     class_weights: bool = setting(False, "weight the loss so that all labels have the same weight")
     metric: Metric | None = setting(None, "metric that selects the best weights; none = the task's")
     evaluations_an_epoch: float = setting(2.0, "evaluations on the validation examples per epoch")
@@ -87,6 +101,7 @@ class FinetuneConfig:
     first_seed: int = setting(0, "seed of the first run; each further run adds 1")
     precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
+    distill: SoftTargetsConfig = section(SoftTargetsConfig)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate", "evaluations_an_epoch"):

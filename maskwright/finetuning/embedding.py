@@ -3,8 +3,9 @@
 The columns of the table select the loss. Pairs are trained with in-batch negatives, and optionally
 with negatives from a third column or from mining. Pairs with a number are trained so that their
 cosines have the order of the numbers. In text without labels, the positive of a text is the text
-itself with another dropout mask (Gao et al., "SimCSE", 2021), and the score is the retrieval of the
-second half of a text by its first half. R pairs, D width.
+itself with another dropout mask (Gao et al., "SimCSE", 2021), or a decoder rebuilds the text
+(`denoising`); the score is the retrieval of the second half of a text by its first half. R pairs, D
+width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ from maskwright.finetuning.contrastive import (
     order,
     overlap,
 )
+from maskwright.finetuning.denoising import Decoder, delete_tokens
 from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
 from maskwright.finetuning.metrics import VALID_LOSS, compute_metric
@@ -45,15 +47,19 @@ from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import open_encoder, save_model
 from maskwright.progress import Pulse
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
-from maskwright.tokenizer.template import ModelInput
+from maskwright.tokenizer.template import ModelInput, list_added_ids
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast, choose_device
 
 NEGATIVE, SCORE = "negative", "score"
-_USUAL = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
+USUAL_NAMES = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
 _CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
 _FEWEST = 32  # training pairs; fewer are too few to train on
 _FEWEST_WORDS = 8  # words of a text that is split into halves
+_OBJECTIVES = {
+    "simcse": "each text is its own positive, under another dropout mask (SimCSE)",
+    "tsdae": "a decoder rebuilds each text from the vector of 40 % of its tokens (TSDAE)",
+}
 
 
 class Embedding(CustomTask):
@@ -61,14 +67,14 @@ class Embedding(CustomTask):
 
     name = "embedding"
     roles = ("sentence1", "sentence2", NEGATIVE, SCORE)
-    unused = ("seeds", "metric", "class_weights", "pooling", "control", "test")
+    unused = ("seeds", "metric", "class_weights", "pooling", "control", "test", "teacher")
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         if is_text(train):
             return {}
         found = super().find_columns(train, given)
         names = list_names(train)
-        for role, usual in _USUAL.items():
+        for role, usual in USUAL_NAMES.items():
             known = [name for name in usual if name in names and name not in found.values()]
             if known and role not in found:
                 found[role] = known[0]
@@ -99,7 +105,7 @@ class Embedding(CustomTask):
         train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
         report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if is_text(request.files.train):
-            report("no labels: each text is its own positive, under another dropout mask (SimCSE)")
+            report(f"no labels: {_OBJECTIVES[config.objective]}")
         if cut := train.num_cut + valid.num_cut:
             report(describe_cut(cut, 2 * (len(train) + len(valid)), max_length))
         if num_shared:
@@ -107,7 +113,7 @@ class Embedding(CustomTask):
                 f"{num_shared:,} validation pairs share a text with training pairs: scores on new "
                 "text will be lower"
             )
-        _check_losses(config, train, model.config.hidden_size)
+        _check_losses(config, request.files.train, train, model.config.hidden_size)
         config = config.resolve(len(train), model.config.hidden_size)
         report(config.describe_budget())
         record_start(out, request, config, report)
@@ -119,8 +125,7 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        pad_id = loaded.tokenizer.pad_id
-        fitting = ContrastiveFitting(model, train, valid, pad_id, config, keep, pulse)
+        fitting = ContrastiveFitting(model, train, valid, loaded.tokenizer, config, keep, pulse)
         if config.negatives == "mined":
             report("mining negatives")
             fitting.mine()
@@ -136,13 +141,20 @@ class Embedding(CustomTask):
             )
 
 
-def _check_losses(config: FinetuneConfig, train: "Pairs", width: int) -> None:
-    """Raise ConfigError if a setting of the loss conflicts with the columns or the model."""
+def _check_losses(config: FinetuneConfig, file: Path, train: "Pairs", width: int) -> None:
+    """Raise ConfigError if a setting of the loss conflicts with the file or the model."""
+    denoises = config.objective == "tsdae"
+    if denoises and not is_text(file):
+        rule = f"needs text without labels (.txt), but {file} is a table"
+        raise ConfigError("objective", "tsdae", rule, "Remove it.")
+    if denoises and (config.dimensions or config.negatives == "mined"):
+        rule = "cannot be combined with dimensions or mined negatives"
+        raise ConfigError("objective", "tsdae", rule, "Remove one of them.")
     if config.negatives == "mined" and (train.negatives or train.scores is not None):
         has = "negatives" if train.negatives else "numbers"
         rule = f"cannot be combined with examples that have {has}"
         raise ConfigError("negatives", "mined", rule, "Remove the setting or the column.")
-    if not config.dropout and torch.equal(*number_texts(*train.sides)):
+    if not config.dropout and not denoises and torch.equal(*number_texts(*train.sides)):
         rule = "must be above 0 for text without labels, whose positives differ only by dropout"
         raise ConfigError("dropout", config.dropout, rule, "Try 0.1.")
     for size in config.dimensions:
@@ -265,12 +277,13 @@ class ContrastiveFitting:
         model: MaskedLanguageModel,
         train: Pairs,
         valid: Pairs,
-        pad_id: int,
+        tokenizer: Tokenizer,
         config: FinetuneConfig,
         log: Callable[[Record], None],
         pulse: Pulse | None = None,
     ) -> None:
-        self.model, self.train, self.valid, self.pad_id = model, train, valid, pad_id
+        self.model, self.train, self.valid = model, train, valid
+        self.pad_id, self.num_added = tokenizer.pad_id, len(list_added_ids(tokenizer))
         self.config, self.log = config.resolve(len(train), model.config.hidden_size), log
         self.device = next(model.parameters()).device
         lengths = [len(a.ids) + len(b.ids) for a, b in zip(*train.sides, strict=True)]
@@ -288,8 +301,11 @@ class ContrastiveFitting:
         """
         stopping = EarlyStopping(self.config, self.loop.num_steps)
         self._evaluate({"step": 0, "epoch": 0.0, "seconds": 0.0})
-        encoder = nn.ModuleDict({"encoder": self.model.encoder})
-        for point in self.loop.run(encoder, self._compute_loss):
+        trained, compute_loss = nn.ModuleDict({"encoder": self.model.encoder}), self._compute_loss
+        if self.config.objective == "tsdae":
+            trained["decoder"] = decoder = Decoder(self.model)
+            compute_loss = partial(self._rebuild, decoder)
+        for point in self.loop.run(trained, compute_loss):
             if stopping.is_over(point.step, self._evaluate(asdict(point))):
                 break
         self.model.load_state_dict(self._weights)
@@ -313,6 +329,12 @@ class ContrastiveFitting:
             return contrast(first, second, same, negatives, right)
 
         return nest(loss, sizes, *vectors)
+
+    def _rebuild(self, decoder: Decoder, numbers: list[int]) -> Tensor:
+        texts = [self.train.first[number] for number in numbers]
+        with autocast(self.config.precision, self.device):
+            vectors = self._embed(delete_tokens(texts, self.num_added))
+            return decoder(self.model, collate(texts, self.pad_id).to(self.device), vectors)
 
     def _evaluate(self, point: Record) -> bool:
         """Score the model; if it is the best so far, copy its weights and return True."""
@@ -346,10 +368,15 @@ class ContrastiveFitting:
                 VALID_LOSS: order(first, second, self.valid.scores).item(),
             }
         same = find_same(self.valid.first, self.valid.second)
-        nearest = compare(first, second, same).argmax(1)
-        found = (nearest == torch.arange(len(first))).float().mean().item()
-        loss = contrast(first, second, same).item()
-        return {"found": found, "candidates": len(first), VALID_LOSS: loss}
+        cosines = compare(first, second, same)
+        ranks = (cosines >= cosines.diagonal()[:, None]).sum(1)  # from 1; equal ones come first
+        return {
+            "found": (ranks == 1).float().mean().item(),
+            "recall_10": (ranks <= 10).float().mean().item(),
+            "mrr": (1 / ranks).mean().item(),
+            "candidates": len(first),
+            VALID_LOSS: contrast(first, second, same).item(),
+        }
 
     @torch.no_grad()
     def mine(self) -> None:
@@ -379,4 +406,7 @@ def _describe(record: Record) -> str:
         step = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
     if "spearman" in record:
         return f"  {step}  Spearman's correlation: {record['spearman']:.4f}"
-    return f"  {step}  retrieved among {record['candidates']}: {record['found']:.4f}"
+    return (
+        f"  {step}  retrieved among {record['candidates']}: {record['found']:.4f}  recall@10 "
+        f"{record['recall_10']:.4f}  MRR {record['mrr']:.4f}"
+    )

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from maskwright.finetuning.batches import InputBatch, collate
 from maskwright.finetuning.conll import TaggedSentence
+from maskwright.finetuning.squad import Question
 from maskwright.finetuning.table_files import TableRow
 from maskwright.tokenizer.template import InputTemplate, ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-Row = TableRow | TaggedSentence
+Row = TableRow | TaggedSentence | Question
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Examples:
         targets: [N] or [N, K] for texts; for words, a list for each input.
         positions: for words, the positions of the tokens of each input that have targets.
         sentences: for words, the sentences from which the inputs were cut.
+        windows: for questions, the texts from which the inputs were cut.
         num_cut: the number of inputs that were longer than `max_length`.
         rows: the examples as read; one tagged sentence may have become several inputs.
     """
@@ -38,6 +40,7 @@ class Examples:
     targets: NDArray[Any] | list[list[int]]
     positions: list[list[int]] | None = None
     sentences: "Sentences | None" = None
+    windows: "Windows | None" = None
     num_cut: int = 0
     rows: Sequence[Row] = ()
 
@@ -84,6 +87,22 @@ class Sentences:
             for word, prediction in zip(words, found, strict=True):
                 joined[sentence][word] = prediction
         return joined
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Texts that are asked about, and the inputs that were cut from them.
+
+    Attributes:
+        texts: the text of each question.
+        parts: for each input, the index of its question, and the characters [W, 2] of its labeled
+            tokens; the first one, [CLS], has none.
+        may_be_empty: True if a question may have no answer.
+    """
+
+    texts: list[str]
+    parts: list[tuple[int, NDArray[np.int64]]]
+    may_be_empty: bool
 
 
 def encode_texts(

@@ -221,14 +221,26 @@ class Fitting:
     def _compute_loss(self, numbers: list[int]) -> Tensor:
         examples = self.data.train
         batch = examples.collate(numbers, self.data.pad_id, self.device)
-        targets = examples.select_targets(numbers).to(self.device)
-        if self.deviation != 1.0 or self.mean:
-            targets = (targets - self.mean) / self.deviation
+        targets = self._normalize(examples.select_targets(numbers))
         with autocast(self.config.precision, self.device):
             logits = self.model(
                 batch.input_ids, batch.context, batch.token_type_ids, batch.output_positions
             )
-        return self.data.task.loss(logits.float(), targets, self.weights)
+        logits, task, config = logits.float(), self.data.task, self.config.distill
+        loss = task.loss(logits, targets, self.weights)
+        if self.data.soft_targets is None:
+            return loss
+        found = np.vstack([self.data.soft_targets[number] for number in numbers])
+        soft = self._normalize(torch.as_tensor(found))
+        taught = task.distill(logits, soft, config.temperature)
+        return (1 - config.weight) * loss + config.weight * taught
+
+    def _normalize(self, targets: Tensor) -> Tensor:
+        """Return targets or a teacher's answers on the device, on the scale of the logits."""
+        targets = targets.to(self.device)
+        if self.deviation != 1.0 or self.mean:
+            return (targets - self.mean) / self.deviation
+        return targets
 
     def _evaluate(self, point: EvaluationPoint) -> bool:
         """Score the model, and keep its weights if they are the best so far.

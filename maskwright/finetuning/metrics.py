@@ -17,7 +17,7 @@ from maskwright.finetuning.conll import find_entities
 
 Metric = Literal[
     "accuracy", "f1", "macro_f1", "micro_f1", "matthews", "pearson", "spearman",
-    "mean_squared_error",
+    "mean_squared_error", "exact_match", "mrr",
 ]  # fmt: skip
 Scores = dict[str, float]
 Baselines = dict[str, Scores]  # by the name of the baseline

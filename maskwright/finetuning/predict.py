@@ -15,6 +15,8 @@ from maskwright.errors import InputError
 from maskwright.finetuning.conll import OUTSIDE, has_conll_name, read_words, split_words
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.span_task import choose_answers, encode_questions
+from maskwright.finetuning.squad import read_questions
 from maskwright.finetuning.table_files import (
     TEXT_ROLES,
     Column,
@@ -64,13 +66,13 @@ class Predictor:
         self.precision: Precision = precision
         self.loaded.model.to(choose_device(device, field="device"))
         level = self.loaded.model.head_config.level
-        self.labels_tokens = level == "token"
+        self.labels_tokens, self.finds_spans = level == "token", level == "span"
         self.longest = self.loaded.max_length
         self.num_texts = self.num_cut = 0
         self._task = find_label_task(level, self.loaded.problem)
 
     def __call__(self, texts: Sequence[str | tuple[str, str]]) -> list[Answer]:
-        """Return the answer for each text, or for each pair of texts.
+        """Return the answer for each text, for each pair, or for each question and its text.
 
         Raises:
             InputError: the model labels words (use `tag`), texts and pairs are mixed, or the model
@@ -92,6 +94,8 @@ class Predictor:
                 else "this model was trained on pairs of texts. Give two texts per example; in a "
                 "table, two columns (sentence1, sentence2)."
             )
+        if self.finds_spans:
+            return self._find_spans([(pair[0], pair[-1]) for pair in each])
         inputs, num_cut = encode_texts(each, self.loaded.tokenizer, self.longest)
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
         return self._answer(np.stack(self._compute(Examples(inputs, np.zeros(len(inputs))))))
@@ -111,6 +115,12 @@ class Predictor:
             for word, answer in zip(words, self._answer(logits), strict=True):
                 answers[sentence][word] = answer
         return answers
+
+    def _find_spans(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
+        loaded = self.loaded
+        examples = encode_questions(pairs, loaded.tokenizer, self.longest, loaded.may_be_empty)
+        assert examples.windows is not None
+        return choose_answers(examples.windows, self._compute(examples))
 
     def _compute(self, examples: Examples) -> list[NDArray[np.float32]]:
         pad_id = self.loaded.tokenizer.pad_id
@@ -171,7 +181,7 @@ def predict(
     predictor = Predictor(find_model_folder(folder), device or "auto")
     if source.is_conll and not predictor.labels_tokens:
         raise InputError(f"{source.path} holds words, but this model labels texts. Give texts.")
-    return _answer_all(predictor, source.read(Path(folder), predictor.labels_tokens), report)
+    return _answer_all(predictor, source.read(Path(folder), predictor), report)
 
 
 def _answer_all(
@@ -211,24 +221,26 @@ class _Source:
     columns: Mapping[str, Column]
     header: bool | None
 
-    def read(self, run: Path, labels_tokens: bool) -> Iterator[Texts]:
+    def read(self, run: Path, predictor: Predictor) -> Iterator[Texts]:
         """Yield texts, pairs, or the words of sentences, as the model requires."""
         if self.is_conll:
             assert self.path is not None
             trained_on = read_example_files(run).get("columns", {})
             word = int(self.columns.get(_WORD, trained_on.get(_WORD, 0)))
             return map(tuple, read_words(self.path, word))
-        texts = self._check_not_blank(self._read_texts(run))
-        if labels_tokens:
+        texts = self._check_not_blank(self._read_texts(run, predictor.finds_spans))
+        if predictor.labels_tokens:
             return (tuple(word.text for word in split_words(one)) for one, *_ in texts)
         return texts
 
-    def _read_texts(self, run: Path) -> Iterator[Texts]:
+    def _read_texts(self, run: Path, finds_spans: bool) -> Iterator[Texts]:
         if self.path is None:
             return ((text,) for text in self.texts)
         if not self.is_table:
             is_empty = not self.path.stat().st_size
             return ((line,) for line in (() if is_empty else open_lines(self.path)[1]))
+        if finds_spans and self.path.suffix == ".json":
+            return (tuple(one.texts) for one in read_questions(self.path))
         columns, header = parse_columns(self.columns), self.header
         if not columns:
             columns, header = _find_columns(run, self.path, header)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from maskwright.config import read_yaml
-from maskwright.files import replacing_file, write_text
+from maskwright.files import replacing_file, write_json, write_text
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import OUTSIDE, TaggedSentence, marks_entities
 from maskwright.finetuning.examples import Row
@@ -27,6 +26,7 @@ from maskwright.finetuning.results import (
     list_scores,
     show_mean,
 )
+from maskwright.finetuning.squad import Question
 from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier
@@ -128,18 +128,9 @@ def predict_sets(
     task, labels, sets = data.task, data.labels, list[Predictions]()
     for examples in data.held_out:
         logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
-        if examples.sentences is not None:
-            true, found = (
-                [task.name_values(labels, np.asarray(one)) for one in each]
-                for each in (examples.sentences.targets, task.collect(examples, logits))
-            )
-            scores: list[float | None] = [None] * len(true)
-        else:
-            true = task.name_values(labels, np.asarray(examples.targets))
-            answers = task.answer(labels, np.stack(logits))
-            found = [answer.label for answer in answers]
-            scores = [answer.score for answer in answers]
-        sets.append(Predictions(task, labels, examples.rows, true, found, scores))
+        sets.append(
+            Predictions(task, labels, examples.rows, *task.predict(labels, examples, logits))
+        )
     model.cpu()
     return sets
 
@@ -155,7 +146,15 @@ def add_classes(results: Results, predictions: Sequence[Predictions]) -> None:
 
 
 def write_predictions(folder: Path, predictions: Predictions) -> Path:
-    """Write ``predictions.csv``, or for tags ``predictions.conll``: word, true tag, prediction."""
+    """Write ``predictions.csv``; for tags ``predictions.conll``: word, true tag, prediction.
+
+    Answers to questions go to ``predictions.json``, which the script of SQuAD reads: id -> answer.
+    """
+    if predictions.task.level == "span":
+        keys = [row.key for row in predictions.rows if isinstance(row, Question)]
+        path = folder / "predictions.json"
+        write_json(path, dict(zip(keys, predictions.found, strict=True)))
+        return path
     is_conll = predictions.task.level == "token"
     path = folder / f"predictions.{'conll' if is_conll else 'csv'}"
     # A text from JSON may hold a lone surrogate, which UTF-8 cannot encode.
@@ -304,7 +303,9 @@ def _list_confusions(confusions: Mapping[str, Mapping[str, int]]) -> list[tuple[
 def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
     """Yield the mistakes, worst first: by the model's confidence, or by the numeric error."""
     task = predictions.task
-    wrong = [each for each in enumerate(predictions) if each[1].true != each[1].found]
+    wrong = [
+        each for each in enumerate(predictions) if not task.is_right(each[1].true, each[1].found)
+    ]
     wrong.sort(key=lambda numbered: -task.measure_mistake(*numbered[1][1:]))
     for number, (texts, true, found, probability) in wrong[:_MOST_MISTAKES]:
         row = predictions.rows[number]

@@ -56,6 +56,7 @@ def _describe(request: Request) -> Plain:
         "files": {name: _plain(value) for name, value in asdict(request.files).items()},
         "finetune": to_mapping(request.config),
         "control": request.control,
+        "teacher": _plain(request.teacher),
     }
 
 
@@ -68,7 +69,8 @@ def _plain(value: Any) -> Any:
 def _hash_inputs(request: Request) -> dict[str, str]:
     """Return the sha256 of every input file by path."""
     examples = (request.files.train, request.files.valid, request.files.test)
-    weights = (path for name in _WEIGHTS for path in sorted(request.model.glob(name)))
+    folders = [folder for folder in (request.model, request.teacher) if folder is not None]
+    weights = (path for f in folders for name in _WEIGHTS for path in sorted(f.glob(name)))
     return {str(path): hash_file(path) for path in (*examples, *weights) if path is not None}
 
 
@@ -91,7 +93,9 @@ def read_request(run: Path) -> Request:
         if given["task"] not in TASKS:
             raise ValueError(f"unknown task {given['task']}")
         config = from_mapping(FinetuneConfig, asked["finetune"])
-        return Request(Path(asked["model"]), TaskFiles(**given), config, bool(asked["control"]))
+        teacher = None if asked.get("teacher") is None else Path(asked["teacher"])
+        model, control = Path(asked["model"]), bool(asked["control"])
+        return Request(model, TaskFiles(**given), config, control, teacher)
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise InputError(
             f"{run / PROVENANCE_NAME} does not record a valid request ({error}). Start the run "

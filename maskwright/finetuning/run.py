@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from maskwright.finetuning.task import (
     load_task,
     read_task,
 )
+from maskwright.finetuning.teacher import ask_teacher
 from maskwright.formatting import count_noun, describe_cut, write_code
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import EncoderModel
@@ -69,6 +71,7 @@ def finetune(
     columns: Mapping[str, Column] | None = None,
     header: bool | None = None,
     control: bool = False,
+    teacher: str | Path | None = None,
     resume: str | Path | None = None,
     report: Tell = tell,
     **settings: Any,
@@ -83,7 +86,8 @@ def finetune(
         folder: a run directory, a model folder, or ``hf:NAME``.
         train: labeled examples: a table, or CoNLL columns for the task ``tokens``.
         out: the run directory; its ``results.json`` has the scores.
-        task: ``classification``, ``multilabel``, ``regression``, ``tokens`` or ``embedding``.
+        task: ``classification``, ``multilabel``, ``regression``, ``tokens``, ``spans``, ``ranking``
+            or ``embedding``.
         preset: a GLUE task, instead of `task`; sets the task, the columns and the metrics.
         valid: examples that select the best weights; default: `valid_share` of `train`.
         test: examples on which the selected weights are scored, once.
@@ -91,6 +95,7 @@ def finetune(
         columns: names or positions by role: sentence1, sentence2, label; word, tag.
         header: True if the first row of a table holds names; None: it is inferred.
         control: also fine-tune and score an encoder that starts from random weights.
+        teacher: a model that was fine-tuned for the task; its answers are learned, too.
         resume: an unfinished run directory; only `report` can be combined with it.
         report: receives each line of progress.
         settings: fields of the configuration: ``epochs``, ``learning_rate``, ``seeds``, ….
@@ -102,6 +107,7 @@ def finetune(
     files = {"train": train, "valid": valid, "test": test, "out": out}
     table = {"columns": columns, "header": header, "valid_share": valid_share}
     flags = {"folder": folder, "task": task, "preset": preset, "control": control}
+    flags["teacher"] = teacher
     run, request = _find_request({**flags, **files, **table}, settings, resume)
     _run(request, run, report)
     return run / MODEL_NAME
@@ -142,12 +148,15 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     columns: Mapping[str, Column] = flags["columns"] or {}
     task.check_roles(columns)
     _check_unused(task, flags, config)
+    config.distill.check_teacher(flags["teacher"])
     model = find_model_folder(flags["folder"])
     paths = {
         name: None if flags[name] is None else Path(flags[name])
         for name in ("train", "valid", "test")
     }
-    return Request(model, _find_files(task, flags, columns, paths), config, flags["control"])
+    teacher = None if flags["teacher"] is None else find_model_folder(flags["teacher"])
+    found = _find_files(task, flags, columns, paths)
+    return Request(model, found, config, flags["control"], teacher)
 
 
 def _check_known(kind: str, name: str | None, known: Collection[str]) -> None:
@@ -219,6 +228,9 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         report(line)
     config = config.resolve(len(data.train), loaded.model.config.hidden_size)
     report(config.describe_budget())
+    if request.teacher is not None:
+        answers = ask_teacher(request.teacher, data, config, Pulse(report))
+        data = replace(data, soft_targets=answers)
     record_start(out, request, config, report)
     with _LoggedSeeds(out, data, loaded.model, config, device, report) as seeds:
         outcome = seeds.train()
@@ -239,6 +251,7 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
             add_special_tokens=loaded.add_special_tokens,
             max_length=config.max_length,
             num_texts=None if data.task.level == "token" else len(example),
+            may_be_empty=data.labels.num_unanswerable > 0,
         )
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted
@@ -312,6 +325,8 @@ def describe_data(data: TaskData) -> Iterator[str]:
         named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_SHOWN_LABELS])
         more = f"  and {len(pairs) - _SHOWN_LABELS} more" if len(pairs) > _SHOWN_LABELS else ""
         yield f"{count_noun(len(pairs), 'label')}: {named}{more}"
+    if labels.num_unanswerable:
+        yield f"{count_noun(labels.num_unanswerable, 'question')} without an answer"
     sets = [data.train, *data.held_out]
     if cut := sum(each.num_cut for each in sets):
         longest = max(max(each.lengths) for each in sets)

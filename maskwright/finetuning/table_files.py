@@ -37,8 +37,8 @@ _PAIRS = (
     (FIRST, SECOND), ("text1", "text2"), ("text_1", "text_2"), ("text_a", "text_b"),
     ("sentence_a", "sentence_b"), ("sentence_1", "sentence_2"), ("question1", "question2"),
     ("premise", "hypothesis"), ("anchor", "positive"), ("question", "answer"),
-    ("question", "sentence"), ("question", "passage"), ("query", "positive"), ("query", "passage"),
-    ("query", "document"), ("title", "abstract"),
+    ("question", "sentence"), ("question", "passage"), ("question", "context"),
+    ("query", "positive"), ("query", "passage"), ("query", "document"), ("title", "abstract"),
 )  # fmt: skip
 _TEXTS = (
     FIRST, "text", "texts", "sentence", "content", "body", "review", "comment", "message",

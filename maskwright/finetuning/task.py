@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -26,12 +26,13 @@ from maskwright.finetuning.split import split_examples
 from maskwright.finetuning.table_files import Column, find_roles, list_names, parse_columns
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
+from maskwright.objectives.distillation import diverge
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
-OF_EMBEDDINGS = ("dimensions", "negatives")  # settings
+OF_EMBEDDINGS = ("dimensions", "negatives", "objective")  # settings
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 
@@ -69,12 +70,14 @@ class Request:
     Attributes:
         model: the model folder to fine-tune.
         control: True if an encoder with random weights is also trained and scored.
+        teacher: the folder of a fine-tuned model whose answers are learned, too.
     """
 
     model: Path
     files: TaskFiles
     config: FinetuneConfig
     control: bool = False
+    teacher: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,12 @@ class Labels:
 
     Attributes:
         counts: the frequency of each label in the training examples.
+        num_unanswerable: the number of questions among them that have no answer.
     """
 
     names: tuple[str, ...]
     counts: tuple[int, ...] = ()
+    num_unanswerable: int = 0
 
     def encode(self, names: Sequence[str], place: str) -> list[int]:
         """Return the id of each label of an example.
@@ -111,14 +116,26 @@ class Answer:
 
     Attributes:
         label: the most probable label; for multi-label tasks, all labels above one half; for
-            regression, a number; for a word that the tokenizer drops, ``O`` if there is one or "".
+            regression, a number; for a word that the tokenizer drops, ``O`` if there is one or "";
+            for a question, its answer, or "" if there is none.
         score: the probability of that label; None for several labels, a number, or a dropped word.
-        probabilities: the probability of every label; empty for a number or a dropped word.
+        probabilities: the probability of every label; empty for a number, a dropped word, or a
+            question.
+        span: the first character of the answer to a question, and the one after its last.
     """
 
     label: str | list[str] | float
     score: float | None
     probabilities: Mapping[str, float]
+    span: tuple[int, int] | None = None
+
+
+class PredictedRows(NamedTuple):
+    """For each example, the true value, the prediction, and its probability for single labels."""
+
+    true: list[Any]
+    found: list[Any]
+    probabilities: list[float | None]
 
 
 class Task(ABC):
@@ -165,7 +182,7 @@ class LabelTask(Task):
     """A task with labels for each text or each word; the defaults are those of one label.
 
     Attributes:
-        level: the unit that is labeled: ``text`` or ``token``.
+        level: what is labeled: ``text``, ``token``, or a ``span`` of a text.
         problem: the ``problem_type`` of ``config.json``, as in transformers.
         metrics: the metrics to report; the first selects the best weights.
         other_metrics: further metrics that may select the weights instead.
@@ -269,6 +286,11 @@ class LabelTask(Task):
         """Return the mean loss of logits [N, K]; `weights` [K] are class weights."""
         return F.cross_entropy(logits, targets, weight=weights)
 
+    def distill(self, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        """Return the mean loss of logits [N, K] beside a teacher's, on the scale of `loss`."""
+        divergence = diverge(logits / temperature, teacher / temperature)
+        return temperature**2 * divergence.mean()
+
     def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
         """Return the predictions from logits [N, K], in the form of the targets."""
         return logits.argmax(1)
@@ -280,6 +302,18 @@ class LabelTask(Task):
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """Return the probability [N, K] of each label; None for regression."""
         return torch.as_tensor(logits).softmax(1).numpy()
+
+    def predict(
+        self, labels: Labels, examples: Examples, logits: Sequence[Logits]
+    ) -> PredictedRows:
+        """Return the true values and the predictions of examples, by the names of labels."""
+        true = self.name_values(labels, np.asarray(examples.targets))
+        answers = self.answer(labels, np.stack(logits))
+        return PredictedRows(true, [one.label for one in answers], [one.score for one in answers])
+
+    def is_right(self, true: Any, found: Any) -> bool:
+        """Return True unless a prediction is a mistake."""
+        return true == found
 
     def answer(self, labels: Labels, logits: NDArray[np.float32]) -> list[Answer]:
         """Return the answer for each row of logits [N, K]."""
@@ -318,7 +352,7 @@ def find_label_task(level: Level, problem: ProblemType) -> LabelTask:
     """Return the first task with this level and problem, for the answers of a saved model."""
     tasks = (load_task(name) for name in TASKS)
     labeled = (task for task in tasks if isinstance(task, LabelTask) and task.level == level)
-    return next(task for task in labeled if level == "token" or task.problem == problem)
+    return next(task for task in labeled if level != "text" or task.problem == problem)
 
 
 @dataclass(frozen=True)
@@ -333,6 +367,7 @@ class TaskData:
         baselines: the scores of the baselines on the validation examples.
         test_baselines: their scores on the test examples.
         skipped: the number of rows with too few columns, by file.
+        soft_targets: a teacher's logits for each training example, if there is a teacher.
     """
 
     task: LabelTask
@@ -347,6 +382,7 @@ class TaskData:
     baselines: Baselines = field(default_factory=dict[str, Scores])
     test_baselines: Baselines = field(default_factory=dict[str, Scores])
     skipped: Mapping[str, int] = field(default_factory=dict[str, int])
+    soft_targets: Sequence[Logits] | None = None
 
     @property
     def held_out(self) -> list[Examples]:

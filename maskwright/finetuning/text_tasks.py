@@ -150,6 +150,10 @@ class MultiLabel(TextTask):
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights)
 
+    def distill(self, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        softened = (teacher / temperature).sigmoid()
+        return temperature**2 * self.loss(logits / temperature, softened)
+
     def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
         return (logits > 0).astype(np.float32)
 
@@ -200,6 +204,9 @@ class Regression(TextTask):
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return F.mse_loss(logits[:, 0], targets)
+
+    def distill(self, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        return F.mse_loss(logits, teacher)
 
     def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
         return logits[:, 0]

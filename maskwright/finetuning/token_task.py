@@ -14,7 +14,14 @@ from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_con
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Metric, Scores, score_spans
 from maskwright.finetuning.table_files import Column
-from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, TaskFiles
+from maskwright.finetuning.task import (
+    Baseline,
+    Labels,
+    LabelTask,
+    Logits,
+    PredictedRows,
+    TaskFiles,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
@@ -107,6 +114,15 @@ class Tokens(LabelTask):
             return bag(_words_and_targets(examples)[0])
 
         return {"majority": predict_majority, "bag of words": predict_bag}
+
+    def predict(
+        self, labels: Labels, examples: Examples, logits: Sequence[Logits]
+    ) -> PredictedRows:
+        true, found = (
+            [self.name_values(labels, np.asarray(one)) for one in each]
+            for each in (_words_and_targets(examples)[1], self.collect(examples, logits))
+        )
+        return PredictedRows(true, found, [None] * len(true))
 
     def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         yield from (((t,), (f,)) for t, f in zip(true, found, strict=True))

@@ -123,6 +123,11 @@ class ClassifierSource:
     def open(cls, folder: Path, file: ExampleFile | None) -> "ClassifierSource":
         """Open a model folder; raises as `open_classifier` and `choose_examples` do."""
         loaded, card = open_classifier(folder), read_card(folder)
+        if loaded.model.head_config.level == "span":
+            raise InputError(
+                f"{folder} answers questions; such models cannot be exported. Load the folder with "
+                "transformers' AutoModelForQuestionAnswering."
+            )
         return cls(loaded, card, choose_examples(loaded, file))
 
     @property
@@ -143,7 +148,7 @@ class ClassifierSource:
 
     @property
     def metadata(self) -> HubMetadata:
-        return describe_labels(self.labels_tokens, "transformers")
+        return describe_labels(self.model.head_config.level, "transformers")
 
     @property
     def auto_class(self) -> str:

@@ -171,9 +171,11 @@ def _write_card(folder: Path, metadata: dict[str, str | list[str] | None]) -> st
         loaded = open_classifier(folder)
         config, head = loaded.model.config, loaded.model.head_config
         (kind, _), reason = native_classifier(config, head.level, head.pooling)
-        card = read_card(folder) or write_classifier_card(None, config, loaded.labels, kind, reason)
+        card = read_card(folder) or write_classifier_card(
+            None, config, head.level, loaded.labels, kind, reason
+        )
         library = "maskwright" if reason else "transformers"
-        facts = describe_labels(head.level == "token", library)
+        facts = describe_labels(head.level, library)
     else:
         config = open_model(folder).model.config
         family, reason = native_family(config)

@@ -82,7 +82,7 @@ class Classifier(EncoderModel):
             return self.head(self._compare(input_ids, separate_texts(context, token_type_ids)))
         if self.config.type_vocab_size < 2:
             token_type_ids = None
-        if self.head_config.level == "token":
+        if self.head_config.level != "text":
             return self.head(self.encoder(input_ids, context, token_type_ids, output_positions))
         assert output_positions is None, "output positions are for labels of tokens"
         first = torch.arange(0, input_ids.shape[0], context.row_length, device=input_ids.device)

@@ -25,7 +25,7 @@ InitOutput = Literal["normal", "scaled", "zero"]
 AttentionBackend = Literal["auto", "reference", "products", "sdpa", "varlen"]
 LayerType = Literal["full_attention", "sliding_attention"]
 
-Level = Literal["text", "token"]
+Level = Literal["text", "token", "span"]
 Pooling = Literal["cls", "mean", "late", "bi"]
 HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]
 # transformers' names for one of several labels, any number of labels, and a number.
@@ -249,7 +249,7 @@ class HeadConfig:
     """The head of a classifier; published families differ in the layers before its output.
 
     Attributes:
-        level: the unit that is labeled: texts or tokens.
+        level: what is labeled: texts, tokens, or the first and the last token of a span.
         num_labels: K; 1 for regression.
         pooling: the vector of a text: that of its first token, the mean over tokens, or (late) the
             mean of the logits over tokens. `bi`: similarities of the two texts of a pair, which are

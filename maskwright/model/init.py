@@ -1,4 +1,4 @@
-"""Initial weights: random, or computed from those of another vocabulary.
+"""Initial weights: random, from a deeper model, or computed from those of another vocabulary.
 
 Random weights are a pure function of (architecture, seed) on every device.
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from maskwright.model.config import EncoderConfig
 from maskwright.model.embeddings import Embeddings
 from maskwright.model.heads import SentencePairHead
-from maskwright.model.masked_lm import PAIR_HEAD, Network
+from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, Network
 
 
 @torch.no_grad()
@@ -76,6 +76,33 @@ def _draw(
         return drawn.normal_(0.0, deviation, generator=generator)
     cutoff = config.initializer_cutoff_factor * deviation
     return nn.init.trunc_normal_(drawn, 0.0, deviation, -cutoff, cutoff, generator=generator)
+
+
+def spread_layers(count: int, total: int) -> list[int]:
+    """Return `count` of `total` layers, evenly spaced from the first to the last.
+
+    6 of 12 are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019).
+    """
+    return [round(layer * (total - 1) / max(1, count - 1)) for layer in range(count)]
+
+
+def take_layers(model: EncoderModel, teacher: EncoderModel) -> list[int]:
+    """Copy the teacher's weights, with the layers that `spread_layers` chooses; return those.
+
+    Nothing is copied and the list is empty if any size but the number of layers differs.
+    """
+    blocks = teacher.encoder.blocks
+    layers = spread_layers(model.config.num_hidden_layers, len(blocks))
+    unused = ("encoder.blocks.", PAIR_HEAD)
+    state = {n: t for n, t in teacher.state_dict().items() if not n.startswith(unused)}
+    for number, layer in enumerate(layers):
+        weights = blocks[layer].state_dict().items()
+        state |= {f"encoder.blocks.{number}.{name}": tensor for name, tensor in weights}
+    ours = model.state_dict()
+    if {n: t.shape for n, t in state.items()} != {n: t.shape for n, t in ours.items()}:
+        return []
+    model.load_state_dict(state)
+    return layers
 
 
 # [V, D] or [V] tensors; the weight of a tied decoder is not listed separately.

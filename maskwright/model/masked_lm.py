@@ -22,6 +22,13 @@ class PretrainingLogits(NamedTuple):
     pairs: Tensor
 
 
+class WithHidden(NamedTuple):
+    """Logits of masked tokens [M, V], and the hidden states [M, D] that predict them."""
+
+    masked: Tensor
+    hidden: Tensor
+
+
 class Network(nn.Module):
     """A module with an `EncoderConfig`."""
 
@@ -95,7 +102,8 @@ class MaskedLanguageModel(EncoderModel):
         token_type_ids: Tensor | None = None,
         pair_positions: Tensor | None = None,
         candidates: tuple[Tensor, Tensor, Tensor] | None = None,
-    ) -> Tensor | PretrainingLogits:
+        with_hidden: bool = False,
+    ) -> Tensor | PretrainingLogits | WithHidden:
         """Return the logits [M, V] at `masked_positions`; with `pair_positions`, of both heads.
 
         With `candidates`, the arguments of `MLMHead.choose`, the token logits are [M, C + 1].
@@ -107,6 +115,7 @@ class MaskedLanguageModel(EncoderModel):
             token_type_ids: [T] int64, or None for type 0 everywhere.
             pair_positions: [P] int64, indices into [T] of the [CLS] of each pair, for a model with
                 a ``sentence_pair_head``.
+            with_hidden: return the hidden states, too; without `pair_positions`.
         """
         predictors = self.predictors(masked_positions)
         if pair_positions is not None:
@@ -116,7 +125,8 @@ class MaskedLanguageModel(EncoderModel):
             masked, pairs = both.split([len(masked_positions), len(pair_positions)])
             return PretrainingLogits(self._decode(masked, candidates), self.pair_head(pairs))
         hidden = self.encoder(input_ids, context, token_type_ids, output_positions=predictors)
-        return self._decode(hidden, candidates)
+        logits = self._decode(hidden, candidates)
+        return WithHidden(logits, hidden) if with_hidden else logits
 
     def _decode(self, hidden: Tensor, candidates: tuple[Tensor, Tensor, Tensor] | None) -> Tensor:
         return self.head(hidden) if candidates is None else self.head.choose(hidden, *candidates)

@@ -10,7 +10,7 @@ from maskwright.config import parse_yaml
 from maskwright.errors import ConfigError
 from maskwright.files import JsonObject
 from maskwright.formatting import write_code
-from maskwright.model.config import EncoderConfig
+from maskwright.model.config import EncoderConfig, Level
 from maskwright.model.electra import Discriminator
 from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import MaskedLanguageModel
@@ -21,6 +21,12 @@ _FENCE = "---\n"
 # The path in the example code of a card; publishing replaces it by the name on the hub.
 PLACEHOLDER = "path/to/this/folder"
 _EXAMPLE_KEYS = ("text", "text_pair")
+# The task of the hub for each level, and the heading of a card.
+_PURPOSES: dict[Level, tuple[str, str]] = {
+    "text": ("text-classification", "# A classifier of texts"),
+    "token": ("token-classification", "# A classifier of tokens"),
+    "span": ("question-answering", "# A model that answers questions by parts of a text"),
+}
 # In older cards of maskwright this section is the last one and named "Format".
 _USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
 _SECTION = re.compile(r"^## ", re.MULTILINE)
@@ -77,6 +83,7 @@ from transformers import pipeline
 pipeline("{task}", "path/to/this/folder")("a text")
 ```
 """
+_NATIVE_SPANS = _NATIVE.replace("MaskedLM", "QuestionAnswering")
 
 
 class HubMetadata(TypedDict):
@@ -116,16 +123,20 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
 
 
 def write_classifier_card(
-    text: str | None, config: EncoderConfig, labels: Sequence[str], family: Family, reason: str
+    text: str | None,
+    config: EncoderConfig,
+    level: Level,
+    labels: Sequence[str],
+    family: Family,
+    reason: str,
 ) -> str:
     """Return the card of a classifier: `text` (or a heading), its labels, and how to load it."""
-    of_tokens = "Token" in family.architecture
-    title = "# A classifier of tokens" if of_tokens else "# A classifier of texts"
-    body = (text or title).rstrip() + "\n"
+    body = (text or _PURPOSES[level][1]).rstrip() + "\n"
     body += f"\n## Labels\n\n{', '.join(map(write_code, labels))}\n"
-    metadata = describe_labels(of_tokens, "maskwright" if reason else "transformers")
+    metadata = describe_labels(level, "maskwright" if reason else "transformers")
     task = metadata["pipeline_tag"]
-    form = _OWN if reason else _NATIVE_CLASSIFIER
+    native = _NATIVE_SPANS if level == "span" else _NATIVE_CLASSIFIER
+    form = _OWN if reason else native
     ending = form.format(
         architecture=family.architecture,
         since=family.since(config),
@@ -136,9 +147,9 @@ def write_classifier_card(
     return change_card(body, metadata, ending)
 
 
-def describe_labels(of_tokens: bool, library: str) -> HubMetadata:
+def describe_labels(level: Level, library: str) -> HubMetadata:
     """Return a classifier's metadata for the hub; `library` loads the folder."""
-    task = "token-classification" if of_tokens else "text-classification"
+    task = _PURPOSES[level][0]
     return {"library_name": library, "pipeline_tag": task, "tags": ["maskwright", task]}
 
 

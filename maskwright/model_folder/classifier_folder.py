@@ -16,7 +16,6 @@ from maskwright.model_folder.card import write_classifier_card
 from maskwright.model_folder.families import find_classifier, native_classifier
 from maskwright.model_folder.folder import (
     EXTRA_KEY,
-    NUM_TEXTS_KEY,
     Loaded,
     check_replaceable,
     check_tokenizer,
@@ -35,6 +34,9 @@ from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import wrap_apart, wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
+# Entries of maskwright's section of config.json.
+_NUM_TEXTS, _MAY_BE_EMPTY = "num_texts", "may_be_empty"
+
 
 @dataclass(frozen=True)
 class LoadedClassifier(Loaded[Classifier]):
@@ -46,12 +48,14 @@ class LoadedClassifier(Loaded[Classifier]):
         max_length: the maximum tokens per input, in training or of the model.
         num_texts: texts per input: 1, or 2 if it was trained on pairs; None if the folder does not
             record it, or tokens are labeled.
+        may_be_empty: True if a question may have no answer; False if spans are not labeled.
     """
 
     labels: tuple[str, ...]
     problem: ProblemType
     max_length: int
     num_texts: int | None = None
+    may_be_empty: bool = False
 
 
 def save_classifier(
@@ -65,13 +69,15 @@ def save_classifier(
     add_special_tokens: bool = True,
     max_length: int | None = None,
     num_texts: int | None = None,
+    may_be_empty: bool = False,
 ) -> None:
     """Write a classifier's folder; arguments and errors are those of `save_model`.
 
     Args:
         labels: the names of the K labels; for regression, one name for the number.
         max_length: the maximum tokens per input in training, if below the model's maximum.
-        num_texts: texts per input, if texts are labeled: 1, or 2 for pairs.
+        num_texts: texts per input, unless tokens are labeled: 1, or 2 for pairs.
+        may_be_empty: True if a question may have no answer, if spans are labeled.
     """
     folder = Path(folder)
     check_replaceable(folder)
@@ -87,8 +93,10 @@ def save_classifier(
         "label2id": {label: number for number, label in enumerate(labels)},
         "problem_type": problem,
     }
-    card = write_classifier_card(card, config, labels, family, reason)
-    write_folder(folder, model, config, tokenizer, family, fields, card, max_length, num_texts)
+    card = write_classifier_card(card, config, level, labels, family, reason)
+    facts = {_NUM_TEXTS: num_texts, _MAY_BE_EMPTY: may_be_empty}
+    facts = {name: value for name, value in facts.items() if value}
+    write_folder(folder, model, config, tokenizer, family, fields, card, max_length, facts)
 
 
 def open_classifier(folder: Path | str) -> LoadedClassifier:
@@ -119,7 +127,10 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     max_length = int(min(read_max_length(folder) or longest, longest))
     problem = _read_problem(raw, len(labels))
     num_texts = _read_num_texts(extra, folder)
-    return LoadedClassifier(model, tokenizer, wraps, labels, problem, max_length, num_texts)
+    may_be_empty = extra.get(_MAY_BE_EMPTY) is True
+    return LoadedClassifier(
+        model, tokenizer, wraps, labels, problem, max_length, num_texts, may_be_empty
+    )
 
 
 def open_pretrained(folder: Path | str) -> Loaded[EncoderModel]:
@@ -152,10 +163,10 @@ def _read_problem(raw: RawConfig, num_labels: int) -> ProblemType:
 
 
 def _read_num_texts(extra: RawConfig, folder: Path) -> int | None:
-    num_texts = extra.get(NUM_TEXTS_KEY)
+    num_texts = extra.get(_NUM_TEXTS)
     if num_texts not in (None, 1, 2) or isinstance(num_texts, bool | float):
         raise ModelFolderError(
-            f"{folder}: {EXTRA_KEY}.{NUM_TEXTS_KEY} = {show_value(num_texts)} must be 1, or 2 for "
+            f"{folder}: {EXTRA_KEY}.{_NUM_TEXTS} = {show_value(num_texts)} must be 1, or 2 for "
             "pairs."
         )
     return num_texts

@@ -4,7 +4,7 @@ To add an architecture, write its `Family` in a module of ``native/`` and add it
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, Level, Pooling
@@ -67,7 +67,7 @@ def list_native() -> list[Family]:
 
 
 def list_classifiers(level: Level) -> dict[str, NativeClassifier]:
-    """Return the classifiers of texts or tokens by model_type, including maskwright's own."""
+    """Return the classifiers of a level by model_type, including maskwright's own."""
     return {
         name: NativeClassifier(family.as_classifier(head), head)
         for name, family in FAMILIES.items()
@@ -77,7 +77,7 @@ def list_classifiers(level: Level) -> dict[str, NativeClassifier]:
 
 def find_classifier(classes: Sequence[str]) -> tuple[Level, NativeClassifier] | None:
     """Return the first classifier whose class is among `classes`, and its level."""
-    levels: tuple[Level, ...] = ("text", "token")
+    levels: tuple[Level, ...] = get_args(Level)
     known: dict[str, tuple[Level, NativeClassifier]] = {
         native.head.architecture: (level, native)
         for level in levels

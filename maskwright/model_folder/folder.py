@@ -37,7 +37,6 @@ from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inp
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
-NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 for pairs
 MODEL = "model"  # the model folder in a run directory
 MAX_CONFIG_BYTES = 4 << 20
 MAX_CARD_BYTES = 4 << 20
@@ -124,7 +123,7 @@ def write_folder(
     fields: Mapping[str, Any],
     card: str,
     max_length: int | None = None,
-    num_texts: int | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the files of a model folder atomically.
 
@@ -132,13 +131,13 @@ def write_folder(
         config: the model's architecture, with the ids of its tokenizer.
         fields: the content of ``config.json`` in the names of the family.
         max_length: the maximum tokens per input, if below the model's maximum.
-        num_texts: texts per input of a text classifier, if known.
+        facts: further entries of maskwright's section of ``config.json``.
     """
     longest = min(max_length or config.max_position_embeddings, config.max_position_embeddings)
     extra = {
         "tokenizer_fingerprint": tokenizer.fingerprint,
         "training": training_fields(config, family),
-        **({NUM_TEXTS_KEY: num_texts} if num_texts else {}),
+        **(facts or {}),
     }
     with replacing_folder(folder) as temporary:
         with_types = config.type_vocab_size > 1

@@ -1,4 +1,4 @@
-"""Configuration of objectives: the section ``objective``."""
+"""Configuration of objectives: the sections ``objective`` and ``distill``."""
 
 from dataclasses import dataclass
 
@@ -38,6 +38,53 @@ class ObjectiveConfig:
         if not 0 < self.generator_share <= 1:
             rule = "must be above 0 and at most 1"
             raise ConfigError("generator_share", self.generator_share, rule, "Try 0.25.")
+
+
+@dataclass(frozen=True)
+class SoftTargetsConfig:
+    """A teacher's predictions in the loss (Hinton et al., "Distilling the Knowledge in a Neural
+    Network", 2015).
+    """
+
+    weight: float = setting(
+        0.5, "weight of the teacher's predictions in the loss; that of the labels is 1 - weight"
+    )
+    temperature: float = setting(
+        2.0, "divides the logits of teacher and student: above 1, improbable answers count more"
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight <= 1:
+            rule = "must be above 0 and at most 1"
+            raise ConfigError("weight", self.weight, rule, "Try 0.5.")
+        if self.temperature <= 0:
+            raise ConfigError("temperature", self.temperature, "must be above 0", "Try 2.")
+
+    def check_teacher(self, teacher: object) -> None:
+        """Raise ConfigError if a value is set and there is no teacher."""
+        for name, value in vars(self).items():
+            if teacher is None and value != getattr(type(self)(), name):
+                rule = "has no effect without a teacher"
+                raise ConfigError(f"distill.{name}", value, rule, "Give --teacher MODEL.")
+
+
+@dataclass(frozen=True)
+class DistillConfig(SoftTargetsConfig):
+    """Distillation of masked language models (Sanh et al., "DistilBERT", 2019)."""
+
+    cosine: float | None = setting(
+        None,
+        "weight of 1 - cosine between the last hidden states of teacher and student; none = 1 if "
+        "their widths agree, else 0",
+    )
+    copy_layers: bool = setting(
+        True, "begin with the teacher's embeddings, head and every n-th layer, if all sizes agree"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cosine is not None and self.cosine < 0:
+            raise ConfigError("cosine", self.cosine, "must not be negative")
 
 
 def choose_name(config: ObjectiveConfig, data: DataConfig, masking: MaskingConfig) -> str:

@@ -31,17 +31,25 @@ class Registered:
 DEFAULT = "mlm"
 OBJECTIVES = {
     DEFAULT: Registered("maskwright.objectives.mlm:MaskedTokens"),
-    "pairs": Registered("maskwright.objectives.pairs:SentencePairs", "data.pairs"),
+    "pairs": Registered(
+        "maskwright.objectives.pairs:SentencePairs",
+        "data.pairs",
+        conflicts={"teacher": "a teacher predicts masked tokens only"},
+    ),
     "causal": Registered(
         "maskwright.objectives.causal:CausalSteps",
         "masking.causal_share",
-        conflicts={"data.pairs": "in causal steps, [CLS] cannot attend to the texts"},
+        conflicts={
+            "data.pairs": "in causal steps, [CLS] cannot attend to the texts",
+            "teacher": "a teacher predicts masked tokens only",
+        },
     ),
     "rtd": Registered(
         "maskwright.objectives.rtd:ReplacedTokens",
         masked_model=GENERATOR,
         conflicts={
             "init_from": "rtd trains two new models, a generator and a discriminator",
+            "teacher": "rtd trains two new models, a generator and a discriminator",
             "masking.causal_share": "the discriminator attends to both sides",
             "data.pairs": "the discriminator has no head for pairs",
             "train.num_candidates": "replacements are drawn from the whole vocabulary",

@@ -22,8 +22,9 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.model.config import EncoderConfig, ModelConfig, parse_sizes
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.init import initialize
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
-from maskwright.pretraining.prepared_data import build_planner, objective_of
+from maskwright.pretraining.prepared_data import build_loss, build_planner, objective_of
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import (
@@ -59,11 +60,13 @@ def measure_step_seconds(
     model_config: EncoderConfig,
     device: torch.device,
     timed_flops: float | None = None,
+    teacher: MaskedLanguageModel | None = None,
 ) -> float:
     """Return the seconds of a mean step, uncompiled, from a few rows as at half of the run.
 
     Args:
         timed_flops: floating-point operations that the few rows take; none: what suits the device.
+        teacher: the model that the step also runs.
     """
     plan = build_planner(config).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
@@ -77,8 +80,8 @@ def measure_step_seconds(
 
     model = objective.build_network(model_config)
     initialize(model, config.seed)
-    model.to(device).train()
-    loss = objective.build_loss(model)
+    model.train()
+    loss = build_loss(config, model, teacher).to(device)
     parallel, terms = Parallel(loss), loss.terms
     optimizers = build_optimizers(
         config.optim,

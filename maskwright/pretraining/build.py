@@ -14,12 +14,13 @@ from maskwright.distributed.parallel import Parallel, checkpoint_activations, re
 from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.distributed.world import ALONE, World
 from maskwright.model.encoder import EncoderBlock, count_stacked_matrices
-from maskwright.model.init import initialize
+from maskwright.model.init import initialize, take_layers
 from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.optim.build import build_optimizers
 from maskwright.pretraining.init_from import InitialModel, tell_on_first_rank
 from maskwright.pretraining.prepared_data import (
     PreparedData,
+    build_loss,
     build_planner,
     build_row_source,
     objective_of,
@@ -74,7 +75,10 @@ def build_writer(
 
 
 def build_model(
-    config: PretrainConfig, data: PreparedData, initial: InitialModel | None = None
+    config: PretrainConfig,
+    data: PreparedData,
+    initial: InitialModel | None = None,
+    teacher: InitialModel | None = None,
 ) -> Network:
     """Return the network of a run before its first step, on the CPU."""
     architecture = resolve_model(config, data.tokenizer)
@@ -87,6 +91,10 @@ def build_model(
         return initial.adapt(architecture, data.tokenizer, config.seed, transfer)
     model = objective_of(config).build_network(architecture)
     initialize(model, config.seed)
+    if teacher is not None and config.distill.copy_layers and config.init_from is None:
+        layers = ", ".join(map(str, take_layers(model, teacher.model)))
+        came = f"layers {layers} of the teacher" if layers else "random: its sizes differ"
+        tell_on_first_rank(f"first weights of the student: {came}")
     return model
 
 
@@ -97,19 +105,21 @@ def build_trainer(
     world: World = ALONE,
     initial: InitialModel | None = None,
     reporter: Reporter = SILENT,
+    teacher: InitialModel | None = None,
 ) -> tuple[Trainer, str]:
     """Return a trainer at step 0, and a sentence on whether it compiles and why.
 
     Args:
         initial: what training begins with; not needed for weights that a checkpoint replaces.
+        teacher: the model of ``config.teacher``, which every rank has whole.
     """
     config = replace(config, train=config.train.count_epochs(data.epoch_tokens))
     device = choose_device(config.train.device, world.local_rank)
     objective = objective_of(config)
-    model = build_model(config, data, initial)
+    model = build_model(config, data, initial, teacher)
     num_stacked = count_stacked_matrices(model)
     compiles, reason = should_compile(config.train, device)
-    loss = objective.build_loss(model)
+    loss = build_loss(config, model, teacher.model.to(device) if teacher else None)
     parallel = distribute(config.train, loss, model, world, device, compiles)
     decay = config.train.ema_decay
     tokens_per_word = data.epoch_tokens / max(1, data.epoch_words)

@@ -12,7 +12,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.budget import choose_size, measure_step_seconds
-from maskwright.pretraining.init_from import InitialModel, load_initial
+from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     build_row_source,
@@ -43,6 +43,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
         check_config(config)
     folders = find_prepared(config, data_dir)
     data = open_data(folders, config.mixture) if folders else None
+    teacher = load_teacher(config, data.tokenizer if data else None)
     if data:
         tokens, described = data.epoch_tokens, _describe_data(data)
     else:
@@ -63,6 +64,8 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
     if initial is not None:
         yield f"init_from    {_describe_initial(initial)}"
+    if teacher is not None:
+        yield f"teacher      {_describe_initial(teacher)}"
     if size:
         yield f"size         {size}"
     yield f"model        {num_parameters:,} parameters: {objective.describe_parameters(model)}"
@@ -73,7 +76,8 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     yield f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}"
     yield f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}"
     yield f"data         {described}"
-    seconds = measure_step_seconds(config, model, device)
+    taught_by = teacher.model if teacher else None
+    seconds = measure_step_seconds(config, model, device, teacher=taught_by)
     yield (
         f"speed        {config.train.mean_batch_tokens / seconds:,.0f} tokens/s, measured on a few "
         "rows of random tokens, not compiled"

@@ -1,8 +1,9 @@
-"""Runs that begin with an existing model: its weights, and its part of the configuration.
+"""Runs that begin with an existing model, or learn from one: its part of the configuration.
 
 Architecture, tokenizer and special tokens of the model are written to config.yaml, so a resumed run
 does not need the model folder. A value of the user that contradicts the model is an error; a value
-of a recipe is replaced.
+of a recipe is replaced. Of a teacher these are defaults: the student's architecture is free, and by
+default the teacher's with half of its layers. A teacher is read again when a run is resumed.
 """
 
 import os
@@ -16,12 +17,19 @@ from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import as_mapping, hash_file
 from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
-from maskwright.model.init import draw_pair_head, grow_vocabulary, initialize, mix_vocabulary
+from maskwright.model.init import (
+    draw_pair_head,
+    grow_vocabulary,
+    initialize,
+    mix_vocabulary,
+    spread_layers,
+)
 from maskwright.model.masked_lm import PAIR_HEAD, MaskedLanguageModel
-from maskwright.model_folder.folder import describe_folder, read_bare
+from maskwright.model_folder.folder import describe_folder, open_model, read_bare
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
 from maskwright.pretraining.vocabulary_transfer import Transfer
 from maskwright.runs.config import PretrainConfig
+from maskwright.runs.download_model import is_hub_name
 from maskwright.runs.find_data import named_folder
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import Origin
@@ -38,7 +46,7 @@ from maskwright.train.config import parse_schedule
 
 @dataclass(frozen=True)
 class InitialModel:
-    """The model that training begins with: its name as given, and the content of its folder."""
+    """A model that training begins with or learns from: its name as given, its folder's content."""
 
     name: str
     folder: Path
@@ -111,6 +119,35 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
     return InitialModel(config.init_from, folder, model, described.tokenizer)
 
 
+def load_teacher(config: PretrainConfig, tokenizer: Tokenizer | None) -> InitialModel | None:
+    """Return the model of ``teacher``, on the CPU; None for a run without a teacher.
+
+    Args:
+        tokenizer: that of the data; None if the data is not prepared yet.
+
+    Raises:
+        ConfigError: its inputs are not those of the run.
+        ShardError: its tokenizer is not that of the data.
+        InputError, ModelFolderError, TokenizerError: it cannot be downloaded or read.
+    """
+    if config.teacher is None:
+        return None
+    loaded = open_model(folder := find_model_folder(config.teacher))
+    theirs, longest = loaded.tokenizer, loaded.model.config.max_position_embeddings
+    if tokenizer and not (extends(tokenizer, theirs) and extends(theirs, tokenizer)):
+        raise ShardError(
+            f"the data was prepared with another tokenizer than that of the teacher {folder}. Name "
+            f"the text itself, or prepare it with --tokenizer.path {folder}."
+        )
+    if loaded.add_special_tokens != config.data.special_tokens:
+        rule = f"contradicts the teacher {folder}, which has {loaded.add_special_tokens}"
+        raise ConfigError("data.special_tokens", config.data.special_tokens, rule, "Remove it.")
+    if config.data.max_seq_length > longest:
+        rule = f"is longer than the {longest} positions of the teacher {folder}"
+        raise ConfigError("data.max_seq_length", config.data.max_seq_length, rule, "Lower it.")
+    return InitialModel(config.teacher, folder, loaded.model, theirs)
+
+
 Report = Callable[[str], None]
 
 # The model does not fix how to compute, and how a new or extended tokenizer is trained.
@@ -177,6 +214,42 @@ def adopt_model(
     data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given))
     config = replace(config, model=model, tokenizer=tokenizer, data=data)
     return _shorten_rows(config, source, given, report)
+
+
+def adopt_teacher(
+    config: PretrainConfig, given: Mapping[str, Any], report: Report = tell_on_first_rank
+) -> PretrainConfig:
+    """Return `config` with inputs and architecture of its teacher; unchanged without one.
+
+    The architecture has half of the teacher's layers. The user may set any other value of it, or
+    state the whole with ``model.preset``. A model of ``init_from`` has its own.
+
+    Args:
+        given, report: as in `adopt_model`, as are the errors.
+    """
+    if config.teacher is None:
+        return config
+    find_model_folder(config.teacher)  # which knows names nearby
+    named = is_hub_name(config.teacher)  # a path would change with the directory of a resumed run
+    teacher = config.teacher if named else str(Path(config.teacher).absolute())
+    config = replace(config, teacher=teacher)
+    if config.init_from is not None:
+        return config
+    facts = read_model_facts(teacher, config)
+    tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, facts.source)
+    data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given))
+    config = replace(config, tokenizer=tokenizer, data=data)
+    if _asked(given, "model", "preset"):
+        return config
+    own = {
+        n: v for n, v in vars(config.model).items() if n in _OUR_OWN or _asked(given, "model", n)
+    }
+    total, types = facts.model.num_hidden_layers, facts.model.layer_types
+    count = own.setdefault("num_hidden_layers", -(-total // 2))
+    if types:
+        own.setdefault("layer_types", tuple(types[i] for i in spread_layers(count, total)))
+    config = replace(config, model=replace(facts.model, **own))
+    return _shorten_rows(config, facts.source, given, report)
 
 
 def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:

@@ -100,9 +100,9 @@ def resolve_preparation(
     name = named if recipe is None else recipe
     if name is not None:
         values = merge(load_recipe(str(name)).values, values)
-    init_from = values.get("init_from")
-    if init_from is not None:  # `pretrain` prepares with the tokenizer of that model
-        folder = find_model_folder(str(init_from))
+    model = values.get("init_from") or values.get("teacher")
+    if model is not None:  # `pretrain` prepares with the tokenizer of that model
+        folder = find_model_folder(str(model))
         values = merge({"tokenizer": {"path": str(folder)}}, values)
     names = {field.name for field in fields(PretrainConfig)}
     other = names - {field.name for field in fields(PrepareConfig)}

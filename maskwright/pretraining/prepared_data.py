@@ -19,8 +19,10 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
 from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.build import build_objective
-from maskwright.objectives.objective import Objective
+from maskwright.objectives.distillation import DistilledMaskedLM
+from maskwright.objectives.objective import Loss, Objective
 from maskwright.optim.build import build_optimizers
 from maskwright.runs.config import PretrainConfig
 from maskwright.shards.checks import Verify
@@ -138,6 +140,13 @@ def _check_wrapping(config: PretrainConfig, model: EncoderConfig) -> None:
 def objective_of(config: PretrainConfig) -> Objective[Any]:
     """Return the objective that a run's configuration chooses."""
     return build_objective(config.objective, config.data, config.masking)
+
+
+def build_loss(config: PretrainConfig, network: Any, teacher: MaskedLanguageModel | None) -> Loss:
+    """Return the module that computes the loss of a run, beside its teacher if it has one."""
+    if teacher is not None:
+        return DistilledMaskedLM(network, teacher, config.distill)
+    return objective_of(config).build_loss(network)
 
 
 def build_planner(config: PretrainConfig) -> Planner:

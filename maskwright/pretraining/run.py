@@ -7,17 +7,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from maskwright.config import write_yaml
 from maskwright.console import say
 from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
+from maskwright.files import as_mapping
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.budget import choose_size
 from maskwright.pretraining.dry_run import describe_run
-from maskwright.pretraining.init_from import adopt_model, load_initial
+from maskwright.pretraining.init_from import (
+    adopt_model,
+    adopt_teacher,
+    load_initial,
+    load_teacher,
+)
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     check_config,
@@ -39,6 +45,7 @@ from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
     INIT_FROM,
     MODEL_NAME,
+    TEACHER,
     Origin,
     RunFacts,
     begin_run,
@@ -65,6 +72,7 @@ def pretrain(
     *,
     texts: Iterable[str] | None = None,
     init_from: str | Path | None = None,
+    teacher: str | Path | None = None,
     recipe: str | None = None,
     config: PretrainConfig | str | Path | None = None,
     out: str | Path = "runs/run",
@@ -88,9 +96,9 @@ def pretrain(
             once. They are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
+        teacher: a model whose predictions are learned, too, by default with half of its layers.
         recipe: the recipe to start from; default: ``auto``, or ``continue`` with `init_from`.
-        config: a YAML file put over the recipe; or a whole configuration, instead of a recipe and
-            `sections`.
+        config: a YAML file put over the recipe; or a whole one, without recipe and `sections`.
         out: the run directory; must not exist yet, unless `auto_resume`.
         data_dir: the folder of prepared data, which later runs reuse.
         resume: a run directory to resume as it is, from its newest checkpoint, instead of a new
@@ -105,12 +113,11 @@ def pretrain(
 
     Raises:
         MaskwrightError: the input is wrong; the message is one line.
-        StoppedError: SIGTERM came before the end; the run can be resumed.
-        KeyboardInterrupt: Ctrl-C came before the end; the run can be resumed.
+        StoppedError, KeyboardInterrupt: SIGTERM or Ctrl-C stopped the run, which can be resumed.
         TypeError: a whole `config` is given with a recipe, a model or sections, or names a model;
             `text` is given with `texts`, or `texts` holds anything but strings.
     """
-    given = sections if init_from is None else {"init_from": str(init_from), **sections}
+    given = {n: str(m) for n, m in ((INIT_FROM, init_from), (TEACHER, teacher)) if m} | sections
     folder = Path(data_dir)
     if resume is None:
         request = _request_run(text, texts, recipe, config, Path(out), folder, given, auto_resume)
@@ -148,14 +155,15 @@ def _request_run(
     given: Mapping[str, Any],
     auto_resume: bool,
 ) -> _Request:
-    """Resolve the arguments of `pretrain`; `given` holds the sections and `init_from`."""
+    """Resolve the arguments of `pretrain`; `given` holds the sections, `init_from`, `teacher`."""
     file = Path(config) if isinstance(config, str | Path) else None
     if isinstance(config, PretrainConfig):
         if recipe is not None or given:
             raise TypeError("give a whole config, or a recipe and sections over it; not both")
-        if config.init_from is not None:
+        if config.init_from is not None or config.teacher is not None:
             raise TypeError(
-                "a whole config cannot name init_from; give it as an argument, and sections"
+                "a whole config cannot name init_from or teacher; give it as an argument, and "
+                "sections"
             )
         name, resolved = None, config
     else:
@@ -165,7 +173,8 @@ def _request_run(
     paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
     resolved = adopt_preparation(replace(resolved, text=paths or resolved.text), given)
     begun = find_begun(run) if auto_resume else None
-    resolved = adopt_model(resolved, read_given(file, given), begun=begun)
+    asked = read_given(file, given)
+    resolved = adopt_teacher(adopt_model(resolved, asked, begun=begun), asked)
     if begun is None:
         return _Request(run, data_dir, resolved, name)
     if resolved.model.sizes and resolved.model.sizes == begun.model.sizes:
@@ -215,19 +224,23 @@ def _start(request: _Request) -> None:
         if named_folder(config) is None:
             check_config(config)
         data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
+        teacher = load_teacher(config, data.tokenizer)
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
             shape = partial(resolve_model, tokenizer=data.tokenizer)
             config, reason = choose_size(config, shape, data.epoch_tokens, world)
             console.print(f"size: {reason}")
-        session = open_session(run, config, data, world, console, initial=initial, origin=origin)
+        session = open_session(
+            run, config, data, world, console, initial=initial, teacher=teacher, origin=origin
+        )
         fetch_ahead(config, data, session.trainer.state.position, world)
         del initial  # the trainer has its weights, or extended copies of them
         run.mkdir(parents=True, exist_ok=True)
         with _owning(run, world):
             if world.is_first:
                 size = count_parameters_of(session.trainer.model)
-                facts = _describe_run(request.recipe, size, data, origin)
+                models = {INIT_FROM: origin, TEACHER: session.teacher}
+                facts = _describe_run(request.recipe, size, data, models)
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
@@ -249,10 +262,20 @@ def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
         checkpoint = open_checkpoint(Path(found))
         data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
-        origin = read_provenance(run).get(INIT_FROM) if config.init_from else None
+        provenance = read_provenance(run)
+        origin = provenance.get(INIT_FROM) if config.init_from else None
+        teacher = load_teacher(config, data.tokenizer)
         session = open_session(
-            run, config, data, world, console, origin=origin, last_step=checkpoint.step
+            run,
+            config,
+            data,
+            world,
+            console,
+            teacher=teacher,
+            origin=origin,
+            last_step=checkpoint.step,
         )
+        _check_teacher(session, provenance)
         trainer = session.trainer
         trainer.restore(checkpoint)
         _check_budget(begun, config, trainer)
@@ -263,6 +286,16 @@ def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
         ended = " (it had ended; its last weights are scored again)" * (trainer.progress >= 1)
         console.print(f"resuming {run} at step {step:,}{ended}")
         _train(session)
+
+
+def _check_teacher(session: Session, provenance: Mapping[str, Any]) -> None:
+    """Raise CheckpointError unless the teacher is the one that the run began with."""
+    teacher = session.teacher
+    if teacher and teacher["sha256"] != as_mapping(provenance.get(TEACHER)).get("sha256"):
+        raise CheckpointError(
+            f"{teacher['folder']}, the teacher of {session.run}, has changed since the run began. "
+            "Restore it, or start a new run."
+        )
 
 
 def _train(session: Session) -> None:
@@ -341,7 +374,10 @@ def _open_data(
 
 
 def _describe_run(
-    recipe: str | None, num_parameters: int, data: PreparedData, origin: Origin | None
+    recipe: str | None,
+    num_parameters: int,
+    data: PreparedData,
+    models: Mapping[str, Origin | None],
 ) -> RunFacts:
     manifest = data.train.manifest
     folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}
@@ -352,7 +388,8 @@ def _describe_run(
         "prepared_data": folders or str(data.folder.resolve()),
         "tokenizer_fingerprint": data.tokenizer.fingerprint,
     }
-    return facts if origin is None else {**facts, "init_from": origin}
+    used = {name: origin for name, origin in models.items() if origin is not None}
+    return cast(RunFacts, {**facts, **used})
 
 
 def _find_checkpoint(run: Path, report: Callable[[str], None]) -> Checkpoint:

@@ -29,7 +29,13 @@ from maskwright.pretraining.training_suites import HEADLINES
 from maskwright.report.facts import gather_facts
 from maskwright.report.run_page import write_report
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME, REPORT_NAME
+from maskwright.runs.run_directory import (
+    CHECKPOINTS_NAME,
+    METRICS_NAME,
+    MODEL_NAME,
+    REPORT_NAME,
+    Origin,
+)
 from maskwright.train.panel import color_sample
 from maskwright.train.reporting import SILENT, RunReporter
 from maskwright.train.trainer import Trainer
@@ -49,6 +55,7 @@ class Session:
         reporting: the context in which the trainer reports.
         note: a sentence on whether the trainer compiles.
         origin: the entry of provenance.json on the model that the run began with, if any.
+        teacher: the entry on the model that it learns from, if any.
     """
 
     run: Path
@@ -60,6 +67,7 @@ class Session:
     note: str
     console: Console
     origin: Mapping[str, Any] | None = None
+    teacher: Origin | None = None
 
     def train(self) -> signal.Signals | None:
         """Train and save; return the signal that stopped the run before its end, or None."""
@@ -121,6 +129,7 @@ class Session:
             final,
             before=self._read_beginning(),
             origin=self.origin,
+            teacher=self.teacher,
         )
         if self._prompt is not None and trained.fills_masks:
             card = add_example(card, [self._prompt])
@@ -189,6 +198,7 @@ def open_session(
     console: Console,
     *,
     initial: InitialModel | None = None,
+    teacher: InitialModel | None = None,
     origin: Mapping[str, Any] | None = None,
     last_step: int | None = None,
 ) -> Session:
@@ -196,6 +206,7 @@ def open_session(
 
     Args:
         initial: the model that training begins with; None if a checkpoint replaces its weights.
+        teacher: the model that it learns from.
         origin: the entry of provenance.json on the model that the run began with, if any.
         last_step: the step of the checkpoint that the run resumes from.
     """
@@ -204,9 +215,13 @@ def open_session(
     if world.is_first:
         trackers, plain = config.train.trackers, to_mapping(config)
         reporter = RunReporter(run, objective.scores, console, last_step, trackers, plain)
-    trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial, reporter)
+    checkpoints = run / CHECKPOINTS_NAME
+    trainer, note = build_trainer(config, data, checkpoints, world, initial, reporter, teacher)
     reporting = reporter if isinstance(reporter, RunReporter) else nullcontext()
-    return Session(run, config, data, objective, trainer, reporting, note, console, origin)
+    taught_by = teacher.describe() if teacher else None
+    return Session(
+        run, config, data, objective, trainer, reporting, note, console, origin, taught_by
+    )
 
 
 def _describe_place(trainer: Trainer) -> str:

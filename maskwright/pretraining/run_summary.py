@@ -67,6 +67,7 @@ def describe_training(
     final: Record,
     before: Record | None = None,
     origin: Mapping[str, Any] | None = None,
+    teacher: Mapping[str, Any] | None = None,
 ) -> str:
     """Return Markdown for the card, from the run's last validation record.
 
@@ -74,13 +75,14 @@ def describe_training(
         title: kind of model, at the start of the first sentence.
         before: the validation record of the model that the run began with.
         origin: the entry of provenance.json on that model.
+        teacher: the entry on the model that the run learned from.
     """
     source = data.train.manifest.source
     return _CARD.format(
         name=escape_markdown(name),
         title=title,
         version=version,
-        origin=_describe_origin(origin) if origin else "trained from scratch",
+        origin=_describe_lineage(origin, teacher),
         scores=_tabulate(objective.scores, final, before),
         notes=objective.notes.format(**final),
         steps=final["step"],
@@ -172,13 +174,21 @@ def _list_lines(scores: Sequence[ScoreLine], record: Record) -> list[ScoreLine]:
     return lines + [line for line in of_each if record.get(line.name) is not None]
 
 
+def _describe_lineage(origin: Mapping[str, Any] | None, teacher: Mapping[str, Any] | None) -> str:
+    began = f"continued from {_describe_origin(origin)}" if origin else "trained from scratch"
+    if teacher is None:
+        return began
+    distilled = f"distilled from {_describe_origin(teacher)}"
+    return distilled if origin is None else f"{began} and {distilled}"
+
+
 def _describe_origin(origin: Mapping[str, Any]) -> str:
-    """Return the name and the file hashes of the weights that the run began with."""
+    """Return the name and the file hashes of the weights of a model that the run used."""
     hashes = origin.get("sha256")
     named = cast(dict[Any, Any], hashes) if isinstance(hashes, dict) else {}
     files = [f"{escape_markdown(str(f))} {write_code(str(sha))}" for f, sha in named.items()]
     name = write_code(shorten_path(str(origin.get("name"))))
-    return f"continued from {name} (sha256 of {', '.join(files)})"
+    return f"{name} (sha256 of {', '.join(files)})"
 
 
 def _describe_extension(extension: object) -> str:

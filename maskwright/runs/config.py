@@ -12,7 +12,7 @@ from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.errors import ConfigError
 from maskwright.files import as_mapping
 from maskwright.model.config import SIZE_FIELDS, ModelConfig
-from maskwright.objectives.config import ObjectiveConfig, choose_name
+from maskwright.objectives.config import DistillConfig, ObjectiveConfig, choose_name
 from maskwright.objectives.registry import OBJECTIVES
 from maskwright.optim.config import OptimConfig
 from maskwright.recipes import load_recipe
@@ -59,6 +59,12 @@ class PretrainConfig:
         "continue pretraining this model: a folder, a run, or hf:NAME[@REVISION]",
         is_path=True,
     )
+    teacher: str | None = setting(
+        None,
+        "learn from this model's predictions, too, by default with half of its layers: a folder, a "
+        "run, or hf:NAME[@REVISION]",
+        is_path=True,
+    )
     seed: int = setting(0, "random seed of the initial weights, the data order and the masks")
     corpus: CorpusConfig = section(CorpusConfig)
     select: SelectionConfig = section(SelectionConfig)
@@ -68,6 +74,7 @@ class PretrainConfig:
     masking: MaskingConfig = section(MaskingConfig)
     model: ModelConfig = section(ModelConfig)
     objective: ObjectiveConfig = section(ObjectiveConfig)
+    distill: DistillConfig = section(DistillConfig)
     optim: OptimConfig = section(OptimConfig)
     train: TrainConfig = section(TrainConfig)
     evaluate: EvaluateConfig = section(EvaluateConfig)
@@ -81,6 +88,7 @@ class PretrainConfig:
             )
         if self.init_from is None:
             check_extension(self.tokenizer)
+        self.distill.check_teacher(self.teacher)
         self._check_objective()
 
     def _check_objective(self) -> None:

@@ -30,6 +30,7 @@ CHECKPOINTS_NAME = "checkpoints"
 MODEL_NAME = "model"
 PROVENANCE_NAME = "provenance.json"
 INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
+TEACHER = "teacher"  # and the model that it learns from
 RUNS_NAME = "runs"  # the default of --runs-dir
 # Sections of the configuration that may change when a run is resumed.
 _CHANGEABLE = ("train", "optim", "evaluate")
@@ -38,7 +39,7 @@ _TENSORBOARD_NAME = "tensorboard"
 
 
 class Origin(TypedDict):
-    """The model that a run began with: its name as given, its folder and its files' hashes."""
+    """A model that a run uses: its name as given, its folder and its files' hashes."""
 
     name: str
     folder: str
@@ -60,6 +61,7 @@ class RunFacts(TypedDict):
     prepared_data: str | dict[str, str]
     tokenizer_fingerprint: str
     init_from: NotRequired[Origin]
+    teacher: NotRequired[Origin]
 
 
 def check_new(run: Path) -> None:

@@ -321,6 +321,10 @@ def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
     if not is_classifier(folder):
         return FillMaskPipeline(FillMask(folder, device), example)
     predict = Predictor(folder, device or "auto")
+    if predict.finds_spans:
+        raise ModelFolderError(
+            f"{folder} answers questions; serve has no page for that. Use maskwright predict."
+        )
     if predict.labels_tokens:
         return TokenClassificationPipeline(predict, example)
     return TextClassificationPipeline(predict, example)

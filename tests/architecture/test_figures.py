@@ -12,10 +12,10 @@ from tests.architecture.sources import ROOT
 
 # By figure: the limit of today, and the aim of the plan.
 AT_MOST = {
-    # 41,400, and what has been added since: sweep, trackers, new vocabularies, retrieval,
-    # disentangled attention with DeBERTa and NeoBERT (450).
-    "package lines": (43_400, 30_000),
-    "package files": (287, 230),
+    # 41,400, and what has been added since: sweep, trackers, new vocabularies, retrieval, answers
+    # to questions, rankings, TSDAE, distillation, DeBERTa and NeoBERT, GGUF, OpenVINO.
+    "package lines": (45_300, 30_000),
+    "package files": (300, 230),
     "benchmark lines": (5_000, 5_000),
     "files that pretrain runs": (115, None),
     "files from text to gradient": (85, 45),

@@ -28,7 +28,7 @@ from maskwright.evaluation.pinned import PinnedText
 from maskwright.objectives.mlm import MaskedLMScores, evaluate_sources
 from maskwright.objectives.objective import TermSums
 from maskwright.pretraining.build import build_trainer, consolidate
-from maskwright.pretraining.init_from import load_initial
+from maskwright.pretraining.init_from import load_initial, load_teacher
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import load_run_config
@@ -115,6 +115,19 @@ def continue_pretraining(
     beginning = recorder.of("valid")[0]
     assert beginning["step"] == 0
     return beginning["loss"], [record["loss"] for record in recorder.of("train")]
+
+
+def learn_from_teacher(world: World, config: PretrainConfig, folder: Path) -> list[list[float]]:
+    """A run over prepared data in `folder` beside a teacher: all terms of each step."""
+    recorder, data = Recorder(), PreparedData(folder)
+    teacher = load_teacher(config, data.tokenizer)
+    trainer, _ = build_trainer(config, data, folder / "none", world, teacher=teacher)
+    trainer.checkpoints, trainer.reporter = None, recorder
+    trainer.fit()
+    names = [
+        name for term in trainer.terms.values() for name in (term.loss_name, term.accuracy_name)
+    ]
+    return [[record[name] for name in names] for record in recorder.of("train")]
 
 
 def train_spoiled(world: World, options: dict[str, Any]) -> Outcome:

@@ -1,11 +1,12 @@
 """Initial weights, and the rows of a vocabulary that grows."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
-from maskwright.model.init import grow_vocabulary, initialize
+from maskwright.model.init import grow_vocabulary, initialize, spread_layers, take_layers
 from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.model.helpers import tiny_config
 from tests.models import small_model
@@ -102,3 +103,32 @@ def test_a_vocabulary_may_have_room_already() -> None:
     grown = grow_vocabulary(tensors, 64, {63: [5, 6]})
     assert torch.equal(grown[WORDS][:63], tensors[WORDS][:63])
     assert torch.equal(grown[WORDS][63], tensors[WORDS][5:7].mean(0))
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "layers"),
+    [(6, 12, [0, 2, 4, 7, 9, 11]), (2, 4, [0, 3]), (1, 3, [0]), (3, 3, [0, 1, 2])],
+)
+def test_layers_are_those_of_distilbert(count: int, total: int, layers: list[int]) -> None:
+    assert spread_layers(count, total) == layers
+
+
+def test_a_student_takes_every_nth_layer_with_all_around_it() -> None:
+    teacher, student = small_model(1, num_hidden_layers=4), small_model(0, num_hidden_layers=2)
+    assert take_layers(student, teacher) == [0, 3]
+    theirs = teacher.state_dict()
+    for name, tensor in student.state_dict().items():
+        assert torch.equal(tensor, theirs[name.replace("blocks.1.", "blocks.3.")]), name
+    student.head.decoder.weight.data += 1
+    assert not torch.equal(student.head.decoder.weight, teacher.head.decoder.weight)
+
+
+@pytest.mark.parametrize("change", [{"intermediate_size": 48}, {"qk_norm": True}])
+def test_a_student_of_other_sizes_keeps_its_random_weights(change: dict[str, Any]) -> None:
+    teacher, student = (
+        small_model(1, num_hidden_layers=4, preset="bert"),
+        small_model(0, num_hidden_layers=2, preset="bert", **change),
+    )
+    before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
+    assert take_layers(student, teacher) == []
+    assert all(torch.equal(t, before[n]) for n, t in student.state_dict().items())

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import CrossEncoder
 from transformers import (
+    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -16,8 +18,9 @@ from transformers import (
 
 from maskwright.config import from_mapping
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.network import build_classifier
+from maskwright.finetuning.network import build_classifier, compute_logits
 from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.span_task import encode_questions
 from maskwright.model.config import Level, ModelConfig, Pooling, resolve_config
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
@@ -53,11 +56,12 @@ def make_pretrained(model_type: str) -> MaskedLanguageModel:
 
 
 def save(folder: Path, model_type: str, level: Level, pooling: Pooling = "cls") -> None:
-    config = FinetuneConfig(pooling=pooling)
-    model = build_classifier(make_pretrained(model_type), config, level, 3, seed=2).eval()
+    config, labels = FinetuneConfig(pooling=pooling), LABELS[: 2 if level == "span" else 3]
+    pretrained = make_pretrained(model_type)
+    model = build_classifier(pretrained, config, level, len(labels), seed=2).eval()
     with torch.no_grad():
         model.head.output.weight.mul_(20)  # so that answers differ
-    save_classifier(folder, model, TOKENIZER, LABELS, "single_label_classification")
+    save_classifier(folder, model, TOKENIZER, labels, "single_label_classification")
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
@@ -90,6 +94,35 @@ def test_tokens_have_the_same_logits_there(model_type: str, tmp_path: Path) -> N
         first = [inputs.word_ids().index(word) for word in range(len(sentence))]
         found = np.array([list(answer.probabilities.values()) for answer in answers])
         assert found == pytest.approx(expected[first], abs=1e-5)
+
+
+def test_a_cross_encoder_gives_the_probabilities_of_our_scores(tmp_path: Path) -> None:
+    model = build_classifier(make_pretrained("bert"), FinetuneConfig(), "text", 1, seed=2).eval()
+    save_classifier(tmp_path, model, TOKENIZER, ("score",), "regression", num_texts=2)
+    theirs = CrossEncoder(str(tmp_path), device="cpu").predict(PAIRS)
+    ours = [answer.label for answer in Predictor(tmp_path, "cpu")(PAIRS)]
+    assert 1 / (1 + np.exp(-np.array(ours, float))) == pytest.approx(theirs, abs=1e-5)
+
+
+@pytest.mark.parametrize("model_type", list_classifiers("span"))
+def test_spans_have_the_same_logits_there(model_type: str, tmp_path: Path) -> None:
+    save(tmp_path / "model", model_type, "span")
+    loaded = open_classifier(tmp_path / "model")
+    if model_type == "maskwright":
+        assert loaded.model.head_config.level == "span"
+        return
+    theirs = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "model").eval()
+    assert type(theirs).__name__ == list_classifiers("span")[model_type].family.architecture
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    examples = encode_questions(PAIRS, loaded.tokenizer, loaded.max_length, may_be_empty=False)
+    assert examples.positions is not None
+    found = compute_logits(loaded.model, examples, TOKENIZER.pad_id, "fp32")
+    for pair, logits, positions in zip(PAIRS, found, examples.positions, strict=True):
+        with torch.no_grad():
+            outputs = theirs(**tokenizer(*pair, return_tensors="pt"))
+        expected = torch.stack([outputs.start_logits[0], outputs.end_logits[0]], -1)[positions]
+        assert logits == pytest.approx(expected.numpy(), abs=1e-4)
+        assert np.ptp(logits) > 0.05
 
 
 @pytest.mark.parametrize(

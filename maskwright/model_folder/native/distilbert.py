@@ -4,12 +4,15 @@
 way. Its class has no dropout after attention; ours applies ``hidden_dropout``.
 """
 
+from dataclasses import replace
+
 from maskwright.model_folder.native.family import Family, Field, NativeHead, same
 from maskwright.model_folder.native.shared_names import (
     DENSE,
     ENCODER_ONLY,
     GAMMA_BETA,
     OUTPUT,
+    span_classifier,
     token_classifier,
 )
 
@@ -58,5 +61,6 @@ DISTILBERT = Family(
             dropout_field="seq_classif_dropout",
         ),
         "token": token_classifier("DistilBert"),
+        "span": replace(span_classifier("DistilBert"), dropout_field="qa_dropout"),
     },
 )

@@ -172,16 +172,20 @@ class Family:
 
     def as_classifier(self, head: NativeHead) -> "Family":
         """Return the family of the classifier class with `head`, with the same encoder names."""
-        encoder = {ours: theirs for ours, theirs in self.tensors.items() if ours.startswith("enc")}
         ignored = (name for name in self.ignored if "pooler" not in name)
         return dataclasses.replace(
             self,
             architecture=head.architecture,
             pair_architecture="",
-            tensors={**encoder, **head.tensors},
+            tensors={**self.encoder_tensors, **head.tensors},
             tied_bias="",
             ignored=(*ignored, *head.ignored),
         )
+
+    @property
+    def encoder_tensors(self) -> Names:
+        """The entries of `tensors` that do not belong to a head."""
+        return {ours: names for ours, names in self.tensors.items() if ours.startswith("encoder.")}
 
     @property
     def prefix(self) -> str:
@@ -197,13 +201,12 @@ class Family:
                 return names.removeprefix(self.prefix)
             return tuple(name.removeprefix(self.prefix) for name in names)
 
-        encoder = {ours: strip(theirs) for ours, theirs in self.tensors.items() if "enc" in ours}
         constants = self.constants
         return dataclasses.replace(
             self,
             architecture=self.architecture.replace("ForMaskedLM", "Model"),
             pair_architecture="",
-            tensors=encoder,
+            tensors={ours: strip(theirs) for ours, theirs in self.encoder_tensors.items()},
             tied_bias="",
             constants=lambda config: {
                 name.removeprefix(self.prefix): value for name, value in constants(config).items()

@@ -79,9 +79,9 @@ def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     }
 
 
-def _build_classifier(kind: str, poolings: Mapping[Pooling, str]) -> NativeHead:
+def _build_classifier(purpose: str, poolings: Mapping[Pooling, str]) -> NativeHead:
     return NativeHead(
-        f"ModernBertFor{kind}Classification",
+        f"ModernBertFor{purpose}",
         {DENSE: "head.dense", NORM: "head.norm", OUTPUT: "classifier"},
         lambda config: cast(HeadActivation, config.head_act),
         has_norm=True,
@@ -137,7 +137,8 @@ MODERNBERT = Family(
     write_more=_write_more,
     read_more=_read_more,
     classifiers={
-        "text": _build_classifier("Sequence", {"cls": "cls", "mean": "mean"}),
-        "token": _build_classifier("Token", {}),
+        "text": _build_classifier("SequenceClassification", {"cls": "cls", "mean": "mean"}),
+        "token": _build_classifier("TokenClassification", {}),
+        "span": _build_classifier("QuestionAnswering", {}),
     },
 )

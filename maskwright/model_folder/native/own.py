@@ -73,5 +73,6 @@ OWN = Family(
             poolings={word: word for word in ("mean", "cls", "late", "bi")},
         ),
         "token": NativeHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
+        "span": NativeHead("QuestionAnswerer", {OUTPUT: OUTPUT}, None),
     },
 )

@@ -149,14 +149,18 @@ def bert_classifiers(name: str) -> dict[Level, NativeHead]:
     """Return BERT's classifiers, whose dense layer is the pooler; `name` is the class prefix."""
     head = {DENSE: "bert.pooler.dense", OUTPUT: "classifier"}
     text = NativeHead(f"{name}ForSequenceClassification", head, "tanh", ignored=("cls.*",))
-    return {"text": text, "token": token_classifier(name, "cls.*")}
+    return {
+        "text": text,
+        "token": token_classifier(name, "cls.*"),
+        "span": span_classifier(name, "cls.*"),
+    }
 
 
 def roberta_classifiers(name: str, activation: HeadActivation = "tanh") -> dict[Level, NativeHead]:
     """Return RoBERTa's classifiers, which have a separate dense layer."""
     head = {DENSE: "classifier.dense", OUTPUT: "classifier.out_proj"}
     text = NativeHead(f"{name}ForSequenceClassification", head, activation)
-    return {"text": text, "token": token_classifier(name)}
+    return {"text": text, "token": token_classifier(name), "span": span_classifier(name)}
 
 
 def token_classifier(name: str, *ignored: str) -> NativeHead:
@@ -164,6 +168,12 @@ def token_classifier(name: str, *ignored: str) -> NativeHead:
     ignored = ("*.pooler.*", *ignored)
     architecture = f"{name}ForTokenClassification"
     return NativeHead(architecture, {OUTPUT: "classifier"}, None, ignored=ignored)
+
+
+def span_classifier(name: str, *ignored: str) -> NativeHead:
+    """Return a classifier that finds the answer to a question: an output layer of two labels."""
+    ignored = ("*.pooler.*", *ignored)
+    return NativeHead(f"{name}ForQuestionAnswering", {OUTPUT: "qa_outputs"}, None, ignored=ignored)
 
 
 # fairseq counts positions from pad_token_id + 1, so its table has that many unused first rows.

@@ -1,0 +1,83 @@
+"""Write docs/configuration.md: every configuration field, and the recipes that set it.
+
+python -m benchmarks reference
+"""
+
+import argparse
+import json
+from functools import reduce
+from typing import Any
+
+from benchmarks.common import ROOT
+from maskwright.config import FieldInfo, describe_type, fields_of
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.recipes import list_recipes
+from maskwright.runs.config import PretrainConfig
+from maskwright.serving.config import ServeConfig
+
+PAGE = ROOT / "docs" / "configuration.md"
+_HEAD = """# Configuration
+
+Look up a setting here: its type, its default, what it does, and the values that recipes give it.
+`python -m benchmarks reference` writes this page from the code.
+"""
+_PRETRAIN = """
+## `maskwright pretrain`
+
+Give a field as a flag (`--train.max_minutes 30`), in a YAML file (`--config my.yaml`), or in Python
+(`pretrain(…, train={"max_minutes": 30})`). Flags override the file, which overrides the recipe
+(`--recipe NAME`, default: `auto`), which overrides the defaults below. `maskwright prepare` reads
+the sections `corpus`, `select` and `tokenizer`.
+"""
+_OTHERS = {
+    FinetuneConfig: "\n## `maskwright finetune`\n\nFlags, or parameters of `finetune` in Python.\n",
+    ServeConfig: "\n## `maskwright serve`\n\nFlags, or parameters of `serve` in Python.\n",
+}
+
+
+def write_page() -> str:
+    """Return the page as Markdown."""
+    parts = [_HEAD, _PRETRAIN]
+    recipes = {recipe.name: recipe.values for recipe in list_recipes()}
+    fields = list(fields_of(PretrainConfig))
+    for section in dict.fromkeys(_section(field) for field in fields):
+        parts.append(f"\n### {section}\n" if section else "")
+        parts.append("\n| field | type | default | meaning | recipes |\n|---|---|---|---|---|\n")
+        for field in (field for field in fields if _section(field) == section):
+            values = ((name, _find(recipe, field.name)) for name, recipe in recipes.items())
+            chosen = [f"{name}: {_show(value)}" for name, value in values if value is not None]
+            parts.append(_row(field, "<br>".join(chosen)))
+    for config, title in _OTHERS.items():
+        parts.append(f"{title}\n| flag | type | default | meaning |\n|---|---|---|---|\n")
+        parts += [_row(field) for field in fields_of(config)]
+    return "".join(parts)
+
+
+def _section(field: FieldInfo) -> str:
+    return field.name.rpartition(".")[0]
+
+
+def _find(values: Any, name: str) -> Any:
+    """Return the value of a dotted name in nested values, or None."""
+    return reduce(lambda inner, key: (inner or {}).get(key), name.split("."), values)
+
+
+def _row(field: FieldInfo, *more: str) -> str:
+    cells = [f"`{field.name}`", describe_type(field.annotation), _show(field.default)]
+    cells += [field.help, *more]
+    return f"| {' | '.join(_escape(cell) for cell in cells)} |\n"
+
+
+def _show(value: Any) -> str:
+    if value is None or value == ():
+        return "none"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _escape(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    PAGE.write_text(write_page(), encoding="utf-8")
+    print(f"written to {PAGE}")

@@ -1,0 +1,270 @@
+"""The task that answers a question by a part of a text: extractive question answering.
+
+A text that is too long for the model is read in overlapping windows (Devlin et al., "BERT", 2019).
+The model scores each token as the first and as the last of the answer; [CLS] stands for no answer.
+N questions, W labeled tokens.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.errors import CorpusError
+from maskwright.finetuning.examples import Examples, Row, Windows
+from maskwright.finetuning.metrics import Scores
+from maskwright.finetuning.squad import Question, read_questions, score_answer
+from maskwright.finetuning.task import (
+    OF_EMBEDDINGS,
+    Answer,
+    Baseline,
+    Labels,
+    LabelTask,
+    Logits,
+    PredictedRows,
+    TaskFiles,
+)
+from maskwright.tokenizer.template import InputTemplate, ModelInput
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+_LONGEST_ANSWER = 30  # tokens, as in BERT's script
+_OVERLAP = 3  # neighboring windows share a third of their tokens
+_START, _END, _FIRST = 1, 2, 4  # marks of a labeled token; the last one: it begins an input
+
+
+class Spans(LabelTask):
+    """The part of a text that answers a question: cross-entropy over the tokens of a window."""
+
+    name = "spans"
+    roles = ()
+    level = "span"
+    metrics = ("f1", "exact_match")
+    unused = (*OF_EMBEDDINGS, "class_weights", "pooling", "teacher")
+    counts_confusions = False
+    mistakes_note = "The wrong answers with the highest probability. Look for missing references."
+
+    def find_columns(self, train: Path, given: Any) -> dict[str, Any]:
+        return {}
+
+    def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
+        return list(read_questions(path))
+
+    def list_labels(self, row: Row) -> list[str]:
+        return []
+
+    def find_labels(self, rows: Sequence[Row]) -> Labels:
+        """Return the two outputs, with the number of questions that have an answer."""
+        answered = sum(bool(_question(row).references) for row in rows)
+        if not answered:
+            raise CorpusError("no training question has an answer. Add questions that have one.")
+        return Labels(("start", "end"), (answered, answered), len(rows) - answered)
+
+    def encode(
+        self, rows: Sequence[Row], labels: Labels, tokenizer: Tokenizer, max_length: int
+    ) -> Examples:
+        """Return windows as inputs; a window without the whole answer is labeled [CLS]."""
+        questions = [_question(row) for row in rows]
+        pairs = [(one.question, one.context) for one in questions]
+        examples = encode_questions(pairs, tokenizer, max_length, labels.num_unanswerable > 0)
+        assert examples.windows is not None
+        targets = [
+            _mark(questions[owner], offsets).tolist() for owner, offsets in examples.windows.parts
+        ]
+        return replace(examples, targets=targets, rows=rows)
+
+    def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the mean cross-entropy of the first and the last token of each window.
+
+        Args:
+            logits: [W, 2] of the labeled tokens of all windows.
+            targets: [W] the marks of these tokens.
+        """
+        starts = [*torch.nonzero(targets & _FIRST)[:, 0].tolist(), len(targets)]
+        sizes = [after - start for start, after in pairwise(starts)]
+        losses = [
+            F.cross_entropy(
+                window.T, torch.stack([(marks & mark).argmax() for mark in (_START, _END)])
+            )
+            for window, marks in zip(logits.split(sizes), targets.split(sizes), strict=True)
+        ]
+        return torch.stack(losses).mean()
+
+    def collect(self, examples: Examples, logits: Sequence[Logits]) -> list[Answer]:
+        assert examples.windows is not None
+        return choose_answers(examples.windows, logits)
+
+    def score(
+        self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
+    ) -> Scores:
+        found = [
+            score_answer(str(answer.label), _question(row).answers)
+            for answer, row in zip(predictions, examples.rows, strict=True)
+        ]
+        exact, f1 = np.mean(found, axis=0)
+        return {"f1": float(f1), "exact_match": float(exact)}
+
+    def predict(
+        self, labels: Labels, examples: Examples, logits: Sequence[Logits]
+    ) -> PredictedRows:
+        answers = self.collect(examples, logits)
+        true = [_question(row).answers for row in examples.rows]
+        return PredictedRows(true, [one.label for one in answers], [one.score for one in answers])
+
+    def is_right(self, true: Any, found: Any) -> bool:
+        return score_answer(found, true)[0] == 1
+
+    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        yield from ()
+
+    def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
+        """Return the answer that there is none, and the words near those of the question."""
+
+        def predict_none(examples: Examples) -> list[Answer]:
+            return [Answer("", None, {}) for _ in examples.rows]
+
+        def predict_near(examples: Examples) -> list[Answer]:
+            found = [find_near(_question(row)) for row in examples.rows]
+            return [Answer(text, None, {}) for text in found]
+
+        return {"majority": predict_none, "bag of words": predict_near}
+
+
+def _question(row: Row) -> Question:
+    assert isinstance(row, Question)
+    return row
+
+
+def encode_questions(
+    pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer, max_length: int, may_be_empty: bool
+) -> Examples:
+    """Return windows of at most `max_length` tokens: the question and a part of the text.
+
+    Args:
+        pairs: [N] question and text. At most half of a window is the question.
+        may_be_empty: True if a question may have no answer.
+    """
+    template = InputTemplate.of(tokenizer, 2)
+    room = max_length - template.num_added
+    inputs, positions = list[ModelInput](), list[list[int]]()
+    windows = Windows([text for _, text in pairs], [], may_be_empty)
+    for number, (question, context) in enumerate(pairs):
+        asked = tokenizer.encode(question).ids.tolist()[: room // 2]
+        encoded = tokenizer.encode_with_offsets(context)
+        ids, size = encoded.ids.tolist(), room - len(asked)
+        overlap = size // _OVERLAP
+        before = sum(map(len, template.around[:2])) + len(asked)
+        for start in range(0, max(1, len(ids) - overlap), size - overlap):
+            part = ids[start : start + size]
+            inputs.append(template.fill([asked, part], max_length))
+            positions.append([0, *range(before, before + len(part))])
+            offsets = np.vstack([[[0, 0]], encoded.offsets[start : start + size]])
+            windows.parts.append((number, offsets))
+    return Examples(inputs, [[] for _ in inputs], positions, windows=windows)
+
+
+def _mark(question: Question, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the marks [W] of the labeled tokens of a window, the first of which is [CLS]."""
+    marks = np.zeros(len(offsets), np.int64)
+    first = last = 0
+    if question.references:
+        text, start = question.references[0]
+        first = 1 + int(np.searchsorted(offsets[1:, 1], start, side="right"))
+        last = int(np.searchsorted(offsets[1:, 0], start + len(text), side="left"))
+        starts_before = len(offsets) < 2 or offsets[1, 0] > start
+        ends_after = offsets[-1, 1] < start + len(text)
+        if starts_before or ends_after or last < first:
+            first = last = 0
+    marks[first] |= _START
+    marks[last] |= _END
+    marks[0] |= _FIRST
+    return marks
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """The best answer of a window: its score, its probability, and its characters in the text."""
+
+    score: float
+    probability: float
+    start: int
+    end: int
+
+
+def choose_answers(windows: Windows, logits: Sequence[Logits]) -> list[Answer]:
+    """Return the answer to each question: the best part of all windows of its text.
+
+    If training had questions without an answer, the answer is empty where [CLS] scores higher in
+    all windows.
+    """
+    best: list[_Candidate | None] = [None] * len(windows.texts)
+    empty: list[_Candidate | None] = [None] * len(windows.texts)
+    for (owner, offsets), scores in zip(windows.parts, logits, strict=True):
+        for kept, found in ((best, _find_best(scores, offsets)), (empty, _find_empty(scores))):
+            before = kept[owner]
+            # All windows must agree that there is no answer, so the lowest score counts.
+            is_better = found and (before is None or (found.score > before.score) == (kept is best))
+            kept[owner] = found if is_better else before
+    return [
+        _answer(text, found, none if windows.may_be_empty or found is None else None)
+        for text, found, none in zip(windows.texts, best, empty, strict=True)
+    ]
+
+
+def _answer(text: str, found: _Candidate | None, none: _Candidate | None) -> Answer:
+    if found is None or (none is not None and none.score > found.score):
+        return Answer("", none.probability if none else 0.0, {})
+    start, end = found.start, found.end
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    return Answer(text[start:end].rstrip(), found.probability, {}, (start, end))
+
+
+def _find_best(logits: Logits, offsets: NDArray[np.int64]) -> _Candidate | None:
+    """Return the best first and last token; None if the window has no token of the text."""
+    count = len(logits) - 1
+    if not count:
+        return None
+    sums = logits[1:, None, 0] + logits[None, 1:, 1]
+    lengths = np.arange(count)[None] - np.arange(count)[:, None]
+    allowed = (lengths >= 0) & (lengths < _LONGEST_ANSWER)
+    first, last = divmod(int(np.where(allowed, sums, -np.inf).argmax()), count)
+    start, end = int(offsets[1 + first, 0]), int(offsets[1 + last, 1])
+    probability = _share(logits[:, 0], 1 + first) * _share(logits[:, 1], 1 + last)
+    return _Candidate(float(sums[first, last]), probability, start, end)
+
+
+def _find_empty(logits: Logits) -> _Candidate:
+    probability = _share(logits[:, 0], 0) * _share(logits[:, 1], 0)
+    return _Candidate(float(logits[0].sum()), probability, 0, 0)
+
+
+def _share(logits: NDArray[np.float32], index: int) -> float:
+    """Return the softmax of logits at an index."""
+    return float(1 / np.exp(logits.astype(np.float64) - logits[index]).sum())
+
+
+def find_near(question: Question) -> str:
+    """Return the longest run of words that the question lacks, in the sentence most like it.
+
+    After the sliding window of Richardson et al., "MCTest", 2013: a baseline without training.
+    """
+    asked = {word.strip(".,?!").lower() for word in question.question.split()}
+    sentences = [sentence.split() for sentence in question.context.split(". ")]
+
+    def overlap(words: Sequence[str]) -> int:
+        return len(asked & {word.strip(".,").lower() for word in words})
+
+    runs: list[list[str]] = [[]]
+    for word in max(sentences, key=overlap):
+        if word.strip(".,").lower() in asked:
+            runs.append([])
+        else:
+            runs[-1].append(word)
+    return " ".join(max(runs, key=len))

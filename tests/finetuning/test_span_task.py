@@ -1,0 +1,186 @@
+"""Questions: windows, marks, the loss, and the choice of an answer; a toy task from end to end."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from maskwright import Predictor, predict
+from maskwright.cli.main import main
+from maskwright.finetuning.examples import Windows
+from maskwright.finetuning.span_task import Spans, choose_answers, encode_questions, find_near
+from maskwright.finetuning.squad import Question
+from maskwright.finetuning.task import Labels
+from tests.finetuning.helpers import TOKENIZER
+from tests.finetuning.test_squad import CONTEXT, ask, write_squad
+
+WORDS = ("the", "cat", "see", "dog", "sleep")  # each is a single token
+LABELS = Labels(("start", "end"), (1, 1), 1)
+
+
+def question(context: str, *answers: tuple[str, int]) -> Question:
+    return Question("file: question 1", "1", "the cat", context, answers)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=40), st.integers(12, 30))
+def test_windows_hold_each_token_and_fit(words: list[str], longest: int) -> None:
+    context = " ".join(words)
+    examples = encode_questions([("the cat", context)], TOKENIZER, longest, may_be_empty=True)
+    assert examples.windows is not None
+    assert examples.positions is not None
+    seen = {tuple(span) for _, offsets in examples.windows.parts for span in offsets[1:].tolist()}
+    assert seen == {*map(tuple, TOKENIZER.encode_with_offsets(context).offsets.tolist())}
+    for one, positions, (owner, offsets) in zip(
+        examples.inputs, examples.positions, examples.windows.parts, strict=True
+    ):
+        assert owner == 0
+        assert len(one.ids) <= longest
+        assert len(positions) == len(offsets)
+        ids = TOKENIZER.encode(" ".join(context[a:b] for a, b in offsets[1:])).ids.tolist()
+        assert [one.ids[at] for at in positions] == [TOKENIZER.cls_id, *ids]
+    overlaps = [
+        {*map(tuple, a[1].tolist())} & {*map(tuple, b[1].tolist())}
+        for a, b in itertools.pairwise(examples.windows.parts)
+    ]
+    assert all(len(each) >= 3 for each in overlaps)  # [CLS], and a third of the others
+
+
+def test_a_window_with_the_whole_answer_is_marked_and_others_are_empty() -> None:
+    context = " ".join(["dog"] * 20 + ["the cat"] + ["dog"] * 20)
+    answer = ("the cat", context.index("the cat"))
+    examples = Spans().encode([question(context, answer)], LABELS, TOKENIZER, 20)
+    assert examples.windows is not None
+    marked = 0
+    for targets, (_, offsets) in zip(examples.targets, examples.windows.parts, strict=True):
+        marks = np.asarray(targets)
+        (first,), (last,) = np.flatnonzero(marks & 1), np.flatnonzero(marks & 2)
+        assert np.flatnonzero(marks & 4).tolist() == [0]
+        text = context[offsets[first, 0] : offsets[last, 1]]
+        whole = "the cat" in context[offsets[1, 0] : offsets[-1, 1]]
+        assert text == ("the cat" if whole else "")
+        marked += whole
+    assert 0 < marked < len(examples)
+
+
+def test_a_question_without_an_answer_is_marked_empty() -> None:
+    examples = Spans().encode([question("dog see dog")], LABELS, TOKENIZER, 20)
+    assert examples.targets == [[1 | 2 | 4, 0, 0, 0]]
+
+
+def test_the_loss_is_the_mean_of_start_and_end_as_in_transformers() -> None:
+    lengths, starts, ends = (4, 6, 3), (1, 0, 2), (2, 0, 2)
+    marks = [np.zeros(length, np.int64) for length in lengths]
+    for each, start, end in zip(marks, starts, ends, strict=True):
+        each[0] |= 4
+        each[start] |= 1
+        each[end] |= 2
+    logits = torch.randn(sum(lengths), 2, generator=torch.Generator().manual_seed(0))
+    padded = torch.full((3, 6, 2), -1e9)
+    for row, window in enumerate(logits.split(lengths)):
+        padded[row, : len(window)] = window
+    expected = sum(
+        F.cross_entropy(padded[..., side], torch.tensor(where)) / 2
+        for side, where in enumerate((starts, ends))
+    )
+    found = Spans().loss(logits, torch.as_tensor(np.concatenate(marks)))
+    assert found.item() == pytest.approx(float(expected), rel=1e-5)
+
+
+def make_windows(counts: list[int], may_be_empty: bool) -> Windows:
+    """Windows of one text of words ``a0 a1 …``, without overlap."""
+    total = sum(counts)
+    text = " ".join(f"a{number:02}" for number in range(total))
+    spans = np.array([[0, 0], *([4 * n, 4 * n + 3] for n in range(total))])
+    ends = np.cumsum([1, *counts])
+    parts = [
+        (0, np.vstack([spans[:1], spans[begin:end]])) for begin, end in itertools.pairwise(ends)
+    ]
+    return Windows([text], parts, may_be_empty)
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=3), st.integers(0, 9), st.booleans())
+def test_the_answer_is_the_best_of_all(counts: list[int], seed: int, may_be_empty: bool) -> None:
+    windows = make_windows(counts, may_be_empty)
+    rng = np.random.default_rng(seed)
+    logits: list[NDArray[np.float32]] = [
+        rng.normal(size=(count + 1, 2)).astype(np.float32) for count in counts
+    ]
+    best, answer = -np.inf, ""
+    for (_, offsets), scores in zip(windows.parts, logits, strict=True):
+        for first, last in itertools.product(range(1, len(scores)), repeat=2):
+            if first <= last < first + 30 and scores[first, 0] + scores[last, 1] > best:
+                best = float(scores[first, 0] + scores[last, 1])
+                answer = windows.texts[0][offsets[first, 0] : offsets[last, 1]]
+    if may_be_empty and min(float(scores[0].sum()) for scores in logits) > best:
+        answer = ""
+    [found] = choose_answers(windows, logits)
+    assert found.label == answer
+    assert found.score is not None
+    assert 0 <= found.score <= 1
+    assert (found.span is None) == (not answer)
+    if found.span is not None:
+        assert windows.texts[0][slice(*found.span)] == answer
+
+
+def test_the_baseline_finds_words_near_those_of_the_question() -> None:
+    asked = Question("", "", "What do most land snails eat?", CONTEXT, ())
+    assert find_near(asked) == "leaves, and slugs"
+
+
+TRAIN = [
+    ask(f"{number}-{name}", f"What do {name} eat?", "leaves" if name == "snails" else "mushrooms")
+    for number in range(30)
+    for name in ("snails", "slugs")
+]
+
+
+def test_a_model_learns_to_answer(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = write_squad(tmp_path / "train.json", *TRAIN)
+    test = write_squad(tmp_path / "dev.json", *TRAIN[:2], ask("x", "Who?", is_impossible=True))
+    out, model = tmp_path / "run", str(workplace / "runs" / "small")
+    command = ["finetune", model, "--task", "spans", "--train", str(train), "--out", str(out)]
+    command += ["--valid", str(train), "--test", str(test), "--device", "cpu"]
+    assert main([*command, "--epochs", "20", "--learning_rate", "0.003"]) == 0
+    capsys.readouterr()
+    results = json.loads((out / "results.json").read_text())
+    assert results["deciding_metric"] == "f1"
+    assert results["scores"]["exact_match"]["mean"] > 0.9
+    assert results["test"]["scores"]["exact_match"]["mean"] == pytest.approx(2 / 3, abs=0.01)
+    answers = json.loads((out / "predictions.json").read_text())
+    assert answers.keys() == {"0-snails", "0-slugs", "x"}
+    assert answers["0-snails"] == "leaves"
+    assert "What do slugs eat?" in (out / "report.html").read_text() or answers["x"]
+    [first, *_] = predict(out, str(test))
+    assert first.texts == ("What do snails eat?", CONTEXT)
+    [answer] = Predictor(out)([("What do slugs eat?", CONTEXT)])
+    assert (answer.label, answer.span) == ("mushrooms", (43, 52))
+    assert main(["predict", str(out), str(test), "--json"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert shown[0]["label"] == "leaves"
+    assert shown[0]["span"] == [21, 27]
+    for verb in (["serve", str(out)], ["export", str(out), "--to", "onnx"]):
+        assert main([*verb, *(["--out", str(tmp_path / "x")] if verb[0] == "export" else [])]) == 2
+        assert "answers questions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flags", [["--class_weights", "true"], ["--pooling", "mean"], ["--columns", "label=x"]]
+)
+def test_what_has_no_effect_on_questions_is_refused(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    train = write_squad(tmp_path / "train.json", *TRAIN)
+    model, out = str(workplace / "runs" / "small"), tmp_path / "run"
+    command = ["finetune", model, "--task", "spans", "--train", str(train), "--out", str(out)]
+    assert main([*command, *flags]) == 2
+    assert "spans" in capsys.readouterr().err
+    assert not out.exists()

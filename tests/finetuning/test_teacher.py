@@ -1,0 +1,167 @@
+"""Task distillation: ``finetune --teacher``."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from maskwright.cli.main import main
+from maskwright.errors import InputError
+from maskwright.finetuning.config import TASKS, FinetuneConfig
+from maskwright.finetuning.fit import Fitting
+from maskwright.finetuning.network import build_classifier, compute_logits
+from maskwright.finetuning.task import TaskData, TaskFiles, load_label_task, load_task, read_task
+from maskwright.finetuning.teacher import ask_teacher
+from maskwright.logs import read_metrics
+from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
+from maskwright.objectives.config import SoftTargetsConfig
+from maskwright.progress import Pulse
+from tests.cli.test_finetune import FAST, write_table
+from tests.finetuning.helpers import NOUNS, TOKENIZER, make_loaded, write_nouns, write_tags
+from tests.finetuning.test_task import CONFIG, LABELS
+
+PRECISE = replace(CONFIG, precision="fp32", distill=SoftTargetsConfig(0.7, 3.0))
+COLUMNS = {
+    "classification": LABELS,
+    "multilabel": LABELS,
+    "regression": {"sentence1": "sentence1", "label": "value"},
+    "tokens": {},
+    "ranking": {"sentence1": "query", "sentence2": "passage", "label": "label"},
+}
+
+
+def write_ranking(path: Path) -> Path:
+    lines = [f"{animal}\tthe {one}\t{int(animal == one)}" for animal in NOUNS for one in NOUNS]
+    path.write_text("\n".join(["query\tpassage\tlabel", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def read_examples(path: Path, task: str) -> TaskData:
+    write = {"tokens": write_tags, "ranking": write_ranking}.get(task, write_nouns)
+    train = write(path)
+    files = TaskFiles(task=task, train=train, valid=train, columns=COLUMNS[task])
+    return read_task(files, make_loaded(), PRECISE)
+
+
+def save_untrained(folder: Path, task: str, labels: tuple[str, ...], seed: int = 1) -> Path:
+    kind = load_label_task(task)
+    model = build_classifier(make_loaded().model, FinetuneConfig(), kind.level, len(labels), seed)
+    model.head.output.weight.data *= 50
+    save_classifier(folder, model, TOKENIZER, labels, kind.problem)
+    return folder
+
+
+def compute_reference(task: str, student: Tensor, teacher: Tensor) -> Tensor:
+    """The teacher's part of the loss, with torch's own losses; T = 3."""
+    if task in ("regression", "ranking"):
+        return nn.MSELoss()(student, teacher)
+    if task == "multilabel":
+        return 9 * nn.BCEWithLogitsLoss()(student / 3, (teacher / 3).sigmoid())
+    divergence = nn.KLDivLoss(reduction="batchmean")
+    return 9 * divergence((student / 3).log_softmax(-1), (teacher / 3).softmax(-1))
+
+
+@pytest.mark.parametrize("task", COLUMNS)
+def test_the_loss_is_a_mean_of_labels_and_answers(task: str, tmp_path: Path) -> None:
+    data = read_examples(tmp_path / "train.tsv", task)
+    teacher = save_untrained(tmp_path / "teacher", task, data.labels.names)
+    answers = ask_teacher(teacher, data, PRECISE, Pulse())
+    kind, count = data.task, len(data.labels.names)
+    student = build_classifier(make_loaded().model, PRECISE, kind.level, count, seed=0)
+    numbers = [3, 0, 5]
+    alone = Fitting(student, data, PRECISE, 0)._compute_loss(numbers)
+    fitting = Fitting(student, replace(data, soft_targets=answers), PRECISE, 0)
+    found = fitting._compute_loss(numbers)
+    logits = compute_logits(student, data.train, TOKENIZER.pad_id, "fp32")
+    ours, theirs = (
+        torch.as_tensor(np.vstack([each[n] for n in numbers])) for each in (logits, answers)
+    )
+    expected = compute_reference(task, ours, (theirs - fitting.mean) / fitting.deviation)
+    torch.testing.assert_close(found, 0.3 * alone + 0.7 * expected, atol=1e-5, rtol=1e-4)
+
+
+def test_labels_may_be_in_another_order(tmp_path: Path) -> None:
+    data = read_examples(tmp_path / "train.tsv", "classification")
+    assert data.labels.names == ("animal", "thing")
+    teacher = save_untrained(tmp_path / "teacher", "classification", ("thing", "animal"))
+    answers = ask_teacher(teacher, data, PRECISE, Pulse())
+    expected = compute_logits(open_classifier(teacher).model, data.train, TOKENIZER.pad_id, "fp32")
+    np.testing.assert_allclose(answers, np.stack(expected)[:, ::-1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "message"),
+    [
+        ("classification", ("animal", "plant"), "such as plant"),
+        ("multilabel", ("animal", "thing"), "which is not --task classification"),
+        ("tokens", ("animal", "thing"), "which is not --task classification"),
+    ],
+)
+def test_another_task_or_other_labels_are_refused(
+    task: str, labels: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    data = read_examples(tmp_path / "train.tsv", "classification")
+    teacher = save_untrained(tmp_path / "teacher", task, labels)
+    with pytest.raises(InputError, match=message):
+        ask_teacher(teacher, data, PRECISE, Pulse())
+
+
+def test_a_teacher_that_cuts_sentences_elsewhere_is_refused(tmp_path: Path) -> None:
+    files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
+    data = read_task(files, make_loaded(), replace(CONFIG, max_length=8))
+    teacher = save_untrained(tmp_path / "teacher", "tokens", data.labels.names)
+    with pytest.raises(InputError, match="max_length"):
+        ask_teacher(teacher, data, PRECISE, Pulse())
+
+
+def test_a_run_names_its_teacher(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, model = write_table(tmp_path / "train.tsv"), str(workplace / "runs" / "small")
+    command = ["finetune", model, "--task", "classification", "--train", str(table), *FAST]
+    command += ["--columns", "sentence1=text", "label=right"]
+    teacher, student = tmp_path / "teacher", tmp_path / "student"
+    assert main([*command, "--out", str(teacher)]) == 0
+    taught = [*command, "--out", str(student), "--teacher", str(teacher)]
+    assert main(taught) == 0
+    asked = json.loads((student / "provenance.json").read_text(encoding="utf-8"))["asked"]
+    assert asked["teacher"] == str(teacher / "model")
+    assert str(teacher / "model" / "model.safetensors") in asked["sha256"]
+    first, taught_first = (read_metrics(out / "metrics.jsonl")[0] for out in (teacher, student))
+    assert first["loss"] != taught_first["loss"]
+    assert main(["finetune", "--resume", str(student)]) == 0
+    assert "already finished" in capsys.readouterr().out
+    shutil.copy(Path(model) / "model" / "config.json", teacher / "model")
+    assert main(taught) == 2
+    assert "student" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--distill.weight", "0.3"], "distill.weight = 0.3"),
+        (["--teacher", "{model}"], "is not a classifier"),
+        (["--teacher", "{model}", "--task", "embedding"], "--teacher has no effect"),
+    ],
+)
+def test_bad_input_is_one_line(
+    flags: list[str], message: str, workplace: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    table, model = write_table(tmp_path / "train.tsv"), str(workplace / "runs" / "small")
+    command = ["finetune", model, "--task", "classification", "--train", str(table), *FAST]
+    command += ["--columns", "sentence1=text", "label=right", "--out", str(tmp_path / "run")]
+    if "embedding" in flags:
+        command[command.index("label=right")] = "sentence2=right"
+    assert main([*command, *(flag.format(model=model) for flag in flags)]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_other_tasks_refuse_a_teacher() -> None:
+    refused = {name for name in TASKS if "teacher" in load_task(name).unused}
+    assert refused == TASKS.keys() - COLUMNS.keys() == {"embedding", "spans"}
