@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from maskwright.attention_context import AttentionContext
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES
-from tests import neobert
 
 VOCAB_SIZE = 64
 NUM_SPECIAL = 5
@@ -165,6 +164,8 @@ def list_twins() -> Iterator[str]:
     """
     import transformers
 
+    from tests import neobert
+
     neobert.register()
     for name, twin in TWINS.items():
         family = FAMILIES[twin.model_type]
@@ -176,6 +177,9 @@ def build_twin(name: str, seed: int = 1, **changed: Any) -> Any:
     """Return the random model of transformers in evaluation mode, with `changed` fields."""
     from transformers import AutoConfig, AutoModelForMaskedLM
 
+    from tests import neobert
+
+    neobert.register()
     model_type, fields = TWINS[name]
     sizes = _DISTILBERT if model_type == "distilbert" else _SIZES
     fields = {**sizes, "vocab_size": VOCAB_SIZE, **fields, **changed}

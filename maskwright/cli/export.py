@@ -15,6 +15,8 @@ _EPILOG = """examples:
   maskwright export runs/NAME --to onnx-int8 --out exports/NAME-int8
   maskwright export MODEL --to onnx-int8 --data data/NAME --out exports/int8
   maskwright export runs/NAME --to sentence-transformers --out exports/NAME-st
+  maskwright export runs/NAME --to gguf --out exports/NAME-gguf
+  maskwright export runs/NAME --to transformers-js --out exports/NAME-page
   maskwright export runs/sst2 --to onnx-int8 --out exports/sst2-int8
   maskwright export MODEL --to onnx --data reviews.csv --out exports/reviews
 

@@ -47,7 +47,7 @@ class Spans(LabelTask):
     roles = ()
     level = "span"
     metrics = ("f1", "exact_match")
-    unused = (*OF_EMBEDDINGS, "class_weights", "pooling")
+    unused = (*OF_EMBEDDINGS, "class_weights", "pooling", "teacher")
     counts_confusions = False
     mistakes_note = "The wrong answers with the highest probability. Look for missing references."
 

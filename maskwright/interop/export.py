@@ -101,7 +101,8 @@ def export(
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME[@REVISION]``.
-        to: ``hf`` (transformers), ``onnx``, ``onnx-int8`` or ``sentence-transformers``.
+        to: ``gguf`` (llama.cpp), ``hf`` (transformers), ``onnx``, ``onnx-int8``, ``openvino``,
+            ``sentence-transformers`` or ``transformers-js``.
         out: the folder to write, which must be new or empty.
         data: the text of the comparison: a prepared folder or its URL, or a file of labeled
             examples for a fine-tuned model. Default: the data of the run, else built-in sentences,
@@ -109,8 +110,8 @@ def export(
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
-        ExportError: the outputs differ, no class of transformers has this architecture, int8
-            changes too many predictions, or `out` exists already.
+        ExportError: the outputs differ, the target does not have this architecture, int8 changes
+            too many predictions, or `out` exists already.
         InputError: an unknown target, `data` of another kind, ``onnx-int8`` without `data`.
         MissingPackageError: a package that the target needs is not installed.
         ShardError: `data` is damaged, or was prepared with another tokenizer.

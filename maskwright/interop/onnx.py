@@ -59,16 +59,20 @@ def write(folder: Path, source: Source) -> Written:
     return Written(source.compare(OnnxModel(folder / GRAPH)))
 
 
-def write_frame(folder: Path, source: Source, graph: str) -> None:
+def write_frame(
+    folder: Path, source: Source, graph: str, library: str = "onnx", card: str = _CARD
+) -> None:
     """Write configuration, tokenizer and card: a model folder without the weights.
 
     Args:
         graph: the file name of the graph, for the card.
+        library: the name of the format, for the card's metadata.
+        card: how to use it, with the fields of `_CARD`.
     """
     source.save(folder)
     (folder / WEIGHTS).unlink()
     names = build_padded(source.model).inputs
-    text = _CARD.format(
+    text = card.format(
         inputs=", ".join(f"`{name}`" for name in names),
         shape=source.output_shape,
         text=source.example_text,
@@ -76,11 +80,11 @@ def write_frame(folder: Path, source: Source, graph: str) -> None:
         graph=graph,
     )
     metadata = source.metadata
-    tags = [*metadata["tags"], "onnx"]
-    adapt_card(folder, {**metadata, "library_name": "onnx", "tags": tags}, text)
+    tags = [*metadata["tags"], library]
+    adapt_card(folder, {**metadata, "library_name": library, "tags": tags}, text)
 
 
-def write_graph(path: Path, model: MaskedLanguageModel | Classifier) -> None:
+def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int = OPSET) -> None:
     """Write the graph of `model`; very large weights go into ``PATH.data``.
 
     Raises:
@@ -99,7 +103,7 @@ def write_graph(path: Path, model: MaskedLanguageModel | Classifier) -> None:
             example,
             input_names=padded.inputs,
             output_names=[OUTPUT],
-            opset_version=OPSET,
+            opset_version=opset,
             dynamo=True,
             dynamic_shapes=dict.fromkeys(padded.inputs, sizes),
             verbose=False,

@@ -5,6 +5,7 @@ cannot read the format that version 6 writes.
 """
 
 import inspect
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,9 @@ def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -
         if path.name not in (CONFIG, WEIGHTS):
             path.rename(folder / path.name)
     model.save_pretrained(folder)
+    # Older names, such as global_rope_theta, which text-embeddings-inference needs.
+    ours, theirs = (json.loads((one / CONFIG).read_text("utf-8")) for one in (whole, folder))
+    write_json(folder / CONFIG, {**ours, **theirs})
     shutil.rmtree(whole)
     settings: dict[str, Any] = {"max_seq_length": source.max_length, "do_lower_case": False}
     write_json(

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from maskwright.interop.masked_lm_source import MaskedModelSource, MaskJudge
 
 TARGETS = {
+    "gguf": "maskwright.interop.gguf",
     "hf": "maskwright.interop.transformers",
     "onnx": "maskwright.interop.onnx",
     "onnx-int8": "maskwright.interop.onnx_int8",
+    "openvino": "maskwright.interop.openvino",
     "sentence-transformers": "maskwright.interop.sentence_transformers",
+    "transformers-js": "maskwright.interop.transformers_js",
 }
 
 

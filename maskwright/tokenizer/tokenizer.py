@@ -134,11 +134,15 @@ class Tokenizer:
         return self._normalize("A").endswith("a")
 
     @property
+    def strips_accents(self) -> bool:
+        """Whether the tokenizer removes accents."""
+        return self._normalize("é").endswith("e")
+
+    @property
     def case(self) -> str:
         """The treatment of case and accents in words, such as ``cased, accents kept``."""
-        strips_accents = self._normalize("é").endswith("e")
         case = "uncased" if self.lowercase else "cased"
-        return f"{case}, accents {'removed' if strips_accents else 'kept'}"
+        return f"{case}, accents {'removed' if self.strips_accents else 'kept'}"
 
     def _normalize(self, text: str) -> str:
         normalizer = self.backend.normalizer

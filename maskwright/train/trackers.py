@@ -22,7 +22,9 @@ from maskwright.logs import Record
 FOLDER_NAME = "trackers"
 PROJECT = "maskwright"  # unless the tracker's own variable names another
 _MOST_WAITING = 10_000  # records
-_MOST_SECONDS = 30.0  # to send the last ones when a run ends
+# To send the last ones when a run ends. MLflow takes half a minute to create a database on a busy
+# machine.
+_MOST_SECONDS = 60.0
 
 Scores = Mapping[str, float]
 
@@ -45,7 +47,10 @@ class WandbTracker:
         wandb = import_extra("wandb", "wandb", "train.trackers = wandb")
         project = os.environ.get("WANDB_PROJECT", PROJECT)
         where = {"project": project, "name": folder.name, "dir": str(folder)}
-        self._run = wandb.init(**where, config=dict(config), id=run_id, resume="allow")
+        # By default the library replaces sys.stdout.write, which the run itself calls.
+        quiet = wandb.Settings(console="off")
+        run = {"config": dict(config), "id": run_id, "resume": "allow", "settings": quiet}
+        self._run = wandb.init(**where, **run)
         self.id: str = self._run.id
 
     def log(self, scores: Scores, step: int) -> None:
@@ -85,6 +90,8 @@ class MlflowTracker:
         if run_id is None:
             run_id = str(self._client.create_run(experiment, run_name=folder.name).info.run_id)
             self._client.log_dict(run_id, dict(config), "config.yaml")
+        else:
+            self._client.update_run(run_id, status="RUNNING")
         self.id = run_id
 
     def log(self, scores: Scores, step: int) -> None:
@@ -136,7 +143,7 @@ class TrackerThread:
             self._waiting.put_nowait((scores, int(record["step"])))
 
     def close(self) -> None:
-        """Wait until all is sent, for half a minute at most."""
+        """Wait until all is sent, for a minute at most."""
         with suppress(Full):
             self._waiting.put_nowait(None)
         self._thread.join(_MOST_SECONDS)
@@ -149,7 +156,7 @@ class TrackerThread:
             while (item := self._waiting.get()) is not None:
                 tracker.log(*item)
             tracker.close()
-        except Exception as error:  # whatever a tracker does, the run continues
+        except (Exception, SystemExit) as error:  # whatever a tracker does, the run continues
             reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
             tell(f"{self._name} gets no more records of this run: {reason[0]}")
 

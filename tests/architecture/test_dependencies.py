@@ -35,6 +35,7 @@ OWN = {"maskwright", "benchmarks", "examples", "tests"}
 INVENTED = {"broken_package", "nowhere"}  # by tests about packages that are not there
 DISTRIBUTIONS = {
     "google": "google-auth",
+    "llama_cpp": "llama-cpp-python",
     "markdown_it": "markdown-it-py",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",

@@ -13,6 +13,7 @@ from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel, save_model
+from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.model_folder.helpers import tiny_tokenizer
 
 NATIVE: dict[str, dict[str, Any]] = {
@@ -29,10 +30,15 @@ LONGEST = 40
 
 
 def write_model(
-    folder: Path, fields: dict[str, Any], card: str | None = None, *, judges_pairs: bool = False
+    folder: Path,
+    fields: dict[str, Any],
+    card: str | None = None,
+    *,
+    judges_pairs: bool = False,
+    tokenizer: Tokenizer | None = None,
 ) -> Path:
     """Writes a model with random weights, larger than training begins with, so that all count."""
-    tokenizer = tiny_tokenizer(folder.parent / f"{folder.name}-tokenizer")
+    tokenizer = tokenizer or tiny_tokenizer(folder.parent / f"{folder.name}-tokenizer")
     sizes = {
         "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
         "intermediate_size": 48, "initializer_range": 0.2, "init_output": "normal",

@@ -80,6 +80,25 @@ def test_sentence_transformers_gives_the_same_vectors(
         open_model(tmp_path / "out")
 
 
+def test_text_embeddings_inference_finds_its_fields_of_modernbert(tmp_path: Path) -> None:
+    """Those without a default in its ``backends/candle/src/models/modernbert.rs``."""
+    pytest.importorskip("sentence_transformers")
+    folder = write_model(tmp_path / "model", NATIVE["modernbert"])
+    export(folder, "sentence-transformers", tmp_path / "out")
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    sizes = ("vocab", "hidden", "intermediate")
+    ids = (f"{role}_token_id" for role in ("pad", "eos", "bos", "cls", "sep"))
+    needed = {
+        *(f"{name}_size" for name in sizes), "num_hidden_layers", "num_attention_heads", *ids,
+        "hidden_activation", "max_position_embeddings", "initializer_range", "norm_eps",
+        "initializer_cutoff_factor", "norm_bias", "global_rope_theta", "attention_bias",
+        "attention_dropout", "global_attn_every_n_layers", "local_attention", "local_rope_theta",
+        "classifier_activation",
+    }  # fmt: skip
+    assert needed <= config.keys()
+    assert config["architectures"] == ["ModernBertModel"]  # by which vLLM finds its class
+
+
 def damage(model: MaskedLanguageModel) -> None:
     """One number of one matrix in the middle."""
     with torch.no_grad():
@@ -179,11 +198,12 @@ def test_int8_without_held_out_text_is_refused(bert: Path, tmp_path: Path) -> No
 
 
 def test_unknown_targets_and_folders_are_refused(bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--to = tflite must be one of hf, onnx"):
+    with pytest.raises(InputError, match=r"--to = tflite must be one of .*hf, onnx"):
         export(bert, "tflite", tmp_path / "out")
     with pytest.raises(ModelFolderError, match="is not a folder"):
         export(tmp_path / "nowhere", "hf", tmp_path / "out")
-    assert set(TARGETS) == {"hf", "onnx", "onnx-int8", "sentence-transformers"}
+    onnx = {"onnx", "onnx-int8", "openvino", "transformers-js"}
+    assert set(TARGETS) == {"gguf", "hf", "sentence-transformers", *onnx}
 
 
 def test_a_target_is_one_file_and_one_line_of_registration(
