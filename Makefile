@@ -42,7 +42,7 @@ bench-gpu: $(VENV)/.dev
 	$(BIN)/python -m benchmarks gpu-speed
 
 docs: $(VENV)/.docs
-	$(BIN)/zensical build --clean
+	$(BIN)/zensical build --clean --strict
 	$(BIN)/python -m benchmarks site site
 
 # After a change to pyproject.toml or constraints.txt.

@@ -1,4 +1,4 @@
-"""Write docs/configuration.md: every configuration field, and the recipes that set it.
+"""Write docs/configuration.md (every field, and the recipes that set it) and docs/api.md.
 
 python -m benchmarks reference
 """
@@ -8,6 +8,7 @@ import json
 from functools import reduce
 from typing import Any
 
+from benchmarks import api_page
 from benchmarks.common import ROOT
 from maskwright.config import FieldInfo, describe_type, fields_of
 from maskwright.finetuning.config import FinetuneConfig
@@ -79,5 +80,6 @@ def _escape(cell: str) -> str:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    PAGE.write_text(write_page(), encoding="utf-8")
-    print(f"written to {PAGE}")
+    for page, text in ((PAGE, write_page()), (api_page.PAGE, api_page.write_api_page())):
+        page.write_text(text, encoding="utf-8")
+        print(f"written to {page}")

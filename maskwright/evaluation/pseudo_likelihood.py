@@ -298,6 +298,12 @@ def score_pseudo_likelihood(
 ) -> list[PseudoLikelihood]:
     """Return the scores of texts from a model in memory, for example during training.
 
+    ::
+
+        model, tokenizer = load_model("runs/mine")
+        [score] = score_pseudo_likelihood(model, tokenizer, ["The cats sleep."])
+        print(score.total)  # nats
+
     Args:
         add_special_tokens: True if the model was trained on [CLS] … [SEP]; None: as the tokenizer
             does, which is correct for a tokenizer from a model folder.

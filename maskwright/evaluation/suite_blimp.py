@@ -48,6 +48,11 @@ def evaluate_minimal_pairs(
     ``blimp/field/FIELD`` (both over their pairs), ``blimp/mean_over_paradigms`` and
     ``blimp/mean_over_pairs``. A pair without a phenomenon or field counts in the other scores.
 
+    ::
+
+        model, tokenizer = load_model("runs/mine")
+        result = evaluate_minimal_pairs(model, tokenizer, read_minimal_pairs(["blimp/data"]))
+
     Args:
         model: a model in memory, on any device, for example during training.
         pairs: see `read_minimal_pairs`.

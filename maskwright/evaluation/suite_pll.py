@@ -52,6 +52,11 @@ def evaluate_pseudo_likelihood(
     for the same tokenizer, ``pll/bits_per_character`` also between tokenizers;
     ``pll/mean_log_likelihood`` is the mean over texts, in nats.
 
+    ::
+
+        model, tokenizer = load_model("runs/mine")
+        result = evaluate_pseudo_likelihood(model, tokenizer, ["The cats sleep."])
+
     Args:
         texts: the sentences; those without tokens, such as blank lines, are skipped.
         metric: the choice of tokens that are masked together.

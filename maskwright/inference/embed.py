@@ -61,7 +61,7 @@ def embed(
 
     For vectors in memory use `Embedder`::
 
-        embed("runs/mine", open("sentences.txt"), out="vectors.npy")
+        embed("runs/mine", ["snails eat leaves", "larvae eat snails"], out="vectors.npy")
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME``.

@@ -88,6 +88,11 @@ def save_model(
 ) -> None:
     """Write a model folder atomically, and replace an older one.
 
+    ::
+
+        model, tokenizer = load_model("runs/mine")
+        save_model("models/copy", model, tokenizer)
+
     Args:
         folder: the folder to write; if it exists, it must be empty or a model folder.
         model: a model on any device; a discriminator's folder has no head that predicts tokens.
@@ -165,7 +170,12 @@ def find_model(folder: Path | str) -> Path:
 
 
 def load_model(folder: Path | str) -> tuple[MaskedLanguageModel, Tokenizer]:
-    """Return the model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`."""
+    """Return the model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`.
+
+    ::
+
+        model, tokenizer = load_model("runs/mine")  # a torch.nn.Module
+    """
     loaded = open_model(folder)
     return loaded.model, loaded.tokenizer
 

@@ -49,7 +49,13 @@ CONTINUE_RECIPE = "continue"  # the default for runs with init_from
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """A pretraining run from raw text (or prepared data) to a model folder."""
+    """A pretraining run from raw text (or prepared data) to a model folder.
+
+    ::
+
+        config = PretrainConfig(text=("corpus/",), train=TrainConfig(max_minutes=60))
+        pretrain(config=config, out="runs/mine")
+    """
 
     text: tuple[str, ...] = setting(
         (), "files, folders, globs, pydocs, hf:NAME, or prepared data", is_path=True

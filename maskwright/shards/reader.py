@@ -40,6 +40,11 @@ class TokenStore:
     ``document_lengths[:d].sum()``. Tokens are read on request. A pickled store contains only its
     path, and opens the files again when it is unpickled.
 
+    ::
+
+        store = TokenStore.open("data/mine", "train")
+        first = store.tokens(0, int(store.document_lengths[0]))  # ids of the first document
+
     Attributes:
         document_lengths: number of tokens of each document, int64 [num_documents].
     """

@@ -54,9 +54,14 @@ class EncodedPrompt(EncodedText):
 class Tokenizer:
     """A trained tokenizer with the five special tokens of BERT, whatever they are called.
 
+    ::
+
+        tokenizer = Tokenizer.load("runs/mine/model")
+        ids = tokenizer.encode("Snails eat leaves.").ids  # uint32 [tokens]
+
     Attributes:
         vocab_size: one more than the largest id.
-        pad_token, unk_token, cls_token, sep_token, mask_token: the special tokens, and
+        pad_token, unk_token, cls_token, sep_token, mask_token: the special tokens.
         pad_id, unk_id, cls_id, sep_id, mask_id: their ids. A tokenizer without an unknown token,
             which encodes every text, uses the padding token instead: neither occurs in a text.
         special_tokens: the token of each role that the files name, with ``bos`` and ``eos``.

@@ -43,6 +43,11 @@ _UNIGRAM_WORDS = 1_000_000
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0) -> Tokenizer:
     """Train a tokenizer on (a sample of) `texts`, which are read once, as a stream.
 
+    ::
+
+        tokenizer = train_tokenizer(texts, TokenizerConfig(kind="bpe", vocab_size=4096))
+        tokenizer.save("tokenizers/mine")
+
     `seed` chooses the sample if the texts are larger than it. `config.path` is ignored. Texts that
     are too small for `config.vocab_size` give a smaller vocabulary (`describe_shortage`).
 

@@ -16,7 +16,8 @@ AT_MOST = {
     # to questions, rankings, TSDAE, distillation, DeBERTa and NeoBERT, GGUF, OpenVINO.
     "package lines": (45_300, 30_000),
     "package files": (300, 230),
-    "benchmark lines": (5_000, 5_000),
+    # 5,000, and the programs that write the tutorials and the page of the API.
+    "benchmark lines": (5_160, 5_000),
     "files that pretrain runs": (115, None),
     "files from text to gradient": (85, 45),
     "files that name max_minutes": (6, 9),

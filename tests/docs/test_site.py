@@ -19,7 +19,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("repository")
     shutil.copytree(ROOT / "docs", place / "docs")
     shutil.copy(ROOT / "mkdocs.yml", place)
-    command = [sys.executable, "-m", "zensical", "build", "--clean"]
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     built = subprocess.run(command, cwd=place, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     finish_site(place / "site", ROOT)

@@ -1,0 +1,79 @@
+"""The tutorials run, with small budgets; their notebooks and the page of the API are current."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.api_page import PAGE, convert, write_api_page
+from benchmarks.tutorials import PAGES, read_outputs, run_cell, run_page, write_notebook
+
+NAMES = sorted(path.stem for path in PAGES.glob("*.md"))
+# The first cell of each page has some of these.
+SHORT = {
+    "TOKENS": 6_000,
+    "ADAPT_TOKENS": 5_000,
+    "SENTENCES": 200,
+    "DOCUMENTS": 300,
+    "FILES": 24,
+    "SEEDS": 2,
+    "EPOCHS": 1,
+    "PASSES": 0.03,
+}
+
+
+def read_page(name: str) -> str:
+    return (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One working directory, so that the pages share prepared text and the first encoder."""
+    return tmp_path_factory.mktemp("tutorials")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_runs(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder)
+    page = read_page(name)
+    outputs = read_outputs(run_page(page, SHORT))
+    assert len(outputs) > 4
+    assert [bool(output) for output in outputs] == [bool(one) for one in read_outputs(page)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_and_its_notebook_are_the_same(name: str):
+    page = read_page(name)
+    notebook = (PAGES / f"{name}.ipynb").read_text(encoding="utf-8")
+    assert notebook == write_notebook(page), "run python -m benchmarks tutorials"
+    cells = json.loads(notebook)["cells"]
+    assert sum(cell["cell_type"] == "code" for cell in cells) == len(read_outputs(page))
+    assert cells[0]["source"][0].startswith("# ")
+    assert not re.search(r"/(tmp|home|root|Users|work)/", "".join(read_outputs(page)))
+
+
+def test_a_cell_shows_what_a_notebook_shows(capsys: pytest.CaptureFixture[str]):
+    names: dict[str, object] = {}
+    assert run_cell("a = 2\nprint('x')\na + 1\n", names) == "x\n3"
+    assert run_cell("%%capture\nprint(a)\n", names) == ""
+    assert "maskwright" in run_cell("!maskwright --version\n", names)
+    assert capsys.readouterr().out == ""
+    output = '```text title="Output"\nold\n```\n'
+    page = f"```python\nA = 5\n```\n\n```python\nprint(A)\n```\n\n{output}"
+    assert run_page(page, {"A": 7, "B": 1}) == page.replace("old", "7")
+
+
+def test_the_page_of_the_api_is_current():
+    assert PAGE.read_text(encoding="utf-8") == write_api_page(), (
+        "run python -m benchmarks reference"
+    )
+
+
+def test_a_docstring_becomes_markdown():
+    text = "Return ``a``::\n\n    f(1)\n\nMore.\n\nArgs:\n    a: the\n        first.\n    *b: more."
+    assert convert(text) == (
+        "\nReturn `a`:\n\n```python\nf(1)\n```\n\nMore.\n\n**Parameters**\n\n"
+        "- `a`: the first.\n- `*b`: more.\n"
+    )
