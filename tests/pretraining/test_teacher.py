@@ -33,8 +33,8 @@ _VALID = {"num_validations": 1, "valid_tokens": 512, "final_valid_tokens": 512, 
 
 @pytest.fixture(scope="module")
 def data(workplace: Path) -> Path:
-    [folder] = (workplace / "data").iterdir()
-    return folder
+    provenance = json.loads((workplace / "runs" / "small" / "provenance.json").read_text())
+    return Path(provenance["prepared_data"])
 
 
 def command(data: Path, teacher: Path | str, root: Path, *flags: str) -> list[str]:
