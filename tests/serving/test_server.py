@@ -256,7 +256,7 @@ def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace
                 assert get_health(url).startswith(b"HTTP/1.1 200")
         assert get_health(url).startswith(b"HTTP/1.1 200")
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
-        # An answer is logged after it is sent: the kill may prevent the last record, not those before.
+        # An answer is logged after it is sent, so the kill may prevent the last record.
         assert get_health(url).startswith(b"HTTP/1.1 200")
     process.kill()
     _, log = process.communicate()
