@@ -262,7 +262,8 @@ def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace
     _, log = process.communicate()
     limited, *records = log.splitlines()
     assert "max_connections = 4,096" in limited
-    assert [json.loads(record)["status"] for record in records[:9]] == [200] * 9
+    assert len(records) >= 9
+    assert {json.loads(record)["status"] for record in records} == {200}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
