@@ -100,7 +100,6 @@ def export(
     to: str,
     out: Path | str,
     data: Path | str | ExampleFile | None = None,
-    *,
     calibrate: Path | str | None = None,
     max_loss: float = 0.01,
 ) -> ExportResult:
@@ -121,26 +120,22 @@ def export(
         data: the text of the comparison: a prepared folder or its URL, or a file of labeled
             examples for a fine-tuned model. Default: the data of the run, else built-in sentences,
             which are not sufficient for ``onnx-int8``.
-        calibrate: text to calibrate ``onnx-int8`` on, which makes it static: a prepared folder,
-            whose training text is used, or its URL, or a text file; for a fine-tuned model a file
-            like `data`. Default: dynamic.
+        calibrate: text that makes ``onnx-int8`` static: a prepared folder (its training text) or
+            its URL, or a text file; for a fine-tuned model a file like `data`. Default: dynamic.
         max_loss: the largest loss of the score that ``onnx-int8`` may have.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
         ExportError: the outputs differ, the target does not have this architecture, int8 loses
             more than `max_loss` or changes too many predictions, or `out` exists already.
-        InputError: an unknown target, `data` of another kind, ``onnx-int8`` without `data`, or
-            its settings with another target.
+        InputError: an unknown target, `data` or settings of another, ``onnx-int8`` without `data`.
         MissingPackageError: a package that the target needs is not installed.
         ShardError: `data` is damaged, or was prepared with another tokenizer.
         CorpusError: the examples cannot be read, or have labels that the model does not know.
     """
     out = Path(out)
-    if to not in TARGETS:
-        raise InputError(f"--to = {to} must be one of {', '.join(TARGETS)}")
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
-    _check_int8(to, int8)
+    _check_target(to, int8)
     _check_out(out)
     source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
@@ -180,8 +175,10 @@ def _write(
     return written
 
 
-def _check_int8(to: str, int8: Int8Options) -> None:
-    """Raise InputError for settings of int8 that are out of range, or have no effect."""
+def _check_target(to: str, int8: Int8Options) -> None:
+    """Raise InputError for an unknown target, and for settings of int8 that do not apply."""
+    if to not in TARGETS:
+        raise InputError(f"--to = {to} must be one of {', '.join(TARGETS)}")
     if not int8.max_loss >= 0:
         raise InputError(f"--max-loss = {int8.max_loss:g} must be at least 0.")
     if to != "onnx-int8" and int8 != INT8_DEFAULTS:
