@@ -1,12 +1,13 @@
-"""Train `auto` at sizes and budgets of tokens, fit its loss, and find when the next size pays.
+"""Train `auto` at three sizes and budgets, fit its loss, and find when the next size pays.
 
 The fit is L = E + A / N^alpha + B / D^beta for N million parameters and D million tokens (Hoffmann
-et al., "Training Compute-Optimal Large Language Models", 2022). Time is that of processors.
+et al., "Training Compute-Optimal Large Language Models", 2022), through these runs and the longer
+ones that `reproduce` wrote. Speed is counted in seconds of processors, without compiling.
 """
 
 import argparse
 import resource
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,43 +16,58 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq, least_squares
 
-from benchmarks.common import run_maskwright, write_result
+from benchmarks.common import find_results, run_maskwright, write_result
 from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.pretraining.budget import set_size
 from maskwright.runs.config import resolve
 
-SIZES = {
-    "128x2": (1, 3, 9),
-    "192x2": (1, 3, 9),
-    "256x3": (1, 3, 9),
-    "256x6": (1, 3),
-    "384x3": (1, 3),
-}
+SIZES = ("128x2", "192x2", "256x3")
+MILLIONS = (1, 3, 9)
+OPTIONS = (
+    "--train.compile",
+    "off",
+    "--train.valid_seq_length",
+    "128",
+    "--train.num_validations",
+    "1",
+)
+LONGER = {"wiki-auto": "128x2", "wiki-auto-50": "256x3", "wiki-auto-120": "256x3"}
 LAW = {"E": 1.5, "A": 1.0, "alpha": 0.3, "B": 2.0, "beta": 0.4}  # where the fit starts
 Run = dict[str, Any]
 
 
 def train(size: str, millions: int, data: Path, run: Path) -> Run:
     """Return the figures of a run on millions of tokens, which is trained unless it exists."""
-    config, kept = resolve("auto"), run / "cpu_seconds"
-    model = set_size(config.model, *map(int, size.split("x")))
+    kept = run / "cpu_seconds"
     if not kept.exists():
+        model = set_size(resolve("auto").model, *map(int, size.split("x")))
         shape = [part for name in SIZE_FIELDS for part in (f"--model.{name}", vars(model)[name])]
-        before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+        before = _count_child_seconds()
         where = (data, "--recipe", "auto", "--runs-dir", run.parent, "--name", run.name)
-        run_maskwright("pretrain", *where, "--train.max_tokens", millions * 10**6, *shape)
-        kept.write_text(f"{sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before:.2f}\n")
+        budget = ("--train.max_tokens", millions * 10**6, *OPTIONS)
+        run_maskwright("pretrain", *where, *budget, *shape)
+        kept.write_text(f"{_count_child_seconds() - before:.2f}\n")
+    last = read_metrics(run / "metrics.jsonl")[-1]
+    return describe(size, last) | {"cpu_seconds": float(kept.read_text())}
+
+
+def _count_child_seconds() -> float:
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+
+
+def describe(size: str, last: Mapping[str, Any]) -> Run:
+    """Return what the law needs of a run whose last validation is given."""
+    config = resolve("auto")
+    model = set_size(config.model, *map(int, size.split("x")))
     full = resolve_config(model, vocab_size=config.tokenizer.vocab_size, max_seq_length=128)
     halfway = replace(full, vocab_size=config.train.num_candidates)  # as `model.sizes` counts
-    last = read_metrics(run / "metrics.jsonl")[-1]
     return {
         "size": size,
         "parameters": count_parameters(full).total,
         "flops_per_token": count_flops_per_token(halfway, 64, config.masking.rate),
         **{name: last[name] for name in ("tokens", "loss", "masked_accuracy")},
-        "cpu_seconds": float(kept.read_text()),
     }
 
 
@@ -90,9 +106,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    budgets = [(size, millions) for size, counts in SIZES.items() for millions in counts]
-    runs = [train(*b, arguments.data, arguments.runs / "{}-{}M".format(*b)) for b in budgets]
-    law, longest = fit(runs), {run["size"]: run for run in runs}
-    pays = {pair[1]["size"]: find_threshold(law, pair) for pair in pairwise(longest.values())}
+    where = arguments.data, arguments.runs
+    trained = [
+        train(size, millions, where[0], where[1] / f"{size}-{millions}M")
+        for millions in MILLIONS
+        for size in SIZES
+    ]
+    longer = [
+        describe(size, find_results(f"reproduce-{name}")[-1]["final"])
+        for name, size in LONGER.items()
+    ]
+    law = fit([*trained, *longer])
+    largest = {run["size"]: run for run in trained}
+    pays = {pair[1]["size"]: find_threshold(law, pair) for pair in pairwise(largest.values())}
+    for run in (*trained, *longer):
+        run["fitted"] = round(predict(law, run, run["tokens"]), 4)
     fitted = dict(zip(LAW, law, strict=True))
-    write_result("sizes", {"runs": runs, "law": fitted, "pays_from_petaflop_on": pays})
+    result = {"runs": trained, "longer": longer, "law": fitted, "pays_from_petaflop_on": pays}
+    write_result("sizes", result)
