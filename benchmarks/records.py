@@ -200,9 +200,10 @@ def list_tasks(result: Result) -> Iterator[Record]:
 
 
 def count_wins(result: Result) -> Iterator[Record]:
-    """Count the tasks on which our model beats the bag of words."""
+    """Count the tasks on which our model beats the bag of words by more than its deviation."""
     tasks = list(list_tasks(result))
-    won = sum(task["our model"][0] > task["bag of words"][0] for task in tasks)
+    margins = [(task["our model"], task["bag of words"][0]) for task in tasks]
+    won = sum(mean - (deviation or 0.0) > other for (mean, deviation), other in margins)
     yield {"num_won": won, "num_tasks": len(tasks)}
 
 

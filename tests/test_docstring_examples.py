@@ -10,6 +10,7 @@ import pytest
 import maskwright
 from maskwright.runs.config import TrainConfig
 from maskwright.tokenizer.config import TokenizerConfig
+from tests.workplace import data_of
 
 # These run for minutes, for ever, or on the hub: their calls are compared with the signatures.
 NOT_RUN = {"PretrainConfig", "prepare", "pretrain", "publish", "serve", "sweep"}
@@ -33,8 +34,7 @@ def folders(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "data").mkdir()
     for name in ("mine", "A", "B"):
         (root / "runs" / name).symlink_to(workplace / "runs" / "small")
-    [prepared] = (workplace / "data").glob("animals-*")
-    (root / "data" / "mine").symlink_to(prepared)
+    (root / "data" / "mine").symlink_to(data_of(workplace))
     rows = [f"Where is parcel {n}?,{n % 2}" for n in range(60)]
     (root / "mails.csv").write_text("\n".join(["body,folder", *rows]))
     (root / "reviews.txt").write_text("a fine film\na long one\n")

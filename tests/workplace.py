@@ -1,5 +1,6 @@
 """A small corpus with something to learn in it, and a finished run over it."""
 
+import json
 import random
 from pathlib import Path
 
@@ -43,3 +44,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folders = ["--runs-dir", str(root / "runs"), "--data-dir", str(root / "data")]
     assert main(["pretrain", str(text), *folders, "--name", "small", *SMALL, *budget]) == 0
     return root
+
+
+def data_of(workplace: Path) -> Path:
+    """Return the prepared data of the run ``small``; other tests may prepare more beside it."""
+    facts = json.loads((workplace / "runs" / "small" / "provenance.json").read_text("utf-8"))
+    return Path(facts["prepared_data"])

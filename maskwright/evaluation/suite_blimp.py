@@ -58,8 +58,7 @@ def evaluate_minimal_pairs(
         pairs: see `read_minimal_pairs`.
         metric: the variant of pseudo-log-likelihood.
         name: the name of the data, for the results.
-        pairs_each: the maximum pairs of each paradigm (see `choose_pairs`); None: all.
-        seed: the seed of that choice.
+        pairs_each, seed: the maximum pairs of each paradigm (`choose_pairs`); None: all.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
         predictions: a file for the result of `list_predictions`; None: no file.
 
@@ -80,11 +79,7 @@ def evaluate_minimal_pairs(
         write_json(predictions, list_predictions(pairs, credits))
     return SuiteResult(
         suite="blimp",
-        data={
-            "name": name,
-            "fingerprint": fingerprint_pairs(pairs),
-            "num_pairs": len(pairs),
-        },
+        data={"name": name, "fingerprint": fingerprint_pairs(pairs), "num_pairs": len(pairs)},
         settings={
             "metric": metric,
             "ties": _TIE,

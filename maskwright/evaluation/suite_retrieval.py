@@ -261,7 +261,10 @@ def _score_retrieval(request: Request) -> SuiteResult:
     scores = score_rankings("retrieval", task.grades, rankings, by_words)
     if request.rerank is not None:
         predict = open_ranker(request.rerank)
-        for prefix, found in (("reranked", rankings), ("reranked_bm25", by_words)):
+        for prefix, found in (
+            ("retrieval/reranked", rankings),
+            ("retrieval/reranked_bm25", by_words),
+        ):
             again = rerank(predict, task, found)
             scores += score_rankings(prefix, task.grades, again, by_words)
     settings = {
@@ -300,7 +303,11 @@ RETRIEVAL = Suite(
     fast=0,
     check=_check_retrieval,
     score=_score_retrieval,
-    headlines=("retrieval/ndcg_10", "reranked/ndcg_10", "reranked_bm25/ndcg_10"),
+    headlines=(
+        "retrieval/ndcg_10",
+        "retrieval/reranked/ndcg_10",
+        "retrieval/reranked_bm25/ndcg_10",
+    ),
 )
 STS = Suite(
     name="sts",

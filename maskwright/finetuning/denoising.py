@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwright.finetuning.batches import InputBatch
+from maskwright.model.attention import SelfAttention
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.template import ModelInput
 
@@ -48,10 +49,11 @@ class Decoder(nn.Module):
             vectors: [R, D].
         """
         context = batch.context
+        layers = [one for one in model.encoder.modules() if isinstance(one, SelfAttention)]
         with ExitStack() as hooks:
-            for block, linear in zip(model.encoder.blocks, self.maps, strict=True):
+            for attention, linear in zip(layers, self.maps, strict=True):
                 hook = partial(_add, linear(vectors).repeat_interleave(context.row_length, 0))
-                hooks.callback(block.attention.register_forward_hook(hook).remove)
+                hooks.callback(attention.register_forward_hook(hook).remove)
             hidden = model.encoder(batch.input_ids, replace(context, is_causal=True))
         predicted = torch.nonzero((context.segment_ids == 0) & (context.positions > 0))[:, 0]
         logits = self.head(hidden[predicted - 1]).float()

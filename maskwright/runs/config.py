@@ -53,7 +53,7 @@ class PretrainConfig:
 
     ::
 
-        config = PretrainConfig(text=("corpus/",), train=TrainConfig(max_minutes=60))
+        config = PretrainConfig(text=("corpus/",), train=TrainConfig(max_steps=1000))
         pretrain(config=config, out="runs/mine")
     """
 

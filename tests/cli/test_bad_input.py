@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli.main import main
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 
 def fails_with(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
@@ -127,7 +127,7 @@ def test_configuration_is_checked_before_the_text_is_prepared(
 def test_an_error_in_assembly_leaves_no_run_directory(
     workplace: Path, tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
 ):
-    data = str(next((workplace / "data").iterdir()))
+    data = str(data_of(workplace))
     message = fails_with(capsys, [*pretrain, data, "--masking.no_mask_tokens", "xylophone"])
     assert "masking.no_mask_tokens = xylophone" in message
     assert not (tmp_path / "runs").exists()
@@ -177,7 +177,7 @@ def test_an_error_that_is_about_no_file_keeps_its_traceback(monkeypatch: pytest.
 def test_preparation_flags_for_prepared_data(
     workplace: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
 ):
-    data = str(next((workplace / "data").iterdir()))
+    data = str(data_of(workplace))
     message = fails_with(capsys, [*pretrain, data, "--tokenizer.vocab_size", "16384"])
     assert message.startswith("ConfigError: tokenizer.vocab_size = 16384 has no effect")
     assert "with 96" in message

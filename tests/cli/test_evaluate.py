@@ -16,6 +16,7 @@ from maskwright.evaluation.run import hash_model
 from maskwright.logs import read_metrics
 from maskwright.runs.evaluation_file import choose_result, parse_results, to_plain
 from tests.tokenizer.helpers import trained
+from tests.workplace import data_of
 
 PAIRS = [
     {"sentence_good": "The big cat eats fish.", "sentence_bad": "The big cat eats grass."},
@@ -256,7 +257,7 @@ def test_what_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("MASKWRIGHT_DATA", raising=False)  # where BLiMP would be found
-    data = next((workplace / "data").iterdir())
+    data = data_of(workplace)
     other = Path(shutil.copytree(data, tmp_path / "other"))
     trained("wordpiece").save(other / "tokenizer")
     empty = tmp_path / "empty.txt"

@@ -15,7 +15,7 @@ from maskwright.data.loader import LoadedStep, Prefetcher
 from maskwright.data.masking import IGNORED
 from tests.cli.test_bad_input import fails_with
 from tests.cli.test_others import run
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 SCHEDULES = [
     "--data.max_seq_length", "32", "--train.seq_length_schedule", "0:16,0.4:32",
@@ -27,7 +27,7 @@ SCHEDULES = [
 
 @pytest.fixture
 def data(workplace: Path) -> str:
-    return str(next((workplace / "data").iterdir()))
+    return str(data_of(workplace))
 
 
 def inspect_rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict]:
@@ -45,7 +45,7 @@ def trained(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
         steps.append(take(self, *arguments))
         return steps[-1]
 
-    data = str(next((workplace / "data").iterdir()))
+    data = str(data_of(workplace))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Prefetcher, "take", take_and_keep)
         flags = [*SMALL, *SCHEDULES, "--runs-dir", str(root), "--name", "scheduled"]

@@ -10,6 +10,7 @@ from maskwright.cli.main import COMMANDS, main
 from maskwright.config import from_mapping
 from maskwright.recipes import list_recipes
 from maskwright.runs.config import PretrainConfig
+from tests.workplace import data_of
 
 SENTENCE = "The small horse in the river eats [MASK] every day."
 
@@ -67,7 +68,7 @@ def test_fill_random_prints_the_four_lines(workplace: Path, capsys: pytest.Captu
 
 
 def test_inspect_shows_counts_and_masked_rows(workplace: Path, capsys: pytest.CaptureFixture[str]):
-    data = str(next((workplace / "data").iterdir()))
+    data = str(data_of(workplace))
     report = run(capsys, "inspect", data, "--data.max_seq_length", "32", "--rows", "3")
     for word in ("documents", "fertility", "fill rate", "hidden", "[MASK]⟨", "row 2", "[CLS]"):
         assert word in report, word
@@ -86,7 +87,7 @@ def test_prepare_then_pretrain_its_folder(
 def test_inspect_takes_the_seed_of_the_run(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    data = str(next((workplace / "data").iterdir()))
+    data = str(data_of(workplace))
     config = tmp_path / "run.yaml"
     config.write_text(
         "seed: 5\ndata:\n  max_seq_length: 32\nmasking:\n  rate: 0.3\n"

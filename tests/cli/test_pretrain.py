@@ -11,7 +11,7 @@ from maskwright.cli.main import main
 from maskwright.logs import read_metrics
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.run_directory import load_run_config
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 VALID_KEYS = {"split", "step", "tokens", "seconds", "loss", "masked_accuracy", "unigram_accuracy"}
 TRAIN_KEYS = {"split", "loss", "learning_rate", "tokens_per_second"}
@@ -67,7 +67,7 @@ def test_changed_text_is_prepared_anew_and_a_line_says_where(
 
 
 def test_resume_gives_the_same_weights_bit_for_bit(workplace: Path, tmp_path: Path):
-    data = next((workplace / "data").iterdir())
+    data = data_of(workplace)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     flags = [*SMALL, "--train.max_steps", "8", "--train.checkpoint_every_minutes", "1e-9"]
     flags += ["--train.keep_checkpoints", "20", "--runs-dir", str(tmp_path)]

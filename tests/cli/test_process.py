@@ -9,14 +9,14 @@ from pathlib import Path
 
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 PROGRAM = [sys.executable, "-m", "maskwright"]
 PATIENCE_SECONDS = 120
 
 
 def test_a_run_stopped_by_sigterm_goes_on(workplace: Path, tmp_path: Path):
-    data = str(next((workplace / "data").iterdir()))
+    data = str(data_of(workplace))
     run, metrics = tmp_path / "run", tmp_path / "run" / "metrics.jsonl"
     flags = [*SMALL, "--train.max_steps", "100000", "--train.log_every_steps", "1"]
     command = [*PROGRAM, "pretrain", data, *flags, "--runs-dir", str(tmp_path), "--name", "run"]

@@ -12,7 +12,7 @@ from maskwright.cli.main import main
 from maskwright.logs import read_metrics
 from tests.architecture.sources import ROOT
 from tests.distributed.worlds import find_free_port, list_names, run_command
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 PATIENCE_SECONDS = 180
 NUM_STEPS = 12
@@ -71,7 +71,7 @@ def finish(launchers: list[subprocess.Popen[str]]) -> str:
 def undisturbed(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose ranks were left alone, and which no torchrun started."""
     runs = tmp_path_factory.mktemp("runs")
-    arguments = list_arguments(next((workplace / "data").iterdir()), runs, "undisturbed")
+    arguments = list_arguments(data_of(workplace), runs, "undisturbed")
     assert run_command(list_names(2), arguments) == [0, 0]
     return runs / "undisturbed"
 
@@ -81,7 +81,7 @@ def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
     workplace: Path, tmp_path: Path, undisturbed: Path, num_machines: int
 ) -> None:
     """Two machines are two torchruns here, on one network."""
-    data = next((workplace / "data").iterdir())
+    data = data_of(workplace)
     said = finish(start_torchrun(data, tmp_path, "killed", num_machines))
     assert "2 ranks (cpu, fsdp)" in said
     assert "resuming" in said
@@ -102,7 +102,7 @@ def test_several_processes_need_a_name(
     for name, value in (("RANK", "1"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
     capsys.readouterr()
-    assert main(["pretrain", str(next((workplace / "data").iterdir()))]) == 2
+    assert main(["pretrain", str(data_of(workplace))]) == 2
     assert capsys.readouterr().err == (
         "rank 1: InputError: give the run a --name: processes that share it or come back to it "
         "must know it\n"

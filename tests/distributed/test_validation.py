@@ -12,12 +12,13 @@ from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.run_directory import load_run_config
 from tests.distributed.work import train_prepared
 from tests.distributed.worlds import run_world
+from tests.workplace import data_of
 
 FSDP = {"parallel": "fsdp", "max_steps": "4", "num_validations": "2"}
 
 
 def find_inputs(workplace: Path) -> tuple[Path, Path]:
-    return workplace / "runs" / "small", next((workplace / "data").iterdir())
+    return workplace / "runs" / "small", data_of(workplace)
 
 
 @pytest.mark.parametrize("average", [{}, {"ema_decay": "0.9"}])

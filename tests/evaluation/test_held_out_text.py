@@ -6,10 +6,11 @@ import numpy as np
 
 from maskwright.evaluation.held_out_text import open_text
 from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.workplace import data_of
 
 
 def test_sentences_of_prepared_data_are_its_own_tokens(workplace: Path) -> None:
-    data = next((workplace / "data").iterdir())
+    data = data_of(workplace)
     text = open_text([str(data)], Tokenizer.load(data / "tokenizer"), ())
     length = int(text.corpus.document_lengths.sum())
     ids, word_starts = text.corpus.tokens(0, length), text.corpus.word_starts(0, length)
@@ -25,7 +26,7 @@ def test_sentences_of_prepared_data_are_its_own_tokens(workplace: Path) -> None:
 
 
 def test_sentences_end_with_them(workplace: Path) -> None:
-    data = next((workplace / "data").iterdir())
+    data = data_of(workplace)
     tokenizer = Tokenizer.load(data / "tokenizer")
     sentences = open_text([str(data)], tokenizer, ()).sentences(50)
     texts = [tokenizer.decode(ids) for ids in sentences]

@@ -66,12 +66,14 @@ def test_the_loss_is_that_of_cross_attention_to_one_vector() -> None:
         ids = torch.tensor(one.ids)
         x = model.encoder.embeddings(ids, torch.arange(len(ids)))
         for block, linear in zip(model.encoder.blocks, decoder.maps, strict=True):
+            assert isinstance(block, EncoderBlock)
+            assert isinstance(linear, nn.Linear)
             x = block.attention_norm(x + attend(block, x, vector, linear))
             x = block.mlp_norm(x + block.mlp(x))
         losses.append(F.cross_entropy(model.head(x)[:-1], ids[1:], reduction="none"))
     found = decoder(model, batch, vectors)
     assert found.item() == pytest.approx(torch.cat(losses).mean().item(), rel=1e-5)
-    assert not any(block.attention._forward_hooks for block in model.encoder.blocks)
+    assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_a_text_of_one_token_has_no_loss() -> None:

@@ -91,11 +91,11 @@ def test_a_cross_encoder_loads_what_was_trained_and_search_uses_it(
     assert main([*evaluate, "--rerank", str(out), "--json"]) == 0
     [suite] = json.loads(capsys.readouterr().out)["suites"]
     scores = {score["name"]: score["value"] for score in suite["scores"]}
-    assert scores["reranked/recall_100"] == scores["retrieval/recall_100"]
+    assert scores["retrieval/reranked/recall_100"] == scores["retrieval/recall_100"]
     predict = Predictor(out)
     pairs = [("what does the cat eat", text) for text in ("the fox eats", "the cat eats")]
     best = int(np.argmax([answer.label for answer in predict(pairs)]))
-    assert scores["reranked/mrr_10"] == (0.5, 1.0)[best]
+    assert scores["retrieval/reranked/mrr_10"] == (0.5, 1.0)[best]
     assert main(["evaluate", model, "--suite", "fill", "--rerank", str(out)]) == 2
     assert "--rerank needs --suite retrieval" in capsys.readouterr().err
 

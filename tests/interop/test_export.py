@@ -61,6 +61,13 @@ def test_what_transformers_does_not_compute_is_refused_with_the_reason(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_class_whose_code_is_on_the_hub_is_not_loaded(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", {"preset": "neobert"})
+    with pytest.raises(ExportError, match=r"NeoBERTLMHead is in chandar-lab/NeoBERT .*to onnx"):
+        export(folder, "hf", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("preset", NATIVE)
 def test_sentence_transformers_gives_the_same_vectors(
     tmp_path: Path, preset: str, capfd: pytest.CaptureFixture[str]

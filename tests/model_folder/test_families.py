@@ -241,6 +241,19 @@ def test_absent_fields_have_the_defaults_of_transformers() -> None:
     assert (euro.rope_theta, euro.tie_word_embeddings, euro.hidden_act) == (250_000, False, "silu")
 
 
+def test_a_folder_names_the_code_of_a_class_that_transformers_lacks(tmp_path: Path) -> None:
+    model = tiny_model(preset="neobert")
+    save_model(tmp_path / "model", model, tiny_tokenizer(tmp_path / "tokenizer"))
+    raw = json.loads((tmp_path / "model/config.json").read_text(encoding="utf-8"))
+    assert raw["auto_map"]["AutoModelForMaskedLM"] == "chandar-lab/NeoBERT--model.NeoBERTLMHead"
+    card = (tmp_path / "model/README.md").read_text(encoding="utf-8")
+    assert "trust_remote_code=True" in card
+    assert "`chandar-lab/NeoBERT`" in card
+    # Only a model that names it is saved as one: loading the folder runs that code.
+    unnamed = dataclasses.replace(model.config, model_type="eurobert")
+    assert native_family(unnamed)[0] is None
+
+
 def test_a_family_is_one_file_and_one_line_of_registration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

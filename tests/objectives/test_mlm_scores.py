@@ -43,6 +43,7 @@ class ConstantModel(MaskedLanguageModel):
         token_type_ids: Tensor | None = None,
         pair_positions: Tensor | None = None,
         candidates: object = None,
+        with_hidden: bool = False,
     ) -> Tensor:
         return self.logits.expand(len(masked_positions), -1)
 

@@ -37,6 +37,7 @@ class SayingModel(MaskedLanguageModel):
         token_type_ids: Tensor | None = None,
         pair_positions: Tensor | None = None,
         candidates: object = None,
+        with_hidden: bool = False,
     ) -> PretrainingLogits:
         assert token_type_ids is not None
         assert pair_positions is not None

@@ -23,6 +23,7 @@ from maskwright.objectives.objective import (
     TrainedModel,
 )
 from maskwright.objectives.registry import OBJECTIVES, Registered
+from tests.workplace import data_of
 
 
 def count_tokens(batch: Batch) -> int:
@@ -111,7 +112,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_trains_validates_and_describes_a_new_objective(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, run = next((workplace / "data").iterdir()), tmp_path / "run"
+    text, run = data_of(workplace), tmp_path / "run"
     folder = maskwright.pretrain(text, recipe="tiny", out=run, **SECTIONS)
     *_, train, valid = read_metrics(run / "metrics.jsonl")
     assert train["split"] == "train"
@@ -135,6 +136,6 @@ def test_a_run_trains_validates_and_describes_a_new_objective(
 def test_a_dry_run_knows_a_new_objective(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = next((workplace / "data").iterdir())
+    text = data_of(workplace)
     maskwright.pretrain(text, recipe="tiny", out=tmp_path / "run", dry_run=True, **SECTIONS)
     assert "parameters: copier " in capsys.readouterr().out

@@ -10,7 +10,7 @@ from maskwright.errors import ConfigError
 from maskwright.logs import read_metrics
 from maskwright.runs.config import resolve
 from maskwright.runs.run_directory import check_changes, list_changes
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 
 def steps_of(run: Path) -> list[int]:
@@ -20,7 +20,7 @@ def steps_of(run: Path) -> list[int]:
 
 @pytest.fixture
 def command(workplace: Path, tmp_path: Path) -> list[str]:
-    data = next((workplace / "data").iterdir())
+    data = data_of(workplace)
     return ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
 
 

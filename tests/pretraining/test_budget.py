@@ -10,7 +10,7 @@ from maskwright.pretraining import budget
 from maskwright.pretraining.budget import choose_size
 from maskwright.pretraining.prepared_data import guess_model, objective_of
 from maskwright.runs.config import PretrainConfig, resolve
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 SIZES = {"model": {"sizes": ["0:64x1", "1:128x2", "3:192x2"]}}
 
@@ -87,7 +87,7 @@ def test_sizes_that_cannot_be_are_refused(sizes: list[str]):
 def test_a_run_keeps_the_size_with_which_it_began(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], speed: float
 ):
-    data = next((workplace / "data").iterdir())
+    data = data_of(workplace)
     small = [
         flag
         for pair in zip(SMALL[::2], SMALL[1::2], strict=True)

@@ -21,7 +21,7 @@ from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.hub_folders import TWINS, read_twin, write_twin
-from tests.workplace import write_corpus
+from tests.workplace import data_of, write_corpus
 
 FAST = [
     "--train.max_steps", "3", "--train.batch_tokens", "256", "--train.compile", "off",
@@ -255,7 +255,7 @@ def test_a_run_of_ours_goes_on_and_learns(
 def test_prepared_data_must_have_the_same_tokenizer(
     workplace: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = next((workplace / "data").iterdir())
+    data = data_of(workplace)
     model = workplace / "runs" / "small" / "model"
     flags = [flag for flag in FAST if "corpus" not in flag][:-2]
     places = ["--runs-dir", str(tmp_path), "--name", "run"]

@@ -19,7 +19,7 @@ from tests.cli.test_bad_input import fails_with
 from tests.cli.test_inspect import inspect_rows
 from tests.cli.test_others import run
 from tests.hub_folders import write_twin
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 PAIRS = ["--data.pairs", "next", "--model.preset", "bert"]
 BERT = ["--optim.name", "adamw", "--model.init_output", "normal", "--model.hidden_act", "gelu"]
@@ -27,14 +27,14 @@ BERT = ["--optim.name", "adamw", "--model.init_output", "normal", "--model.hidde
 
 @pytest.fixture
 def data(workplace: Path) -> str:
-    return str(next((workplace / "data").iterdir()))
+    return str(data_of(workplace))
 
 
 @pytest.fixture(scope="module")
 def trained(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a few steps with pairs."""
     root = tmp_path_factory.mktemp("runs")
-    data = str(next((workplace / "data").iterdir()))
+    data = str(data_of(workplace))
     flags = [*SMALL, *PAIRS, *BERT, "--train.max_steps", "3", "--train.num_validations", "1"]
     assert main(["pretrain", data, *flags, "--runs-dir", str(root), "--name", "pairs"]) == 0
     return root / "pairs"

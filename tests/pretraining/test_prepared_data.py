@@ -13,12 +13,13 @@ from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.find_data import adopt_preparation
 from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.workplace import data_of
 
 
 @pytest.fixture
 def data(workplace: Path, tmp_path: Path) -> Path:
     """A copy of the prepared data."""
-    return Path(shutil.copytree(next((workplace / "data").iterdir()), tmp_path / "data"))
+    return Path(shutil.copytree(data_of(workplace), tmp_path / "data"))
 
 
 def small_config(data: Path) -> PretrainConfig:
@@ -86,7 +87,7 @@ def test_the_card_names_the_text_behind_prepared_data(data: Path, tmp_path: Path
 
 
 def test_words_are_those_between_blanks(workplace: Path):
-    data = PreparedData(next((workplace / "data").iterdir()))
+    data = PreparedData(data_of(workplace))
     held_out = data.valid.manifest.splits["valid"].num_words
     assert held_out > 0
     words = (workplace / "animals.txt").read_text(encoding="utf-8").split()

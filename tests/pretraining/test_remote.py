@@ -20,7 +20,7 @@ from maskwright.shards.reader import TokenStore
 from maskwright.shards.writer import ShardWriter
 from tests.distributed.worlds import list_names, run_command
 from tests.shards.faults import FAULTS, Plan, faulty_proxy, hurry, start_anew
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 URL = "s3://bucket/some/data"
 NUM_SHARDS = 6
@@ -57,7 +57,7 @@ def cut_into_shards(source: Path, out: Path) -> None:
 @pytest.fixture(scope="module")
 def data(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("data") / "data"
-    cut_into_shards(next((workplace / "data").iterdir()), out)
+    cut_into_shards(data_of(workplace), out)
     return out
 
 

@@ -16,6 +16,7 @@ from maskwright.pretraining.prepared_data import PreparedData, objective_of
 from maskwright.pretraining.run_summary import describe_training
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.metadata import shorten_path, shorten_paths
+from tests.workplace import data_of
 
 _NAMES = (
     "masked_accuracy masked_accuracy_top5 seen_mask_accuracy loss unigram_accuracy unigram_loss"
@@ -38,7 +39,7 @@ HOSTILE = "]x](http://evil)<img src=x> ```\n# h | [a](http://evil) `` www.evil.c
 
 @pytest.fixture
 def data(workplace: Path) -> PreparedData:
-    return PreparedData(next((workplace / "data").iterdir()), "sizes")
+    return PreparedData(data_of(workplace), "sizes")
 
 
 def describe(

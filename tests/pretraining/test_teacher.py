@@ -25,7 +25,7 @@ from maskwright.train.trainer import Trainer
 from tests.hub_folders import write_twin
 from tests.pretraining.test_init_from import FAST
 from tests.train.helpers import Recorder
-from tests.workplace import write_corpus
+from tests.workplace import data_of, write_corpus
 
 _STEPS = {"max_steps": 6, "batch_tokens": 256, "compile": "off", "log_every_steps": 1}
 _VALID = {"num_validations": 1, "valid_tokens": 512, "final_valid_tokens": 512, "report": False}
@@ -33,8 +33,7 @@ _VALID = {"num_validations": 1, "valid_tokens": 512, "final_valid_tokens": 512, 
 
 @pytest.fixture(scope="module")
 def data(workplace: Path) -> Path:
-    [folder] = (workplace / "data").iterdir()
-    return folder
+    return data_of(workplace)
 
 
 def command(data: Path, teacher: Path | str, root: Path, *flags: str) -> list[str]:

@@ -29,6 +29,7 @@ from maskwright.pretraining.training_suites import TrainingSuites
 from maskwright.runs.run_directory import load_run_config
 from maskwright.tokenizer.tokenizer import EncodedText
 from maskwright.train.signals import AbandonedError
+from tests.workplace import data_of
 
 
 def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> No
     suites = {"suites": ["blimp", "fill", "mlm", "pll"], "blimp": str(pairs)}
     evaluate = {**suites, "every_validations": 2}
     config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
-    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    data = PreparedData(data_of(workplace), verify="sizes")
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)
     due = [0] * 4
     for number in range(4):  # of 5 in 150 steps
@@ -54,7 +55,7 @@ def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> No
 def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_path: Path) -> None:
     evaluate = {"suites": ["fill", "pll"]}
     config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
-    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    data = PreparedData(data_of(workplace), verify="sizes")
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)
     num_asked = 0
 
@@ -79,7 +80,7 @@ def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_pat
 
 
 def test_suites_leave_no_trace_in_the_weights(workplace: Path, tmp_path: Path) -> None:
-    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    data = PreparedData(data_of(workplace), verify="sizes")
     train = {"max_steps": 6, "num_validations": 3}
     weights: list[dict[str, Tensor]] = []
     for suites in ([], ["fill", "mlm"]):
@@ -116,7 +117,7 @@ def test_what_a_suite_cannot_score_is_found_before_training(
     pairs.write_text(f'{{"sentence_good": {long}, "sentence_bad": {long}}}\n')
     evaluate = {"suites": [suite], "blimp": str(pairs) if suite == "blimp" else None}
     config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
-    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    data = PreparedData(data_of(workplace), verify="sizes")
     model = objective_of(config).build_network(resolve_model(config, data.tokenizer))
     assert isinstance(model, MaskedLanguageModel)
     if suite != "blimp":
@@ -161,7 +162,7 @@ def test_the_text_of_suites_is_cut_once(
 
     monkeypatch.setattr(held_out_text, "_cut_sentences", watch)
     config = load_run_config(workplace / "runs" / "small", {"evaluate": {"suites": ["fill"]}})
-    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    data = PreparedData(data_of(workplace), verify="sizes")
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)
     assert trainer.model.training
     for _ in range(2):
@@ -178,7 +179,7 @@ def test_missing_minimal_pairs_are_noticed_before_anything_is_prepared(workplace
 
 def test_a_validation_stops_between_batches(workplace: Path, tmp_path: Path) -> None:
     config = load_run_config(workplace / "runs" / "small", {})
-    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    data = PreparedData(data_of(workplace), verify="sizes")
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)
     num_asked = 0
 
@@ -198,7 +199,7 @@ def test_rows_of_a_validation_have_their_own_length(
 ) -> None:
     config = load_run_config(workplace / "runs" / "small", {})
     config = replace(config, train=replace(config.train, valid_seq_length=16))
-    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    data = PreparedData(data_of(workplace), verify="sizes")
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)
     seen: set[int] = set()
     build = PinnedText.batches

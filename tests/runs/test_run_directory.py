@@ -15,13 +15,13 @@ from maskwright.logs import read_metrics
 from maskwright.runs.config import resolve
 from maskwright.runs.run_directory import begin_run, check_new, locking_run, read_provenance
 from maskwright.train.trainer import Trainer
-from tests.workplace import SMALL
+from tests.workplace import SMALL, data_of
 
 
 def test_a_run_that_ended_early_is_replaced(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    data = str(next((workplace / "data").iterdir()))
+    data = str(data_of(workplace))
     dead = tmp_path / "dead"
     dead.mkdir()
     (dead / "config.yaml").touch()
@@ -77,7 +77,7 @@ def test_python_is_told_that_a_run_was_stopped(
     monkeypatch.setattr(Trainer, "_log_if_due", log_and_stop)
     with pytest.raises(error, match="--resume"):
         pretrain(
-            str(next((workplace / "data").iterdir())),
+            str(data_of(workplace)),
             out=tmp_path / "run",
             data={"max_seq_length": 32},
             model={"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1},

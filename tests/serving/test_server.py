@@ -256,11 +256,14 @@ def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace
                 assert get_health(url).startswith(b"HTTP/1.1 200")
         assert get_health(url).startswith(b"HTTP/1.1 200")
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
+        # An answer is logged after it is sent, so the kill may prevent the last record.
+        assert get_health(url).startswith(b"HTTP/1.1 200")
     process.kill()
     _, log = process.communicate()
     limited, *records = log.splitlines()
     assert "max_connections = 4,096" in limited
-    assert [json.loads(record)["status"] for record in records] == [200] * 9
+    assert len(records) >= 9
+    assert {json.loads(record)["status"] for record in records} == {200}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -15,7 +15,7 @@ def normalize(kind: TokenizerKind, lowercase: bool, text: str) -> str:
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_wordpiece_normalises_european_text_as_bert_does(lowercase: bool) -> None:
+def test_wordpiece_normalizes_european_text_as_bert_does(lowercase: bool) -> None:
     bert = BertNormalizer(lowercase=lowercase)
     for text in ["Ångström naïve ÉCOLE Straße İstanbul ёлка\tx\u200by", *english_texts()]:
         assert normalize("wordpiece", lowercase, text) == bert.normalize_str(text)
