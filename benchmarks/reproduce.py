@@ -79,7 +79,7 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
     """Return the prepared folder of a corpus, the same for all systems on it."""
     values: dict[str, Any] = {}
     if corpus in SENTENCES:
-        folder = runs / f"sentences-by-{corpus}"
+        folder = runs / f"corpus-by-{corpus}"
         if not folder.exists():
             write_sentences(folder, corpus)
         values["text"] = [str(folder / "train.txt")]
@@ -127,7 +127,7 @@ def collect(name: str, runs: Path, minutes: float | None) -> None:
         "final": {key: value for key, value in records[-1].items() if key != "split"},
     }
     if system.corpus in SENTENCES and ended:
-        test = runs / f"sentences-by-{system.corpus}" / "test.txt"
+        test = runs / f"corpus-by-{system.corpus}" / "test.txt"
         (found,) = evaluate(run, suite="fill", data=test)["suites"]
         result["one_masked"] = {score["name"].split("/")[1]: score for score in found["scores"]}
     write_result(f"reproduce-{name}", result)

@@ -6,7 +6,7 @@ from pathlib import Path
 import maskwright
 from maskwright.cli.flags import Parser
 from maskwright.console import say
-from maskwright.interop.targets import TARGETS
+from maskwright.interop.targets import INT8_DEFAULTS, TARGETS
 from maskwright.runs.find_model import HELP
 
 _EPILOG = """examples:
@@ -14,6 +14,7 @@ _EPILOG = """examples:
   maskwright export runs/NAME --to onnx --out exports/NAME-onnx
   maskwright export runs/NAME --to onnx-int8 --out exports/NAME-int8
   maskwright export MODEL --to onnx-int8 --data data/NAME --out exports/int8
+  maskwright export runs/NAME --to onnx-int8 --calibrate data/NAME --out exports/NAME-static
   maskwright export runs/NAME --to sentence-transformers --out exports/NAME-st
   maskwright export runs/NAME --to gguf --out exports/NAME-gguf
   maskwright export runs/NAME --to transformers-js --out exports/NAME-page
@@ -37,12 +38,33 @@ def build_parser() -> Parser:
         "text; of a fine-tuned model a file of labeled examples, in the columns that it was "
         "fine-tuned on",
     )
+    parser.add_argument(
+        "--calibrate",
+        metavar="TEXT",
+        help="make onnx-int8 static, with the ranges that numbers have in this text: a prepared "
+        "folder or a text file; of a fine-tuned model a file as for --data [dynamic]",
+    )
+    most = INT8_DEFAULTS.max_loss
+    parser.add_argument(
+        "--max-loss",
+        type=float,
+        default=most,
+        metavar="LOSS",
+        help=f"write no onnx-int8 that loses more accuracy (or score of the task) [{most}]",
+    )
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    result = maskwright.export(arguments.folder, arguments.to, arguments.out, arguments.data)
+    result = maskwright.export(
+        arguments.folder,
+        arguments.to,
+        arguments.out,
+        arguments.data,
+        calibrate=arguments.calibrate,
+        max_loss=arguments.max_loss,
+    )
     for line in result.describe():
         say(line)
     return 0

@@ -5,7 +5,7 @@ Shapes: B inputs in a batch, L tokens in the longest, K labels.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from maskwright.interop.comparison import (
     max_or_nan,
 )
 from maskwright.interop.masked_lm_source import check_equal_ids
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.card import HubMetadata, describe_labels
 from maskwright.model_folder.classifier_folder import (
@@ -115,12 +116,16 @@ class ClassifierSource:
     loaded: LoadedClassifier
     card: str | None
     examples: TaskExamples
+    file: ExampleFile | None = None
+    int8: Int8Options = INT8_DEFAULTS
 
     has_unused_head = False
     example_text = "A text."
 
     @classmethod
-    def open(cls, folder: Path, file: ExampleFile | None) -> "ClassifierSource":
+    def open(
+        cls, folder: Path, file: ExampleFile | None, int8: Int8Options = INT8_DEFAULTS
+    ) -> "ClassifierSource":
         """Open a model folder; raises as `open_classifier` and `choose_examples` do."""
         loaded, card = open_classifier(folder), read_card(folder)
         if loaded.model.head_config.level == "span":
@@ -128,7 +133,7 @@ class ClassifierSource:
                 f"{folder} answers questions; such models cannot be exported. Load the folder with "
                 "transformers' AutoModelForQuestionAnswering."
             )
-        return cls(loaded, card, choose_examples(loaded, file))
+        return cls(loaded, card, choose_examples(loaded, file), file, int8)
 
     @property
     def model(self) -> Classifier:
@@ -205,6 +210,14 @@ class ClassifierSource:
                 "--data, or export from a run directory whose task files still exist."
             )
         return ExampleJudge(self.examples)
+
+    def calibration(self, name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        if not Path(name).is_file():
+            raise InputError(f"--calibrate = {name} must be a file of labeled examples.")
+        assert self.file is not None  # or `judge` has raised
+        examples = choose_examples(self.loaded, replace(self.file, path=Path(name)))
+        for indices in plan_scoring(examples.encoded.lengths, _BATCH_TOKENS):
+            yield examples.batch(indices)
 
 
 def find_examples(run: Path, model: Path, data: Path | str | None) -> ExampleFile | None:

@@ -13,7 +13,15 @@ from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, 
 from maskwright.interop.comparison import Comparison
 from maskwright.interop.libraries import list_versions
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
-from maskwright.interop.targets import TARGETS, Int8Scores, Source, Target, Written
+from maskwright.interop.targets import (
+    INT8_DEFAULTS,
+    TARGETS,
+    Int8Options,
+    Int8Scores,
+    Source,
+    Target,
+    Written,
+)
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu
 from maskwright.runs.find_model import find_model_folder
@@ -88,7 +96,12 @@ class ExportResult:
 
 
 def export(
-    folder: Path | str, to: str, out: Path | str, data: Path | str | ExampleFile | None = None
+    folder: Path | str,
+    to: str,
+    out: Path | str,
+    data: Path | str | ExampleFile | None = None,
+    calibrate: Path | str | None = None,
+    max_loss: float = 0.01,
 ) -> ExportResult:
     """Write a model for another library, and check that its outputs there are the same.
 
@@ -107,21 +120,24 @@ def export(
         data: the text of the comparison: a prepared folder or its URL, or a file of labeled
             examples for a fine-tuned model. Default: the data of the run, else built-in sentences,
             which are not sufficient for ``onnx-int8``.
+        calibrate: text that makes ``onnx-int8`` static: a prepared folder (its training text) or
+            its URL, or a text file; for a fine-tuned model a file like `data`. Default: dynamic.
+        max_loss: the largest loss of the score that ``onnx-int8`` may have.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
-        ExportError: the outputs differ, the target does not have this architecture, int8 changes
-            too many predictions, or `out` exists already.
-        InputError: an unknown target, `data` of another kind, ``onnx-int8`` without `data`.
+        ExportError: the outputs differ, the target does not have this architecture, int8 loses
+            more than `max_loss` or changes too many predictions, or `out` exists already.
+        InputError: an unknown target, `data` or settings of another, ``onnx-int8`` without `data`.
         MissingPackageError: a package that the target needs is not installed.
         ShardError: `data` is damaged, or was prepared with another tokenizer.
         CorpusError: the examples cannot be read, or have labels that the model does not know.
     """
     out = Path(out)
-    if to not in TARGETS:
-        raise InputError(f"--to = {to} must be one of {', '.join(TARGETS)}")
+    int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
+    _check_target(to, int8)
     _check_out(out)
-    source = _open_source(Path(folder), find_model_folder(folder), data)
+    source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
     versions = list_versions(*target.packages)
     with replacing_folder(out) as temporary:
@@ -159,14 +175,27 @@ def _write(
     return written
 
 
-def _open_source(run: Path, model: Path, data: Path | str | ExampleFile | None) -> Source:
+def _check_target(to: str, int8: Int8Options) -> None:
+    """Raise InputError for an unknown target, and for settings of int8 that do not apply."""
+    if to not in TARGETS:
+        raise InputError(f"--to = {to} must be one of {', '.join(TARGETS)}")
+    if not int8.max_loss >= 0:
+        raise InputError(f"--max-loss = {int8.max_loss:g} must be at least 0.")
+    if to != "onnx-int8" and int8 != INT8_DEFAULTS:
+        flag = "--calibrate" if int8.calibrate else "--max-loss"
+        raise InputError(f"{flag} has no effect with --to {to}. Remove it.")
+
+
+def _open_source(
+    run: Path, model: Path, data: Path | str | ExampleFile | None, int8: Int8Options
+) -> Source:
     """Open a model with the texts of the comparison: `data`, or those of the run."""
     if is_classifier(model):
-        is_found = isinstance(data, ExampleFile)
-        return ClassifierSource.open(model, data if is_found else find_examples(run, model, data))
+        file = data if isinstance(data, ExampleFile) else find_examples(run, model, data)
+        return ClassifierSource.open(model, file, int8)
     if isinstance(data, ExampleFile):
         raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
-    return MaskedModelSource.open(model, find_prepared_data(run, data))
+    return MaskedModelSource.open(model, find_prepared_data(run, data), int8)
 
 
 def _check_out(out: Path) -> None:

@@ -18,8 +18,10 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
-from maskwright.data.masking import IGNORED, Vocabulary
+from maskwright.data.loader import Corpus
+from maskwright.data.masking import IGNORED, Ids, Vocabulary
 from maskwright.errors import CheckpointError, ExportError, InputError, ShardError
+from maskwright.evaluation.held_out_text import open_text
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.files import write_text
 from maskwright.interop.comparison import (
@@ -34,12 +36,13 @@ from maskwright.interop.comparison import (
     compare_logits,
     pad_rows,
 )
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.card import HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model
 from maskwright.model_folder.native.family import Family
-from maskwright.runs.find_data import check_made_for, is_prepared, locate
+from maskwright.runs.find_data import check_made_for, is_prepared, locate, locate_prepared
 from maskwright.runs.run_directory import CONFIG_NAME, name_prepared, read_provenance
 from maskwright.shards.reader import TokenStore
 
@@ -63,6 +66,7 @@ class MaskedModelSource:
     Attributes:
         card: the model's own card; None if it has none.
         data: a prepared folder with held-out text; None for the built-in texts.
+        int8: settings of an export to int8.
         auto_class: the class of transformers that loads its folder.
         output_shape: the dimensions of the logits, in words.
     """
@@ -70,14 +74,17 @@ class MaskedModelSource:
     loaded: LoadedModel
     card: str | None
     data: Path | None
+    int8: Int8Options = INT8_DEFAULTS
 
     auto_class = "AutoModelForMaskedLM"
     output_shape = "[batch, length, vocabulary]"
 
     @classmethod
-    def open(cls, folder: Path, data: Path | None) -> "MaskedModelSource":
+    def open(
+        cls, folder: Path, data: Path | None, int8: Int8Options = INT8_DEFAULTS
+    ) -> "MaskedModelSource":
         """Open a model folder; raises as `open_model` does."""
-        return cls(open_model(folder), read_card(folder), data)
+        return cls(open_model(folder), read_card(folder), data, int8)
 
     @property
     def model(self) -> MaskedLanguageModel:
@@ -152,6 +159,25 @@ class MaskedModelSource:
         rows = read_masked_rows(self.loaded, self.data)
         return MaskJudge(rows, self.model.config.vocab_size, self.loaded.tokenizer.pad_id)
 
+    def calibration(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield ids and attention masks of masked rows: of training text, so not those of `judge`.
+
+        Args:
+            name: a prepared folder or its URL, or a text file.
+        """
+        loaded = self.loaded
+        if prepared := locate_prepared([name]):
+            store = _open_store(loaded, prepared[0], "train")
+            rows = mask_rows(loaded, store, store.unigram_counts)
+        else:
+            text = open_text([name], loaded.tokenizer, ())
+            rows = mask_rows(loaded, text.corpus, text.counts)
+        if not rows:
+            raise InputError(f"--calibrate = {name} has no token that is masked. Give more text.")
+        vocab_size, ids = self.model.config.vocab_size, [row.ids for row in rows]
+        for _, batch in batch_rows(ids, vocab_size, loaded.tokenizer.pad_id, by_length=True):
+            yield batch.input_ids, batch.attention_mask
+
 
 def check_equal_ids(text: str, ours: Sequence[int], theirs: Sequence[int]) -> None:
     """Raise ExportError unless both tokenizers return the same ids for `text`."""
@@ -218,7 +244,7 @@ def _mask_word(text: str, mask_token: str) -> str:
 
 
 def _read_held_out(loaded: LoadedModel, data: Path) -> Iterator[str]:
-    store = _open_held_out(loaded, data)
+    store = _open_store(loaded, data, "valid")
     lengths = store.document_lengths
     starts = np.cumsum(lengths) - lengths
     for start, length in islice(zip(starts.tolist(), lengths.tolist(), strict=True), 4 * NUM_TEXTS):
@@ -227,10 +253,10 @@ def _read_held_out(loaded: LoadedModel, data: Path) -> Iterator[str]:
             yield loaded.tokenizer.decode(ids.tolist())
 
 
-def _open_held_out(loaded: LoadedModel, data: Path) -> TokenStore:
-    """Open the held-out text; raise ShardError if it has another tokenizer than the model."""
+def _open_store(loaded: LoadedModel, data: Path, split: str) -> TokenStore:
+    """Open prepared text; raise ShardError if it has another tokenizer than the model."""
     check_made_for(loaded.tokenizer, data)
-    return TokenStore.open(data, "valid", "sizes")
+    return TokenStore.open(data, split, "sizes")
 
 
 @dataclass(frozen=True)
@@ -250,24 +276,34 @@ def read_masked_rows(
     Raises:
         ShardError: the data was prepared with another tokenizer, or has too little held-out text.
     """
-    tokenizer, valid = loaded.tokenizer, _open_held_out(loaded, data)
-    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
-    batches = PinnedText(
-        valid,
-        DataConfig(max_seq_length=longest, special_tokens=loaded.add_special_tokens),
-        SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, loaded.add_special_tokens),
-        Vocabulary(
-            tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, valid.unigram_counts
-        ),
-        num_tokens,
-    ).batches()
-    rows = [row for batch in batches for row in split_rows(batch)]
+    valid = _open_store(loaded, data, "valid")
+    rows = mask_rows(loaded, valid, valid.unigram_counts, num_tokens)
     if not rows:
         raise ShardError(
             f"{data} has too little validation text: none of its tokens is masked. Prepare it with "
             "a larger corpus.valid_fraction."
         )
     return rows
+
+
+def mask_rows(
+    loaded: LoadedModel, corpus: Corpus, counts: Ids, num_tokens: int = NUM_TOKENS
+) -> list[MaskedRow]:
+    """Return the segments with masked tokens among the first `num_tokens` of a corpus.
+
+    Args:
+        counts: [V] the count of each token in the training text.
+    """
+    tokenizer = loaded.tokenizer
+    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    batches = PinnedText(
+        corpus,
+        DataConfig(max_seq_length=longest, special_tokens=loaded.add_special_tokens),
+        SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, loaded.add_special_tokens),
+        Vocabulary(tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, counts),
+        num_tokens,
+    ).batches()
+    return [row for batch in batches for row in split_rows(batch)]
 
 
 def split_rows(batch: Batch) -> Iterator[MaskedRow]:

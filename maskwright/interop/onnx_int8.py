@@ -1,11 +1,15 @@
-"""Export to ONNX in int8, by the first of several recipes that keeps the fp32 graph's predictions.
+"""Export to ONNX in int8, by the first of several recipes that keeps the fp32 graph's score.
 
-Weights are quantized once, with a scale for each output. Activations are quantized while the graph
-runs (``onnxruntime.quantization.quantize_dynamic``), with one scale for a whole tensor: one outlier
-in one token leaves little precision for all others, and the predictions for a sentence depend on
-its neighbors in the batch. So every row is divided by its largest number before the product, and
-multiplied by it afterwards, which gives every token its own scale (row-wise quantization in
-Dettmers et al., "LLM.int8()", 2022).
+Weights are quantized once, with a scale for each output. Activations are quantized in one of two
+ways:
+
+- Dynamic, while the graph runs (``onnxruntime.quantization.quantize_dynamic``), with one scale for
+  a whole tensor: one outlier in one token leaves little precision for all others, and the
+  predictions for a sentence depend on its neighbors in the batch. So every row is divided by its
+  largest number before the product, and multiplied by it afterwards, which gives every token its
+  own scale (row-wise quantization in Dettmers et al., "LLM.int8()", 2022).
+- Static, with the range of each tensor in a text for calibration (``quantize_static``). The graph
+  does less and is faster, but tensors with outliers lose precision.
 
 All matrices are stored in int8 (`compress`), because most bytes of a small model are embeddings.
 These have a scale for each token; if the decoder is tied to them, both use one matrix. Weights of
@@ -24,10 +28,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from maskwright.errors import ExportError
 from maskwright.interop.libraries import import_library, quiet
@@ -37,23 +43,29 @@ from maskwright.interop.targets import Int8Scores, Judge, Source, Target, Writte
 QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"
 _SMALLEST, _LAST_AXIS = "smallest divisor of a row", "last axis"
-AIM = 0.98  # agreement that ends the search for a recipe
-FLOOR = 0.90  # smallest agreement of an export
+FLOOR = 0.90  # smallest agreement of the predictions, which a loss of 0 does not ensure
 _REPETITIONS = 9
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe: the weights' type and range, and the layers whose products stay in fp32."""
+    """A recipe: the weights' type and range, and the layers whose products stay in fp32.
+
+    Attributes:
+        is_static: activations have fixed ranges, which are those of a text for calibration.
+    """
 
     weight_type: str
     reduce_range: bool
     in_fp32: tuple[str, ...]
+    is_static: bool = False
 
     def describe(self) -> str:
         """Return the recipe in words."""
         bits = 7 if self.reduce_range else 8
-        return f"{self.weight_type} weights of {bits} bits; in fp32: {', '.join(self.in_fp32)}"
+        kind = "static" if self.is_static else "dynamic"
+        weights = f"{self.weight_type} weights of {bits} bits"
+        return f"{kind}, {weights}; in fp32: {', '.join(self.in_fp32)}"
 
 
 # From the fastest to the most accurate.
@@ -62,66 +74,79 @@ RECIPES = (
     Recipe("QInt8", True, ("mlp.output", "attention.qkv")),
     Recipe("QUInt8", False, ("mlp.output", "attention.qkv")),
 )
+# Sums with the residual stream are in fp32: onnxruntime fuses a product and a sum into a ``Gemm``,
+# which it computes in integers only if what is added is a constant.
+STATIC_RECIPES = tuple(
+    Recipe("QInt8", True, ("mlp.output", "attention.output", *more), is_static=True)
+    for more in ((), ("attention.qkv",))
+)
 
 
 def write(folder: Path, source: Source) -> Written:
     """Write the graph, compare its logits, and quantize it (see `search_recipe`).
 
     Raises:
-        ExportError: the outputs of the fp32 graph differ from the model's, or no recipe keeps
-            `FLOOR` of the predictions.
-        InputError: there is no text to measure the agreement on.
+        ExportError: the outputs of the fp32 graph differ from the model's, or every recipe loses
+            more than `Int8Options.max_loss` of the score, or changes too many predictions.
+        InputError: there is no text to measure the score on.
+        CorpusError, ShardError: the text for calibration cannot be read.
     """
-    judge = source.judge()
+    judge, options = source.judge(), source.int8
+    calibration = list(source.calibration(options.calibrate)) if options.calibrate else None
     write_frame(folder, source, QUANTIZED)
     graph = folder / "fp32" / GRAPH
     graph.parent.mkdir()
     write_graph(graph, source.model)
     comparison = source.compare(OnnxModel(graph))
     comparison.check("onnxruntime")
-    scores = search_recipe(graph, folder / QUANTIZED, judge)
+    scores = search_recipe(graph, folder / QUANTIZED, judge, options.max_loss, calibration)
     shutil.rmtree(graph.parent)
     return Written(comparison, scores)
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    recipe: Recipe
-    answers: Any
-    same: float
+Inputs = tuple[Tensor, ...]  # of a graph, in its order: [B, L] each
 
 
-def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
-    """Quantize by the first recipe to reach `AIM`, or the best; raise ExportError below `FLOOR`."""
+def search_recipe(
+    source: Path,
+    target: Path,
+    judge: Judge,
+    max_loss: float,
+    calibration: Sequence[Inputs] | None = None,
+) -> Int8Scores:
+    """Quantize by the first recipe that loses at most `max_loss`; raise ExportError if none does.
+
+    Args:
+        calibration: the inputs to calibrate on, for static recipes; None for dynamic ones.
+    """
     fp32 = OnnxModel(source)
     before = judge.answer(fp32)
-    tried: list[_Candidate] = []
-    for recipe in RECIPES:
-        quantize(source, target, recipe)
+    score, tried = judge.score(before), list[tuple[float, float]]()
+    for recipe in STATIC_RECIPES if calibration else RECIPES:
+        quantize(source, target, recipe, calibration or ())
         after = judge.answer(OnnxModel(target))
-        tried.append(_Candidate(recipe, after, judge.agree(before, after)))
-        if tried[-1].same >= AIM:
+        tried.append((judge.score(after), judge.agree(before, after)))
+        if score - tried[-1][0] <= max_loss and tried[-1][1] >= FLOOR:
             break
-    best = max(tried, key=lambda candidate: candidate.same)
-    if not best.same >= FLOOR:
+    else:
+        best, same = max(tried)
         raise ExportError(
-            f"int8 changes too many predictions for {judge.questions}: {judge.agreement} "
-            f"{best.same:.1%}, and at least {FLOOR:.0%} is required. Nothing was written. "
-            "Export it to onnx."
+            f"int8 loses more {judge.metric} than --max-loss = {max_loss:g}, or changes more than "
+            f"{1 - FLOOR:.0%} of the predictions. {judge.questions}: {score:.4f} in fp32, "
+            f"{best:.4f} in int8; {judge.agreement} {same:.1%}. Nothing was written. "
+            f"Raise --max-loss, export it with{'out' * bool(calibration)} --calibrate, or to onnx."
         )
-    if best is not tried[-1]:
-        quantize(source, target, best.recipe)
     inputs, int8 = judge.timed_batch(), OnnxModel(target)
     num_rows, num_slots = map(int, inputs[0].shape)
     slow, fast = time_interleaved([lambda: fp32(*inputs), lambda: int8(*inputs)])
     return Int8Scores(
-        best.recipe.describe(),
+        recipe.describe(),
         judge.questions,
         judge.metric,
-        judge.score(before),
-        judge.score(best.answers),
+        score,
+        tried[-1][0],
         judge.agreement,
-        best.same,
+        tried[-1][1],
         1e3 * slow,
         1e3 * fast,
         num_rows,
@@ -150,31 +175,52 @@ def _size_of(graph: Path) -> int:
     return sum(path.stat().st_size for path in graph.parent.glob(f"{graph.name}*"))
 
 
-def quantize(source: Path, target: Path, recipe: Recipe) -> None:
-    """Write a graph with int8 matrices and products; raise ExportError if it has no products."""
+def quantize(
+    source: Path, target: Path, recipe: Recipe, calibration: Sequence[Inputs] = ()
+) -> None:
+    """Write a graph with int8 matrices and products; raise ExportError if it has no products.
+
+    Args:
+        calibration: inputs of the graph for a static recipe.
+    """
     onnx: Any = import_library("onnx", "onnx", _NEEDED_BY)
     with quiet():
         library: Any = import_library("onnxruntime.quantization", "onnx", _NEEDED_BY)
         model = onnx.load(source)
         data = target.with_name(f"{target.name}.data")
         is_large = source.with_name(f"{source.name}.data").exists()
-        names = rewrite_products(onnx, model.graph, recipe.in_fp32)
+        names = rewrite_products(onnx, model.graph, recipe.in_fp32, recipe.is_static)
         tied = _find_tied(model.graph, names)
         _remove(target, data)
-        library.quantize_dynamic(
-            model,
-            target,
-            op_types_to_quantize=["MatMul"],
-            nodes_to_quantize=names,
-            per_channel=True,
-            reduce_range=recipe.reduce_range,
-            weight_type=library.QuantType[recipe.weight_type],
-            use_external_data_format=is_large,
-        )
+        options: dict[str, Any] = {
+            "op_types_to_quantize": ["MatMul"],
+            "nodes_to_quantize": names,
+            "per_channel": True,
+            "reduce_range": recipe.reduce_range,
+            "weight_type": library.QuantType[recipe.weight_type],
+            "use_external_data_format": is_large,
+        }
+        if recipe.is_static:
+            # Results stay in fp32: fixed ranges of them change twice as many predictions.
+            options["extra_options"] = {"OpTypesToExcludeOutputQuantization": ["MatMul"]}
+            options["activation_type"] = library.QuantType.QUInt8
+            library.quantize_static(model, target, _feed(model.graph, calibration), **options)
+        else:
+            library.quantize_dynamic(model, target, **options)
         model = onnx.load(target)
         compress(onnx, model.graph, tied)
         _remove(target, data)
         onnx.save(model, target, save_as_external_data=is_large, location=data.name)
+
+
+def _feed(graph: Any, calibration: Sequence[Inputs]) -> SimpleNamespace:
+    """Return a reader of calibration data: each call returns named inputs, None at the end."""
+    names = [one.name for one in graph.input]
+    feeds = (
+        {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=False)}
+        for tensors in calibration
+    )
+    return SimpleNamespace(get_next=lambda: next(feeds, None))
 
 
 def _remove(*paths: Path) -> None:
@@ -183,14 +229,17 @@ def _remove(*paths: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def rewrite_products(onnx: Any, graph: Any, in_fp32: Sequence[str]) -> list[str]:
-    """Replace every ``Gemm`` with weights by a ``MatMul`` on scaled rows, and return their names.
+def rewrite_products(
+    onnx: Any, graph: Any, in_fp32: Sequence[str], is_static: bool = False
+) -> list[str]:
+    """Replace every ``Gemm`` with weights by a ``MatMul``, and return the names of those for int8.
 
     onnxruntime also does this, without scales, but it transposes a matrix for all of its users,
     and the decoder's matrix may be the word embeddings.
 
     Args:
-        in_fp32: layers whose products are not scaled, and not returned.
+        in_fp32: layers whose products are not quantized, and not returned.
+        is_static: leave the rows of inputs as they are, instead of scaling them.
     """
     weights = {weight.name: weight for weight in graph.initializer}
     endings = tuple(f"{layer}.weight" for layer in in_fp32)
@@ -200,13 +249,13 @@ def rewrite_products(onnx: Any, graph: Any, in_fp32: Sequence[str]) -> list[str]
         if node.op_type != "Gemm" or node.input[1] not in weights:
             nodes.append(node)
             continue
-        scaled = not node.input[1].endswith(endings)
+        is_int8 = not node.input[1].endswith(endings)
         turned = onnx.numpy_helper.to_array(weights[node.input[1]]).T.copy()
         weight = onnx.numpy_helper.from_array(turned, f"{node.name} weight")
         weight.doc_string = node.input[1]
         graph.initializer.append(weight)
-        nodes += _write_product(onnx, node, scaled)
-        names += [f"{node.name} product"] * scaled
+        nodes += _write_product(onnx, node, is_int8 and not is_static)
+        names += [f"{node.name} product"] * is_int8
     if not names:
         raise ExportError("the graph has no matrix products to quantize; export it to onnx.")
     for name, value in ((_SMALLEST, np.float32(1e-9)), (_LAST_AXIS, np.array([-1]))):

@@ -10,8 +10,9 @@ from maskwright.interop import onnx_int8
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.masked_lm_source import find_prepared_data
 from maskwright.interop.onnx import OnnxModel, write_graph
-from maskwright.interop.onnx_int8 import RECIPES
+from maskwright.interop.onnx_int8 import RECIPES, STATIC_RECIPES
 from maskwright.model_folder.folder import open_model
+from tests.workplace import data_of
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -65,13 +66,14 @@ def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
 
 def test_too_much_lost_in_int8_fails_and_leaves_nothing(
     export: list[str],
+    workplace: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[object] = []
 
-    def quantize_badly(source: Path, target: Path, recipe: object) -> None:
+    def quantize_badly(source: Path, target: Path, recipe: object, _: object) -> None:
         onnx: Any = pytest.importorskip("onnx")
         tried.append(recipe)
         graph = onnx.load(source)
@@ -85,28 +87,76 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
     capsys.readouterr()
     assert main(export) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("ExportError: int8 changes too many predictions for ")
+    assert "--max-loss = 0.01" in line
     assert tried == list(RECIPES)
+    assert main([*export, "--max-loss", "1"]) == 2  # too many predictions change
+    assert main([*export, "--calibrate", str(data_of(workplace))]) == 2
+    assert tried[-2:] == list(STATIC_RECIPES)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_best_recipe_is_taken_where_none_is_good_enough(
+def test_the_first_recipe_that_loses_little_is_taken(
     export: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written: list[object] = []
-    real = onnx_int8.quantize
+    real, written = onnx_int8.quantize, list[object]()
 
-    def remember(source: Path, target: Path, recipe: Any) -> None:
+    def fail_once(source: Path, target: Path, recipe: Any, calibration: Any) -> None:
+        real(source, target, recipe, calibration)
         written.append(recipe)
-        real(source, target, recipe)
+        if len(written) == 1:
+            onnx: Any = pytest.importorskip("onnx")
+            graph = onnx.load(target)
+            for weight in graph.graph.initializer:
+                if weight.name.endswith("row scales"):
+                    weight.CopyFrom(
+                        onnx.numpy_helper.from_array(
+                            -onnx.numpy_helper.to_array(weight), weight.name
+                        )
+                    )
+            onnx.save(graph, target)
 
-    monkeypatch.setattr(onnx_int8, "quantize", remember)
-    monkeypatch.setattr(onnx_int8, "AIM", 1.1)
+    monkeypatch.setattr(onnx_int8, "quantize", fail_once)
     assert main(export) == 0
-    assert tuple(written[:3]) == RECIPES
+    assert written == list(RECIPES[:2])
     scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]
-    last: Any = written[-1]
-    assert scores["recipe"] == last.describe()
+    assert scores["recipe"] == RECIPES[1].describe()
+
+
+@pytest.mark.parametrize("text", ["prepared", "animals.txt"])
+def test_int8_is_static_after_calibration(
+    export: list[str], workplace: Path, tmp_path: Path, text: str
+) -> None:
+    source = data_of(workplace) if text == "prepared" else workplace / text
+    assert main([*export, "--calibrate", str(source)]) == 0
+    scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]
+    assert scores["recipe"] == STATIC_RECIPES[0].describe()
+    assert scores["score_fp32"] - scores["score_int8"] <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "field"),
+    [
+        ("onnx", ["--calibrate", "text.txt"], "--calibrate"),
+        ("hf", ["--max-loss", "0.1"], "--max-loss"),
+        ("onnx-int8", ["--max-loss", "-1"], "--max-loss = -1"),
+        ("onnx-int8", ["--max-loss", "nan"], "--max-loss = nan"),
+        ("onnx-int8", ["--calibrate", "nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_settings_of_int8_that_do_not_fit_are_refused(
+    workplace: Path,
+    tmp_path: Path,
+    to: str,
+    options: list[str],
+    field: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run, out = str(workplace / "runs/small"), str(tmp_path / "out")
+    capsys.readouterr()
+    assert main(["export", run, "--to", to, "--out", out, *options]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert field in line
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("to", ["hf", "sentence-transformers"])

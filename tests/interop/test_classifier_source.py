@@ -137,6 +137,12 @@ def test_int8_is_scored_on_the_examples(
     file = write_table(tmp_path / "examples.tsv", labels, pairs=problem == "regression")
     report = export(model, "onnx-int8", tmp_path / "int8", data=file)
     check_int8(report, "60 examples of examples.tsv", metric)
+    report = export(model, "onnx-int8", tmp_path / "static", data=file, calibrate=file.path)
+    check_int8(report, "60 examples of examples.tsv", metric)
+    assert report.int8 is not None
+    assert report.int8.recipe.startswith("static")
+    with pytest.raises(InputError, match=r"--calibrate = nowhere\.tsv "):
+        export(model, "onnx-int8", tmp_path / "out", data=file, calibrate="nowhere.tsv")
 
 
 def check_int8(report: ExportResult, questions: str, metric: str) -> None:

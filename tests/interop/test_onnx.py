@@ -13,7 +13,7 @@ from maskwright.interop import onnx, onnx_int8
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import ExportResult, export
 from maskwright.interop.onnx import GRAPH, OnnxModel, PaddedModel
-from maskwright.interop.onnx_int8 import RECIPES, quantize, rewrite_products
+from maskwright.interop.onnx_int8 import RECIPES, STATIC_RECIPES, quantize, rewrite_products
 from maskwright.model_folder.folder import open_model
 from tests.interop.models import LONGEST, PRESETS, encode, write_model
 from tests.models import small_model
@@ -107,12 +107,31 @@ def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
     exported: tuple[str, Path, ExportResult], tmp_path: Path
 ) -> None:
     source = exported[1] / "out" / GRAPH
-    quantize(source, tmp_path / "int8.onnx", RECIPES[-1])
-    assert (tmp_path / "int8.onnx.data").exists() == (exported[0] == "own")
     batch = pad_rows([[5, 6, 7, 8, 9], [10, 11, 3]], 0)
     inputs = (batch.input_ids, batch.attention_mask)
-    plain, int8 = OnnxModel(source)(*inputs), OnnxModel(tmp_path / "int8.onnx")(*inputs)
-    assert 0 < (plain - int8).abs().mean() < 0.05 * plain.std()
+    plain = OnnxModel(source)(*inputs)
+    for recipe in (RECIPES[-1], STATIC_RECIPES[0]):
+        quantize(source, tmp_path / "int8.onnx", recipe, [inputs])
+        assert (tmp_path / "int8.onnx.data").exists() == (exported[0] == "own")
+        int8 = OnnxModel(tmp_path / "int8.onnx")(*inputs)
+        assert 0 < (plain - int8).abs().mean() < 0.05 * plain.std()
+
+
+def test_onnxruntime_computes_the_products_of_a_static_graph_in_integers(
+    exported: tuple[str, Path, ExportResult], tmp_path: Path
+) -> None:
+    """A product that it fuses with a sum is computed in fp32, slower than before."""
+    library: Any = pytest.importorskip("onnx")
+    runtime: Any = pytest.importorskip("onnxruntime")
+    source, target = exported[1] / "out" / GRAPH, tmp_path / "int8.onnx"
+    [recipe, *_] = STATIC_RECIPES
+    names = rewrite_products(library, library.load(source).graph, recipe.in_fp32, is_static=True)
+    quantize(source, target, recipe, [(torch.ones(2, 5).long(), torch.ones(2, 5).long())])
+    options = runtime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    runtime.InferenceSession(str(target), options, providers=["CPUExecutionProvider"])
+    nodes = library.load(tmp_path / "optimized.onnx", load_external_data=False).graph.node
+    assert sum(node.op_type == "MatMulIntegerToFloat" for node in nodes) == len(names) > 2
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])

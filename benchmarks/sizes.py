@@ -1,0 +1,126 @@
+"""Train `auto` at three sizes and budgets, fit its loss, and find when the next size pays.
+
+The fit is L = E + A / N^alpha + B / D^beta for N million parameters and D million tokens (Hoffmann
+et al., "Training Compute-Optimal Large Language Models", 2022), through these runs and the longer
+ones that `reproduce` wrote. Speed is counted in seconds of processors, without compiling.
+"""
+
+import argparse
+import resource
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq, least_squares
+
+from benchmarks.common import find_results, run_maskwright, write_result
+from maskwright.logs import read_metrics
+from maskwright.model.config import SIZE_FIELDS, resolve_config
+from maskwright.model.flops import count_flops_per_token, count_parameters
+from maskwright.pretraining.budget import set_size
+from maskwright.runs.config import resolve
+
+SIZES = ("128x2", "192x2", "256x3")
+MILLIONS = (1, 3, 9)
+OPTIONS = (
+    "--train.compile",
+    "off",
+    "--train.valid_seq_length",
+    "128",
+    "--train.num_validations",
+    "1",
+)
+LONGER = {"wiki-auto": "128x2", "wiki-auto-50": "256x3", "wiki-auto-120": "256x3"}
+LAW = {"E": 1.5, "A": 1.0, "alpha": 0.3, "B": 2.0, "beta": 0.4}  # where the fit starts
+Run = dict[str, Any]
+
+
+def train(size: str, millions: int, data: Path, run: Path) -> Run:
+    """Return the figures of a run on millions of tokens, which is trained unless it exists."""
+    kept = run / "cpu_seconds"
+    if not kept.exists():
+        model = set_size(resolve("auto").model, *map(int, size.split("x")))
+        shape = [part for name in SIZE_FIELDS for part in (f"--model.{name}", vars(model)[name])]
+        before = _count_child_seconds()
+        where = (data, "--recipe", "auto", "--runs-dir", run.parent, "--name", run.name)
+        budget = ("--train.max_tokens", millions * 10**6, *OPTIONS)
+        run_maskwright("pretrain", *where, *budget, *shape)
+        kept.write_text(f"{_count_child_seconds() - before:.2f}\n")
+    last = read_metrics(run / "metrics.jsonl")[-1]
+    return describe(size, last) | {"cpu_seconds": float(kept.read_text())}
+
+
+def _count_child_seconds() -> float:
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+
+
+def describe(size: str, last: Mapping[str, Any]) -> Run:
+    """Return what the law needs of a run whose last validation is given."""
+    config = resolve("auto")
+    model = set_size(config.model, *map(int, size.split("x")))
+    full = resolve_config(model, vocab_size=config.tokenizer.vocab_size, max_seq_length=128)
+    halfway = replace(full, vocab_size=config.train.num_candidates)  # as `model.sizes` counts
+    return {
+        "size": size,
+        "parameters": count_parameters(full).total,
+        "flops_per_token": count_flops_per_token(halfway, 64, config.masking.rate),
+        **{name: last[name] for name in ("tokens", "loss", "masked_accuracy")},
+    }
+
+
+def predict(law: Sequence[float], run: Run, tokens: float) -> float:
+    e, a, alpha, b, beta = law
+    return float(e + a / (run["parameters"] / 1e6) ** alpha + b / (tokens / 1e6) ** beta)
+
+
+def fit(runs: Sequence[Run]) -> list[float]:
+    """Return the law with the least Huber loss between the logarithms of losses."""
+
+    def find_errors(logs: Sequence[float]) -> list[float]:
+        law = np.exp(logs).tolist()
+        return [float(np.log(predict(law, run, run["tokens"]) / run["loss"])) for run in runs]
+
+    start = np.log(list(LAW.values()))
+    return np.exp(least_squares(find_errors, start, loss="huber", f_scale=0.01).x).tolist()
+
+
+def find_threshold(law: Sequence[float], pair: tuple[Run, Run]) -> float | None:
+    """Return the petaFLOP of the second from which on it is better in equal time, if any."""
+    speeds = [run["tokens"] / run["cpu_seconds"] for run in pair]
+
+    def gain(log: float) -> float:
+        small, large = (predict(law, pair[i], np.exp(log) * speeds[i]) for i in (0, 1))
+        return small - large
+
+    if not gain(0) < 0 < gain(20):
+        return None
+    return float(np.exp(brentq(gain, 0, 20)) * speeds[1] * pair[1]["flops_per_token"] / 1e15)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="prepared English Wikipedia")
+    parser.add_argument("--runs", type=Path, required=True, help="folder for the runs")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    where = arguments.data, arguments.runs
+    trained = [
+        train(size, millions, where[0], where[1] / f"{size}-{millions}M")
+        for millions in MILLIONS
+        for size in SIZES
+    ]
+    longer = [
+        describe(size, find_results(f"reproduce-{name}")[-1]["final"])
+        for name, size in LONGER.items()
+    ]
+    law = fit([*trained, *longer])
+    largest = {run["size"]: run for run in trained}
+    pays = {pair[1]["size"]: find_threshold(law, pair) for pair in pairwise(largest.values())}
+    for run in (*trained, *longer):
+        run["fitted"] = round(predict(law, run, run["tokens"]), 4)
+    fitted = dict(zip(LAW, law, strict=True))
+    result = {"runs": trained, "longer": longer, "law": fitted, "pays_from_petaflop_on": pays}
+    write_result("sizes", result)
