@@ -1,7 +1,9 @@
 """The tutorials run, with small budgets; their notebooks and the page of the API are current."""
 
 import json
+import random
 import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,19 @@ def read_page(name: str) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One working directory, so that the pages share prepared text and the first encoder."""
-    return tmp_path_factory.mktemp("tutorials")
+    folder = tmp_path_factory.mktemp("tutorials")
+    (folder / "articles.txt").write_text(write_articles(300), encoding="utf-8")
+    return folder
+
+
+def write_articles(num: int) -> str:
+    """Return texts of Korean syllables in the layout that the page on languages reads."""
+    draw = random.Random(1)
+    words = [
+        "".join(draw.choices("서울부산그는나라도시물수역사문화세계대학", k=2)) for _ in range(60)
+    ]
+    lines = (" ".join(draw.choices(words, k=9)) for _ in range(5 * num))
+    return "\n\n".join("\n".join([f"문서 {n}", "역사.", *islice(lines, 5)]) for n in range(num))
 
 
 @pytest.mark.parametrize("name", NAMES)
