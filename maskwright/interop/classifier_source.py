@@ -30,8 +30,8 @@ from maskwright.interop.comparison import (
     choose_texts,
     max_or_nan,
 )
+from maskwright.interop.int8_options import INT8_DEFAULTS, Int8Options
 from maskwright.interop.masked_lm_source import check_equal_ids
-from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.card import HubMetadata, describe_labels
 from maskwright.model_folder.classifier_folder import (

@@ -11,17 +11,10 @@ from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
 from maskwright.interop.comparison import Comparison
+from maskwright.interop.int8_options import INT8_DEFAULTS, Int8Options
 from maskwright.interop.libraries import list_versions
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
-from maskwright.interop.targets import (
-    INT8_DEFAULTS,
-    TARGETS,
-    Int8Options,
-    Int8Scores,
-    Source,
-    Target,
-    Written,
-)
+from maskwright.interop.targets import TARGETS, Int8Scores, Source, Target, Written
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu
 from maskwright.runs.find_model import find_model_folder

@@ -36,7 +36,7 @@ from maskwright.interop.comparison import (
     compare_logits,
     pad_rows,
 )
-from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
+from maskwright.interop.int8_options import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.card import HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family

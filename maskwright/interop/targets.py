@@ -25,22 +25,6 @@ TARGETS = {
 }
 
 
-class Int8Options(NamedTuple):
-    """Settings of an export to int8.
-
-    Attributes:
-        calibrate: the text that fixes the ranges of activations; None: the graph finds the range of
-            each token when it runs.
-        max_loss: the largest loss of the score.
-    """
-
-    calibrate: str | None = None
-    max_loss: float = 0.01
-
-
-INT8_DEFAULTS = Int8Options()
-
-
 @dataclass(frozen=True)
 class Int8Scores:
     """Scores, speed and size in fp32 and in int8, as measured on this machine.
