@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +50,6 @@ def read_wikipedia() -> Iterator[str]:
     config = CorpusConfig(valid_fraction=0.0)
     for document in stream_corpus([str(find_corpus(WIKIPEDIA))], config, Counter()):
         yield document.text
-
-
-def repeat_wikipedia(change: Callable[[str, int], str]) -> Iterator[str]:
-    """Yield the articles again and again, each changed by the number of its copy."""
-    for copy in count():
-        for text in read_wikipedia():
-            yield change(text, copy)
 
 
 def write_articles(path: Path, articles: Iterator[str], megabytes: float) -> tuple[int, int]:

@@ -79,7 +79,7 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
     """Return the prepared folder of a corpus, the same for all systems on it."""
     values: dict[str, Any] = {}
     if corpus in SENTENCES:
-        folder = runs / f"corpus-by-{corpus}"
+        folder = _sentences(corpus, runs)
         if not folder.exists():
             write_sentences(folder, corpus)
         values["text"] = [str(folder / "train.txt")]
@@ -91,6 +91,11 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
         values["tokenizer"] = {"lowercase": True}
     config = resolve("shakespeare" if corpus == "shakespeare" else "auto", overrides=values)
     return prepare_for(config, runs / "data", print)
+
+
+def _sentences(corpus: Corpus, runs: Path) -> Path:
+    """Return the folder of the sentences, which has no run's name."""
+    return runs / f"corpus-by-{corpus}"
 
 
 def train(name: str, arguments: argparse.Namespace, minutes: float | None) -> None:
@@ -127,7 +132,7 @@ def collect(name: str, runs: Path, minutes: float | None) -> None:
         "final": {key: value for key, value in records[-1].items() if key != "split"},
     }
     if system.corpus in SENTENCES and ended:
-        test = runs / f"corpus-by-{system.corpus}" / "test.txt"
+        test = _sentences(system.corpus, runs) / "test.txt"
         (found,) = evaluate(run, suite="fill", data=test)["suites"]
         result["one_masked"] = {score["name"].split("/")[1]: score for score in found["scores"]}
     write_result(f"reproduce-{name}", result)

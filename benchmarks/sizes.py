@@ -7,6 +7,7 @@ ones that `reproduce` wrote. Speed is counted in seconds of processors, without 
 
 import argparse
 import resource
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq, least_squares
 
-from benchmarks.common import find_results, run_maskwright, write_result
+from benchmarks.common import RESULTS, run_maskwright, write_result
+from maskwright.files import read_json
 from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
@@ -26,22 +28,23 @@ from maskwright.runs.config import resolve
 SIZES = ("128x2", "192x2", "256x3")
 MILLIONS = (1, 3, 9)
 OPTIONS = (
-    "--train.compile",
-    "off",
-    "--train.valid_seq_length",
-    "128",
-    "--train.num_validations",
-    "1",
+    *("--train.batch_tokens", "2048", "--train.compile", "off"),
+    *("--train.valid_seq_length", "128", "--train.num_validations", "1"),
 )
-LONGER = {"wiki-auto": "128x2", "wiki-auto-50": "256x3", "wiki-auto-120": "256x3"}
+LONGER = {
+    "2026-11-24_amd-epyc-2c_reproduce-wiki-auto": "128x2",
+    "2026-11-24_intel-xeon-2c_reproduce-wiki-auto-50": "256x3",
+    "2026-11-24_amd-epyc-2c_reproduce-wiki-auto-120": "256x3",
+}
 LAW = {"E": 1.5, "A": 1.0, "alpha": 0.3, "B": 2.0, "beta": 0.4}  # where the fit starts
 Run = dict[str, Any]
 
 
 def train(size: str, millions: int, data: Path, run: Path) -> Run:
-    """Return the figures of a run on millions of tokens, which is trained unless it exists."""
+    """Return the figures of a run on millions of tokens, which is trained unless it has ended."""
     kept = run / "cpu_seconds"
     if not kept.exists():
+        shutil.rmtree(run, ignore_errors=True)
         model = set_size(resolve("auto").model, *map(int, size.split("x")))
         shape = [part for name in SIZE_FIELDS for part in (f"--model.{name}", vars(model)[name])]
         before = _count_child_seconds()
@@ -88,7 +91,10 @@ def fit(runs: Sequence[Run]) -> list[float]:
 
 
 def find_threshold(law: Sequence[float], pair: tuple[Run, Run]) -> float | None:
-    """Return the petaFLOP of the second from which on it is better in equal time, if any."""
+    """Return the budget from which on the larger size has the lower loss in equal time.
+
+    It is in petaFLOP, counted at the larger size; None if the curves do not cross.
+    """
     speeds = [run["tokens"] / run["cpu_seconds"] for run in pair]
 
     def gain(log: float) -> float:
@@ -113,7 +119,7 @@ def main(arguments: argparse.Namespace) -> None:
         for size in SIZES
     ]
     longer = [
-        describe(size, find_results(f"reproduce-{name}")[-1]["final"])
+        describe(size, read_json(RESULTS / f"{name}.json")["final"])
         for name, size in LONGER.items()
     ]
     law = fit([*trained, *longer])

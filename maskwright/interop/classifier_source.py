@@ -213,7 +213,7 @@ class ClassifierSource:
 
     def calibration(self, name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         if not Path(name).is_file():
-            raise InputError(f"--calibrate = {name} must be a file of labeled examples.")
+            raise InputError(f"--calibrate = {name} must be a file of labeled examples. Name one.")
         assert self.file is not None  # or `judge` has raised
         examples = choose_examples(self.loaded, replace(self.file, path=Path(name)))
         for indices in plan_scoring(examples.encoded.lengths, _BATCH_TOKENS):

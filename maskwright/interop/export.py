@@ -121,14 +121,15 @@ def export(
         ModelFolderError: `folder` is not a model folder.
         ExportError: the outputs differ, the target does not have this architecture, int8 loses
             more than `max_loss` or changes too many predictions, or `out` exists already.
-        InputError: an unknown target, `data` or settings of another, ``onnx-int8`` without `data`.
+        InputError: an unknown target, `data` of another kind, ``onnx-int8`` without `data`, or
+            its settings with another target.
         MissingPackageError: a package that the target needs is not installed.
         ShardError: `data` is damaged, or was prepared with another tokenizer.
         CorpusError: the examples cannot be read, or have labels that the model does not know.
     """
     out = Path(out)
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
-    _check_target(to, int8)
+    _check_options(to, int8)
     _check_out(out)
     source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
@@ -168,12 +169,12 @@ def _write(
     return written
 
 
-def _check_target(to: str, int8: Int8Options) -> None:
+def _check_options(to: str, int8: Int8Options) -> None:
     """Raise InputError for an unknown target, and for settings of int8 that do not apply."""
     if to not in TARGETS:
         raise InputError(f"--to = {to} must be one of {', '.join(TARGETS)}")
     if not int8.max_loss >= 0:
-        raise InputError(f"--max-loss = {int8.max_loss:g} must be at least 0.")
+        raise InputError(f"--max-loss = {int8.max_loss:g} must be at least 0. Try 0.01.")
     if to != "onnx-int8" and int8 != INT8_DEFAULTS:
         flag = "--calibrate" if int8.calibrate else "--max-loss"
         raise InputError(f"{flag} has no effect with --to {to}. Remove it.")

@@ -46,7 +46,7 @@ from maskwright.runs.find_data import check_made_for, is_prepared, locate, locat
 from maskwright.runs.run_directory import CONFIG_NAME, name_prepared, read_provenance
 from maskwright.shards.reader import TokenStore
 
-NUM_TOKENS = 16_384  # of held-out text, padding included: about 2,400 masked tokens
+NUM_TOKENS = 16_384  # of a text, padding included: about 2,400 masked tokens
 _TIMED_ROWS = 8
 
 
