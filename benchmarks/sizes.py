@@ -6,6 +6,7 @@ ones that `reproduce` wrote. Speed is counted in seconds of processors, without 
 """
 
 import argparse
+import json
 import resource
 import shutil
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,6 @@ import numpy as np
 from scipy.optimize import brentq, least_squares
 
 from benchmarks.common import RESULTS, run_maskwright, write_result
-from maskwright.files import read_json
 from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
@@ -103,7 +103,8 @@ def find_threshold(law: Sequence[float], pair: tuple[Run, Run]) -> float | None:
 
     if not gain(0) < 0 < gain(20):
         return None
-    return float(np.exp(brentq(gain, 0, 20)) * speeds[1] * pair[1]["flops_per_token"] / 1e15)
+    seconds = np.exp(float(brentq(gain, 0, 20)))  # pyright: ignore[reportArgumentType]
+    return float(seconds * speeds[1] * pair[1]["flops_per_token"] / 1e15)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +120,7 @@ def main(arguments: argparse.Namespace) -> None:
         for size in SIZES
     ]
     longer = [
-        describe(size, read_json(RESULTS / f"{name}.json")["final"])
+        describe(size, json.loads((RESULTS / f"{name}.json").read_text("utf-8"))["final"])
         for name, size in LONGER.items()
     ]
     law = fit([*trained, *longer])
