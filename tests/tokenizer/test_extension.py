@@ -80,7 +80,8 @@ def test_held_out_text_has_fewer_tokens_and_nothing_more_is_unknown(folder: Path
     assert unknown[1] <= unknown[0]
     for pair, word in (((base, more), "fewer"), ((more, base), "more")):
         line = measure_extension(*pair, HELD_OUT)[1][-1]
-        assert f"% {word} tokens" in line and "(-" not in line
+        assert f"% {word} tokens" in line
+        assert "(-" not in line
 
 
 def test_every_new_token_is_used_unless_merging_needs_it(folder: Path) -> None:
