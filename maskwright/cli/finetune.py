@@ -58,7 +58,7 @@ def build_parser() -> Parser:
     """Return the parser of ``maskwright finetune``."""
     tasks = "\n".join(f"  {name:<16} {text}" for name, (_, text) in TASKS.items())
     parser = Parser("finetune", "Fine-tune a model on labeled text.", _EPILOG.format(tasks=tasks))
-    parser.add_argument("folder", nargs="?", help=HELP, metavar="MODEL")
+    parser.add_argument("folder", nargs="?", help=HELP)
     parser.add_argument("--task", choices=tuple(TASKS), help="what is to be learned")
     parser.add_argument("--preset", choices=sorted(GLUE), help="task, columns and metrics of GLUE")
     parser.add_argument("--train", type=Path, help="labeled examples")

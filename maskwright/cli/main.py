@@ -17,11 +17,11 @@ from maskwright.errors import MaskwrightError, StoppedError, make_line, suggest
 
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
-    "fill": "predict hidden words with a trained model",
-    "finetune": "teach a model to label texts, words or pairs",
-    "predict": "let a fine-tuned model answer",
-    "serve": "serve a model over HTTP, with a page to play with",
-    "score": "tell how likely a trained model finds texts",
+    "fill": "predict masked words with a trained model",
+    "finetune": "fine-tune a model on labeled texts, words or pairs",
+    "predict": "apply a fine-tuned model to texts",
+    "serve": "serve a model over HTTP, with a page to try it",
+    "score": "score how likely a trained model finds texts",
     "embed": "write the vectors of texts, from a trained model",
     "evaluate": "score a model: masked words, sentences, minimal pairs",
     "compare": "put runs side by side, with intervals of the differences, and plots",
@@ -91,5 +91,5 @@ def _usage() -> str:
     what = (maskwright.__doc__ or "").partition("\n")[0]
     lines = ["usage: maskwright COMMAND [options]", "", what, "", "commands:"]
     lines += [f"  {name:<10} {text}" for name, text in COMMANDS.items()]
-    lines += ["", "maskwright COMMAND --help tells more; maskwright --version the version."]
+    lines += ["", "maskwright COMMAND --help lists flags; maskwright --version prints the version."]
     return "\n".join(lines)

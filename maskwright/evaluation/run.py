@@ -220,7 +220,7 @@ class Evaluation:
     def _open_text(self, sources: Sequence[str]) -> EvaluationText:
         training_data = find_training_data(self.argument)
         if not sources and not training_data:
-            why = "not a run" if self.run is None else "a run whose prepared data is missing"
+            why = "no pretraining run" if self.run is None else "a run without its prepared data"
             raise InputError(
                 f"{self.argument} is {why}, so there is no text to score it on. Give a "
                 "prepared folder or text files with --data."

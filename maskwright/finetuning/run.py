@@ -139,7 +139,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
         raise InputError(f"give {' and '.join(missing)}, or --resume RUN alone")
     config = from_mapping(FinetuneConfig, settings)
     if (flags["task"] is None) == (flags["preset"] is None):
-        raise InputError("give either --task or --preset")
+        raise InputError("give either --task or --preset, such as --task classification")
     if not 0 < flags["valid_share"] < 1:
         raise InputError(f"--valid-share = {flags['valid_share']} must be between 0 and 1")
     for name, known in (("task", TASKS), ("preset", GLUE)):

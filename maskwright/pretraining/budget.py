@@ -168,12 +168,12 @@ def choose_size(
     _, width, layers = sizes[int(number)]
     if paid == "inf":  # a dry run: a run knows its tokens
         reason = "if its text has epochs enough, which is known once it is prepared"
-        return sized[int(number)], f"{width} x {layers}: {reason}"
-    reason = f"the budget pays for {paid} petaFLOP on this machine"
+        return sized[int(number)], f"width {width}, layers {layers}: {reason}"
+    reason = f"the budget pays for {paid} petaFLOP of training on this machine"
     following = sizes[int(number) + 1 :]
     if following:
-        reason += f"; {following[0][1]} x {following[0][2]} needs {following[0][0]:g}"
-    return sized[int(number)], f"{width} x {layers}: {reason}"
+        reason += f"; width {following[0][1]}, layers {following[0][2]} needs {following[0][0]:g}"
+    return sized[int(number)], f"width {width}, layers {layers}: {reason}"
 
 
 def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:

@@ -351,7 +351,7 @@ def _shorten_rows(
         remedy = f"Give at most {longest}{more * (config.model.positions not in _FIXED_LENGTH)}."
         rule = f"is longer than the {longest} positions of {source}"
         raise ConfigError("data.max_seq_length", length, rule, remedy)
-    report(f"data.max_seq_length is {longest} instead of {length}: {source} has no more positions")
+    report(f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions")
     stages = config.train.seq_length_schedule
     if stages:
         parsed = parse_schedule("seq_length_schedule", stages, longest)

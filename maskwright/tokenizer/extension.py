@@ -102,7 +102,7 @@ def measure_extension(
         f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now; new tokens: "
         f"{' '.join(shown)} …",
         f"tokens per word of held-out text: {before.fertility:.3f} before, {after.fertility:.3f} "
-        f"now ({saved:.1%} fewer tokens)",
+        f"now ({abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} tokens)",
     ]
 
 

@@ -41,7 +41,7 @@ def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: f
     assert (chosen.model.hidden_size, chosen.model.num_hidden_layers) == size
     assert chosen.model.num_attention_heads == size[0] // 64
     assert chosen.model.intermediate_size == 3 * size[0]
-    assert f"{size[0]} x {size[1]}: " in reason
+    assert f"width {size[0]}, layers {size[1]}: " in reason
     assert f"{minutes * 60 * speed / 1e15:.3g} petaFLOP" in reason
 
 
@@ -97,8 +97,8 @@ def test_a_run_keeps_the_size_with_which_it_began(
     where = ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
     command = [*where, *small, "--model.sizes", "0:64x1,1000:128x2"]
     assert main([*command, "--train.max_steps", "10"]) == 0
-    assert "size: 64 x 1" in capsys.readouterr().out
+    assert "size: width 64, layers 1" in capsys.readouterr().out
     assert main([*command, "--train.max_steps", "20"]) == 0
     assert "at step 10" in capsys.readouterr().out
     assert main(["pretrain", str(data), *small, "--model.sizes", "0:64x1", "--dry-run"]) == 0
-    assert "64 x 1" in capsys.readouterr().out
+    assert "width 64, layers 1" in capsys.readouterr().out

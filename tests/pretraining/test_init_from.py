@@ -173,7 +173,7 @@ def test_rows_of_a_recipe_are_shortened_and_those_of_the_user_are_not(
     config = yaml.safe_load(said.out)
     assert config["data"]["max_seq_length"] == 64
     assert config["train"]["seq_length_schedule"] == ["0:32", "0.5:64"]
-    assert f"data.max_seq_length is 64 instead of 256: {bert} has no more positions" in said.err
+    assert f"data.max_seq_length is 64, not 256: {bert} has 64 positions" in said.err
 
 
 def test_computed_positions_can_be_more(

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
-from maskwright.tokenizer.extension import extend_tokenizer, extends
+from maskwright.tokenizer.extension import extend_tokenizer, extends, measure_extension
 from maskwright.tokenizer.merges import learn_joins
 from maskwright.tokenizer.stats import measure_tokenizer
 from maskwright.tokenizer.token_text import TokenText, match_greedily
@@ -78,6 +78,10 @@ def test_held_out_text_has_fewer_tokens_and_nothing_more_is_unknown(folder: Path
     assert now.fertility < 0.75 * before.fertility
     unknown = [round(stats.unknown_share * stats.num_tokens) for stats in (before, now)]
     assert unknown[1] <= unknown[0]
+    for pair, word in (((base, more), "fewer"), ((more, base), "more")):
+        line = measure_extension(*pair, HELD_OUT)[1][-1]
+        assert f"% {word} tokens" in line
+        assert "(-" not in line
 
 
 def test_every_new_token_is_used_unless_merging_needs_it(folder: Path) -> None:
