@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq, least_squares
+from scipy.optimize import least_squares, root_scalar
 
 from benchmarks.common import RESULTS, run_maskwright, write_result
 from maskwright.logs import read_metrics
@@ -103,7 +103,7 @@ def find_threshold(law: Sequence[float], pair: tuple[Run, Run]) -> float | None:
 
     if not gain(0) < 0 < gain(20):
         return None
-    seconds = np.exp(float(brentq(gain, 0, 20)))  # pyright: ignore[reportArgumentType]
+    seconds = np.exp(root_scalar(gain, bracket=(0, 20)).root)
     return float(seconds * speeds[1] * pair[1]["flops_per_token"] / 1e15)
 
 
