@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -27,7 +26,7 @@ from maskwright.pretraining.prepared_data import (
     resolve_model,
 )
 from maskwright.pretraining.validation import Validation
-from maskwright.pretraining.vocabulary_transfer import MOST_TOKENS, transfer_vocabulary
+from maskwright.pretraining.vocabulary_transfer import read_first_tokens, transfer_vocabulary
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.checkpoint import CheckpointWriter, ShardedWriter, WholeWriter
 from maskwright.train.config import TrainConfig
@@ -85,7 +84,7 @@ def build_model(
     if initial is not None:
         transfer = None
         if config.tokenizer.replace_vocab:
-            text = data.train.tokens(0, min(MOST_TOKENS, data.train.num_tokens)).astype(np.int64)
+            text = read_first_tokens(data.train)
             transfer = transfer_vocabulary(initial.tokenizer, data.tokenizer, text)
             tell_on_first_rank(transfer.describe())
         return initial.adapt(architecture, data.tokenizer, config.seed, transfer)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.data.loader import Corpus
 from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -72,6 +73,21 @@ def transfer_vocabulary(old: Tokenizer, new: Tokenizer, text: Ids) -> Transfer:
         ids = old.encode(text_of_token).ids.tolist() or [old.unk_id]
         sources[token] = ids, [1 / len(ids)] * len(ids)
     return Transfer(sources, len(shared), len(similar), len(spelled))
+
+
+def read_first_tokens(corpus: Corpus, most: int = MOST_TOKENS) -> Ids:
+    """Return the first `most` tokens of a corpus, or all if it has fewer.
+
+    They are read by document, as the files of the corpus end with documents.
+    """
+    ends = np.cumsum(corpus.document_lengths)
+    starts = ends - corpus.document_lengths
+    parts = [
+        corpus.tokens(start, min(end, most))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        if start < most
+    ]
+    return np.concatenate(parts).astype(np.int64)
 
 
 def match_tokens(old: Tokenizer, new: Tokenizer) -> dict[int, int]:

@@ -18,19 +18,29 @@ from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.pretraining.vocabulary_transfer import (
     count_usage,
     match_tokens,
+    read_first_tokens,
     sparsemax,
     transfer_vocabulary,
 )
 from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.manifest import read_manifest
+from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer
 from tests.hub_folders import write_twin
 from tests.pretraining.test_init_from import command
+from tests.shards.helpers import write_prepared
 from tests.workplace import write_corpus
 
 WORDS = "encoder.embeddings.word.weight"
+
+
+@pytest.mark.parametrize("most", [1, 3, 4, 7, 100])
+def test_the_first_tokens_are_read_across_shards(tmp_path: Path, most: int) -> None:
+    write_prepared(tmp_path)
+    whole = [7, 300, 9, 8, *[5] * 9, 6, 399]
+    assert read_first_tokens(TokenStore.open(tmp_path, "train"), most).tolist() == whole[:most]
 
 
 @pytest.fixture(scope="module")
