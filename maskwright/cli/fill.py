@@ -33,7 +33,9 @@ def build_parser() -> Parser:
     parser = Parser("fill", "Predict masked words.", _EPILOG)
     add_arguments(parser, "sentences with [MASK], or what the model calls it, such as <mask>")
     parser.add_argument("--top-k", type=int, help=f"predictions a mask [{_TOP_K}]")
-    parser.add_argument("--targets", nargs="+", help="only these words")
+    parser.add_argument(
+        "--targets", nargs="+", metavar="WORD", help="only these words, separated by spaces"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a sentence")
     parser.add_argument(
         "--random", action="store_true", help="mask a random word of each sentence and compare"

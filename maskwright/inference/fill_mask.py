@@ -302,7 +302,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         if wrong:
             raise InputError(
                 f"targets that are not one token of the model's vocabulary: {', '.join(wrong)}. "
-                "Choose single tokens, separated by spaces."
+                "Choose single tokens."
             )
         return list(dict.fromkeys(token_id for token_id in found.values() if token_id is not None))
 
