@@ -47,6 +47,10 @@ class NewTokens:
     counts: list[int]
     num_tokens: int
 
+    def first(self, count: int) -> "NewTokens":
+        """Return the first tokens, without their merges."""
+        return NewTokens(self.tokens[:count], [], self.counts[:count], self.num_tokens)
+
 
 def extend_tokenizer(
     base: Tokenizer, texts: Iterable[str], config: TokenizerConfig, seed: int = 0
@@ -136,12 +140,26 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
         if base.kind == "bpe":
             return learned
         used = _settle(base, learned, words, config.min_frequency)
-        # Without the surplus tokens, others may be used more or less.
-        first = NewTokens(used.tokens[:wanted], [], used.counts[:wanted], num_tokens)
-        used = _settle(base, first, words, config.min_frequency)
+        used = _take_used(base, used, words, config)
         if len(used.tokens) == wanted or len(joins.tokens) < num_joins:
             return used
         num_joins += 2 * (wanted - len(used.tokens))  # twice, as some will not be used either
+
+
+def _take_used(
+    base: Tokenizer, used: NewTokens, words: Mapping[str, int], config: TokenizerConfig
+) -> NewTokens:
+    """Return the requested number of tokens that are used without the others, or fewer."""
+    wanted = taken = config.extend_vocab
+    while True:
+        # Without the surplus tokens, others may be used more or less.
+        chosen = _settle(base, used.first(taken), words, config.min_frequency)
+        if len(chosen.tokens) > wanted:
+            chosen = _settle(base, chosen.first(wanted), words, config.min_frequency)
+        missing = wanted - len(chosen.tokens)
+        if not missing or taken >= len(used.tokens):
+            return chosen
+        taken += missing
 
 
 def _settle(

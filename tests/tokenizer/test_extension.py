@@ -9,8 +9,14 @@ import pytest
 from transformers import AutoTokenizer
 
 from maskwright.errors import ConfigError, TokenizerError
+from maskwright.tokenizer import extension
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
-from maskwright.tokenizer.extension import extend_tokenizer, extends, measure_extension
+from maskwright.tokenizer.extension import (
+    NewTokens,
+    extend_tokenizer,
+    extends,
+    measure_extension,
+)
 from maskwright.tokenizer.merges import learn_joins
 from maskwright.tokenizer.stats import measure_tokenizer
 from maskwright.tokenizer.token_text import TokenText, match_greedily
@@ -195,3 +201,24 @@ def test_a_word_that_was_unknown_before_costs_no_token(tmp_path: Path) -> None:
     tokenizer = Tokenizer(small, base.special_tokens)
     more = extend_tokenizer(tokenizer, ["xy xy xy xyq"], config(1))
     assert more.tokens(range(7, 8)) == ["xy"]
+
+
+def test_tokens_that_only_surplus_ones_keep_in_use_are_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first two are unused without surplus, as in Korean text, where the search did not end."""
+    first: list[str] = []
+
+    def settle(_base: Tokenizer, learned: NewTokens, _words: object, _fewest: int) -> NewTokens:
+        first.extend(learned.tokens[:2])
+        if len(learned.tokens) > NUM_NEW + 2:
+            return learned
+        kept = [token for token in learned.tokens if token not in first[:2]]
+        return NewTokens(kept, [], learned.counts[-len(kept) :], learned.num_tokens)
+
+    monkeypatch.setattr(extension, "_settle", settle)
+    base = trained("wordpiece")
+    more = extend_tokenizer(base, TEXTS, config())
+    new = more.tokens(range(base.vocab_size, more.vocab_size))
+    assert len(new) == NUM_NEW
+    assert not set(first[:2]) & set(new)
