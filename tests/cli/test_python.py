@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import threading
 import time
@@ -158,9 +159,10 @@ def test_finetune_writes_a_model_that_answers(run: Path, tmp_path: Path):
 def test_serve_answers_from_a_thread(run: Path, capsys: pytest.CaptureFixture[str]):
     settings = {"port": 0, "quiet": True}  # it goes on when the test has ended
     threading.Thread(target=maskwright.serve, args=[run], kwargs=settings, daemon=True).start()
-    address, deadline = "", time.monotonic() + 60
-    while not address and time.monotonic() < deadline:
-        address = capsys.readouterr().out.partition(" on ")[2].strip()
+    said, deadline = "", time.monotonic() + 60
+    while not re.search(r" on \S+\n", said) and time.monotonic() < deadline:
+        said += capsys.readouterr().out  # a line may come in parts
+    address = said.partition(" on ")[2].split()[0]
     with urllib.request.urlopen(f"{address}/health", timeout=30) as answer:
         assert answer.status == 200
 
