@@ -1,6 +1,7 @@
 """The functions of the Python interface do what their commands do."""
 
 import asyncio
+import io
 import json
 import re
 import shutil
@@ -8,6 +9,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -156,13 +158,16 @@ def test_finetune_writes_a_model_that_answers(run: Path, tmp_path: Path):
         )
 
 
-def test_serve_answers_from_a_thread(run: Path, capsys: pytest.CaptureFixture[str]):
+def test_serve_answers_from_a_thread(run: Path):
     settings = {"port": 0, "quiet": True}  # it goes on when the test has ended
-    threading.Thread(target=maskwright.serve, args=[run], kwargs=settings, daemon=True).start()
-    said, deadline = "", time.monotonic() + 60
-    while not re.search(r" on \S+\n", said) and time.monotonic() < deadline:
-        said += capsys.readouterr().out  # a line may come in parts
-    address = said.partition(" on ")[2].split()[0]
+    server = threading.Thread(target=maskwright.serve, args=[run], kwargs=settings, daemon=True)
+    # Not capsys, whose reading loses what another thread writes meanwhile.
+    with redirect_stdout(io.StringIO()) as said:
+        server.start()
+        deadline = time.monotonic() + 60
+        while not re.search(r" on \S+\n", said.getvalue()) and time.monotonic() < deadline:
+            pass
+    address = said.getvalue().partition(" on ")[2].split()[0]
     with urllib.request.urlopen(f"{address}/health", timeout=30) as answer:
         assert answer.status == 200
 
