@@ -121,7 +121,7 @@ def export(
         ModelFolderError: `folder` is not a model folder.
         ExportError: the outputs differ, the target does not have this architecture, int8 loses
             more than `max_loss` or changes too many predictions, or `out` exists already.
-        InputError: an unknown target, settings of another, ``onnx-int8`` without its `data`.
+        InputError: `to`, `data`, `calibrate` or `max_loss` is wrong, or does not suit the others.
         MissingPackageError: a package that the target needs is not installed.
         ShardError: `data` is damaged, or was prepared with another tokenizer.
         CorpusError: the examples cannot be read, or have labels that the model does not know.
