@@ -77,10 +77,10 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def find_prepared(folder: Path | None, sentences: bool = False) -> Iterator[Path]:
-    """Give `folder`, or else English Wikipedia prepared in a temporary folder.
+    """Yield `folder`, or English Wikipedia prepared in a temporary folder.
 
     Args:
-        sentences: every document is one of its sentences.
+        sentences: prepare one sentence per document.
     """
     if folder is not None:
         yield folder

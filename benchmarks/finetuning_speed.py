@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.common import divide, find_corpus, race, write_result
 from benchmarks.trainer_peer import build_model, wrap_tokenizer
-from maskwright.finetuning.config import GLUE, FinetuneConfig
+from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig
 from maskwright.finetuning.fit import Fitting
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.table_files import read_columns
@@ -35,7 +35,7 @@ Sampling = Literal["random", "group_by_length"]
 
 def read_data(loaded: Loaded[Any], count: int) -> TaskData:
     """Return the first examples of SST-2 to train on, and a few of them to score on."""
-    preset = GLUE["sst2"]
+    preset = GLUE_TASKS["sst2"]
     path = find_corpus("glue/SST-2/train_full.tsv")
     layout = preset.find_layout(path)
     rows = list(read_columns(path, layout.columns, layout.has_header))[:count]

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks import pictures, records
+from benchmarks import pictures, table_values
 from benchmarks.common import RESULTS, ROOT, Result, find_results
 
 IMAGES = ROOT / "docs" / "images"
@@ -100,7 +100,7 @@ class Page:
         shared = found[0] if len(found) == 1 else {}
         each: Any = block.get("each", found or [{}])
         if "records" in block:
-            each = getattr(records, block["records"])(*found, **block.get("arguments", {}))
+            each = getattr(table_values, block["records"])(*found, **block.get("arguments", {}))
         for record in shared[each] if isinstance(each, str) else each:
             yield {**shared, **record}
 
@@ -120,7 +120,7 @@ class Page:
             return [f"![{block['caption']}](images/{picture})"] if is_drawn else []
         if "table" in block:
             found = self._find(block)
-            head, rows = getattr(records, block["table"])(*found) if found else ((), ())
+            head, rows = getattr(table_values, block["table"])(*found) if found else ((), ())
         else:
             columns: dict[str, str] = block["columns"]
             head, groups = list(columns), block.get("rows", [block])

@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 
 from benchmarks.common import add_data, divide, find_prepared, race, run_alone, write_result
-from benchmarks.products import list_orthogonalization, list_step
+from benchmarks.matrix_products import list_orthogonalization, list_step
 from benchmarks.trainer_peer import (
     Architecture,
     Clock,

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from benchmarks.common import divide, race
-from benchmarks.products import Product, list_orthogonalization, list_step
+from benchmarks.matrix_products import Product, list_orthogonalization, list_step
 from benchmarks.time_to_quality import answer
 from benchmarks.trainer_peer import cut_blocks, list_documents
 from maskwright.model.config import EncoderConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.sizes import Run, find_threshold, fit, predict
+from benchmarks.size_law import Run, find_threshold, fit, predict
 
 TRUE = (1.8, 1.2, 0.4, 2.5, 0.5)
 
