@@ -12,8 +12,8 @@ from maskwright.cli.inputs import add_text_flags
 from maskwright.cli.tables import make_console, print_table, show_number
 from maskwright.console import Console, say_json
 from maskwright.errors import InputError
-from maskwright.evaluation.suites import GLUE, GLUE_HELP, SUITES, load_suite
-from maskwright.finetuning.config import GLUE as TASKS
+from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite
+from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.results import get_judged, show_mean
 from maskwright.formatting import count_noun
 from maskwright.runs.evaluation_file import RESULTS_NAME
@@ -38,12 +38,12 @@ The results of a run are written to its evaluation.json (those of glue to --out 
 ones of the same model on other suites and other data stay. Every score: docs/evaluation.md.
 """
 _GLUE_TITLES = ("task", "metric", "majority", "bag of words", "this model", "minutes")
-_TITLES = ("score", "value", "95 % interval", "no learning", "of")
+_TITLES = ("score", "value", "95 % interval", "baseline", "of")
 
 
 def build_parser() -> Parser:
     """Return the parser of ``maskwright evaluate``."""
-    helps = {name: entry.help for name, entry in SUITES.items()} | {GLUE: GLUE_HELP}
+    helps = {name: entry.help for name, entry in SUITES.items()} | {GLUE_SUITE: GLUE_HELP}
     lines = ["suites:"]
     for name, text in helps.items():
         lines.append(f"  {name:<7} " + text.replace("\n", "\n" + 10 * " "))
@@ -72,7 +72,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     given = vars(build_parser().parse(argv))
     as_json, in_detail = given.pop("json"), given.pop("details")
-    if given["suite"].strip(" ,") == GLUE:
+    if given["suite"].strip(" ,") == GLUE_SUITE:
         if in_detail:
             raise InputError("--details has no effect with --suite glue. Remove it.")
         tasks: Any = maskwright.evaluate(**given)
@@ -98,7 +98,7 @@ def _list_tasks(results: "dict[str, GlueResults]") -> list[list[str]]:
         metric, judged = found["deciding_metric"], get_judged(found)
         baselines = [f"{scores[metric]:.4f}" for scores in judged["baselines"].values()]
         score = show_mean(judged["scores"][metric])
-        rows.append([TASKS[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}"])
+        rows.append([GLUE_TASKS[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}"])
     return rows
 
 

@@ -14,7 +14,7 @@ from maskwright.cli.flags import (
 )
 from maskwright.cli.tables import make_console, print_table
 from maskwright.console import say
-from maskwright.finetuning.config import GLUE, TASKS, FinetuneConfig
+from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
 from maskwright.finetuning.results import (
     SetResults,
     describe_defeats,
@@ -60,7 +60,9 @@ def build_parser() -> Parser:
     parser = Parser("finetune", "Fine-tune a model on labeled text.", _EPILOG.format(tasks=tasks))
     parser.add_argument("folder", nargs="?", help=HELP)
     parser.add_argument("--task", choices=tuple(TASKS), help="what is to be learned")
-    parser.add_argument("--preset", choices=sorted(GLUE), help="task, columns and metrics of GLUE")
+    parser.add_argument(
+        "--preset", choices=sorted(GLUE_TASKS), help="task, columns and metrics of GLUE"
+    )
     parser.add_argument("--train", type=Path, help="labeled examples")
     valid = "examples that choose the weights [some of --train]"
     parser.add_argument("--valid", type=Path, help=valid)

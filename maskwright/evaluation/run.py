@@ -13,11 +13,11 @@ from typing import cast
 
 from maskwright.console import tell
 from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
-from maskwright.errors import CheckpointError, InputError
-from maskwright.evaluation.held_out_text import EvaluationText, describe_cut, open_text
+from maskwright.errors import InputError
+from maskwright.evaluation.held_out_text import EvaluationText, describe_partial_text, open_text
 from maskwright.evaluation.minimal_pairs import read_named_pairs
 from maskwright.evaluation.suites import (
-    GLUE,
+    GLUE_SUITE,
     Request,
     Suite,
     before_each_pass,
@@ -42,13 +42,11 @@ from maskwright.runs.evaluation_file import (
     merge_earlier,
     record_result,
 )
-from maskwright.runs.find_data import is_prepared
+from maskwright.runs.find_data import list_prepared
 from maskwright.runs.find_model import find_masked_model, find_model_folder
 from maskwright.runs.run_directory import (
     find_run,
     load_run_config,
-    name_prepared,
-    read_provenance,
 )
 
 CORPORA = "MASKWRIGHT_DATA"
@@ -99,7 +97,7 @@ def evaluate(
     if path is not None:
         check_new_file(path)
     names = parse_names(suite)
-    if GLUE in names:
+    if GLUE_SUITE in names:
         _refuse_for_glue(blimp=blimp, babylm=babylm, rerank=rerank, seq_length=seq_length)
         found = find_model_folder(folder)
         tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
@@ -109,7 +107,7 @@ def evaluate(
     request = evaluation.make_request(
         suites, sources, seq_length, blimp, babylm, rerank, is_fast=fast
     )
-    if request.text is not None and (line := describe_cut(request.text.data)):
+    if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
     _write_results(described, evaluation.run, path)
@@ -305,13 +303,7 @@ def _locate_submission(results: Path, argument: str) -> Path:
 def find_training_data(argument: str) -> list[Path]:
     """Return the prepared folders of a run; none if it is not a run or a folder is missing."""
     run = find_run(argument)
-    if run is None:
-        return []
-    try:
-        folders = [*name_prepared(read_provenance(run)).values()]
-    except CheckpointError:
-        return []
-    return folders if all(map(is_prepared, folders)) else []
+    return [*list_prepared(run).values()] if run else []
 
 
 def choose_rows(argument: str, longest: int) -> DataConfig:

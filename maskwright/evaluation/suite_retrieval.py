@@ -1,8 +1,7 @@
-"""The suites ``retrieval`` and ``sts``: text vectors in search and semantic similarity.
+"""The suite ``retrieval``: documents found by text vectors.
 
-Data is local, in the formats of BEIR (Thakur et al., 2021) and of the STS benchmark. Texts are
-embedded as by ``maskwright embed``. The baselines need no training: BM25 for retrieval, the cosine
-of word counts for similarity. Q queries, N documents.
+Data is local, in the format of BEIR (Thakur et al., 2021). Texts are embedded as by ``maskwright
+embed``. The baseline is BM25, which needs no training. Q queries, N documents.
 """
 
 import json
@@ -16,22 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.errors import CorpusError, InputError
 from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
-from maskwright.evaluation.suites import Request, Suite, mark_fast
-from maskwright.files import hash_file
-from maskwright.finetuning.metrics import compute_metric
+from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.table_files import open_lines, read_columns
 from maskwright.inference.embed import Embedder
-from maskwright.runs.evaluation_file import DataFacts, Score, SuiteResult
+from maskwright.runs.evaluation_file import Score, SuiteResult
 
 _DEEPEST = 100  # documents in a ranking
 _WORD = re.compile(r"\w+")
 _SPLITS = ("test", "dev", "train")
-_USUAL_COLUMNS = ("sentence1", "sentence2", "score")
 
 Grades = Mapping[str, Mapping[str, int]]  # query id -> document id -> relevance grade
 Ranking = Sequence[str]  # document ids, the best first
@@ -212,51 +207,9 @@ def score_rankings(
     return tuple(scores)
 
 
-def read_graded_pairs(path: Path) -> tuple[list[str], list[str], NDArray[np.float64]]:
-    """Return first texts, second texts and scores of a table.
-
-    The columns are ``sentence1``, ``sentence2`` and ``score``; in a CSV file without a header, the
-    first three.
-
-    Raises:
-        CorpusError: as `read_columns`, or all scores are equal.
-    """
-    has_names = path.name.removesuffix(".gz").endswith((".jsonl", ".parquet", ".tsv"))
-    columns = {role: role if has_names else place for place, role in enumerate(_USUAL_COLUMNS)}
-    rows = list(read_columns(path, columns))
-    pairs, scores = [row.texts for row in rows], np.array([row.number("score") for row in rows])
-    if len(set(scores.tolist())) < 2:
-        raise CorpusError(f"{path}: all scores are the same. Check the column score.")
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs], scores
-
-
-def compare_words(first: str, second: str) -> float:
-    """Return the cosine of the word counts of two texts."""
-    ours, theirs = Counter(split_words(first)), Counter(split_words(second))
-    product = sum(count * theirs[word] for word, count in ours.items())
-    lengths = (sum(count**2 for count in each.values()) for each in (ours, theirs))
-    return product / max(1.0, math.sqrt(math.prod(lengths)))
-
-
-def _find_source(request: Request, suite: str) -> Path:
-    if len(request.files) != 1:
-        raise InputError(f"the suite {suite} needs one folder or table. Give it as --data")
-    return Path(request.files[0])
-
-
-def _make_embedder(request: Request) -> Embedder:
-    model = request.model
-    return Embedder.from_parts(model.model, model.tokenizer, request.wraps)
-
-
-def _describe(path: Path, files: Sequence[Path], num_texts: int) -> DataFacts:
-    fingerprint = "-".join(hash_file(file)[:16] for file in files)
-    return {"name": str(path), "fingerprint": fingerprint, "num_texts": num_texts}
-
-
 def _score_retrieval(request: Request) -> SuiteResult:
-    path = _find_source(request, "retrieval")
-    task, embed = read_collection(path), _make_embedder(request)
+    path = request.need_file("retrieval")
+    task, embed = read_collection(path), request.make_embedder()
     rankings, by_words = rank_by_vectors(embed, task), rank_by_words(task)
     scores = score_rankings("retrieval", task.grades, rankings, by_words)
     if request.rerank is not None:
@@ -273,30 +226,17 @@ def _score_retrieval(request: Request) -> SuiteResult:
         "num_cut": embed.num_cut,
         **({"reranked_documents": _DEEPEST} if request.rerank else {}),
     }
-    data = _describe(path, task.files, len(task.documents))
+    data = describe_files(path, task.files, len(task.documents))
     return mark_fast(SuiteResult("retrieval", data, settings, scores), False)
 
 
-def _score_sts(request: Request) -> SuiteResult:
-    path = _find_source(request, "sts")
-    first, second, scores = read_graded_pairs(path)
-    embed = _make_embedder(request)
-    cosines = (embed(first) * embed(second)).sum(1)
-    words = np.array([compare_words(a, b) for a, b in zip(first, second, strict=True)])
-    spearman, baseline = (compute_metric("spearman", scores, x) for x in (cosines, words))
-    settings = {"baseline": "cosine of word counts", "num_cut": embed.num_cut}
-    score = Score("sts/spearman", spearman, None, None, len(scores), baseline)
-    data = _describe(path, [path], 2 * len(scores))
-    return mark_fast(SuiteResult("sts", data, settings, (score,)), False)
-
-
 def _check_retrieval(request: Request) -> None:
-    read_collection(_find_source(request, "retrieval"))
+    read_collection(request.need_file("retrieval"))
     if request.rerank is not None:
         open_ranker(request.rerank)
 
 
-RETRIEVAL = Suite(
+SUITE = Suite(
     name="retrieval",
     needs="files",
     full=None,
@@ -308,13 +248,4 @@ RETRIEVAL = Suite(
         "retrieval/reranked/ndcg_10",
         "retrieval/reranked_bm25/ndcg_10",
     ),
-)
-STS = Suite(
-    name="sts",
-    needs="files",
-    full=None,
-    fast=0,
-    check=lambda request: read_graded_pairs(_find_source(request, "sts")),
-    score=_score_sts,
-    headlines=("sts/spearman",),
 )

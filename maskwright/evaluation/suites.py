@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Literal
 
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, suggest
-from maskwright.runs.evaluation_file import SuiteResult
+from maskwright.files import hash_file
+from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 
 if TYPE_CHECKING:
     from maskwright.evaluation.held_out_text import EvaluationText
     from maskwright.evaluation.minimal_pairs import MinimalPair
+    from maskwright.inference.embed import Embedder
     from maskwright.inference.text_model import TextModel
     from maskwright.model.masked_lm import MaskedLanguageModel
 
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """An entry of the registry: the module of a suite, or ``MODULE:NAME``, and its help text."""
+    """An entry of the registry: the module of a suite, and its help text."""
 
     module: str
     help: str
@@ -44,16 +46,16 @@ SUITES = {
         "accuracy on minimal pairs (BLiMP, its supplement, EWoK)",
     ),
     "retrieval": SuiteEntry(
-        "maskwright.evaluation.suite_retrieval:RETRIEVAL",
+        "maskwright.evaluation.suite_retrieval",
         "retrieval of documents by text vectors; --data DIR in the format of BEIR",
     ),
     "sts": SuiteEntry(
-        "maskwright.evaluation.suite_retrieval:STS",
+        "maskwright.evaluation.suite_sts",
         "correlation of vector cosines with human similarity scores; --data TABLE",
     ),
 }
 # `finetuning.glue` uses other data and results, so it cannot be combined with the suites above.
-GLUE = "glue"
+GLUE_SUITE = "glue"
 GLUE_HELP = "fine-tuning on every GLUE task in --data DIR; not combined with other suites"
 
 
@@ -124,6 +126,18 @@ class Request:
             raise InputError("the suite needs minimal pairs. Give their folder as --blimp")
         return self.pairs
 
+    def need_file(self, suite: str) -> Path:
+        """Return the only value of --data; raise InputError if there is not exactly one."""
+        if len(self.files) != 1:
+            raise InputError(f"the suite {suite} needs one folder or table. Give it as --data")
+        return Path(self.files[0])
+
+    def make_embedder(self) -> "Embedder":
+        """Return an embedder of the model, as of ``maskwright embed``."""
+        from maskwright.inference.embed import Embedder
+
+        return Embedder.from_parts(self.model.model, self.model.tokenizer, self.wraps)
+
     def find_size(self, suite: Suite) -> int:
         """Return the limit of a suite for this request: `Suite.fast` or `Suite.full`."""
         full = sys.maxsize if suite.full is None else suite.full
@@ -140,10 +154,15 @@ def mark_fast(result: SuiteResult, is_fast: bool) -> SuiteResult:
     return replace(result, settings={**result.settings, "fast": is_fast})
 
 
+def describe_files(path: Path, files: Iterable[Path], num_texts: int) -> DataFacts:
+    """Return the record of data in files; `path` is its name."""
+    fingerprint = "-".join(hash_file(file)[:16] for file in files)
+    return {"name": str(path), "fingerprint": fingerprint, "num_texts": num_texts}
+
+
 def load_suite(name: str) -> Suite:
     """Import a suite of `SUITES`."""
-    module, _, variable = SUITES[name].module.partition(":")
-    return getattr(importlib.import_module(module), variable or "SUITE")
+    return importlib.import_module(SUITES[name].module).SUITE
 
 
 def find_headlines(suites: Iterable[str]) -> list[str]:
@@ -162,10 +181,10 @@ def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
     """
     given = suite.split(",") if isinstance(suite, str) else suite
     names = tuple(dict.fromkeys(name.strip() for name in given if name.strip()))
-    valid = [*SUITES, GLUE]
+    valid = [*SUITES, GLUE_SUITE]
     if not names:
         raise InputError(f"no suite given. Choose from {', '.join(valid)}")
-    if GLUE in names and len(names) > 1:
+    if GLUE_SUITE in names and len(names) > 1:
         raise InputError(
             "--suite glue cannot be combined with other suites. Run them in a separate command."
         )

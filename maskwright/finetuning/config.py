@@ -218,7 +218,7 @@ def _tsv(columns: Mapping[str, Column], valid: str = "dev.tsv") -> GlueFiles:
     return GlueFiles("train.tsv", valid, columns)
 
 
-GLUE: dict[str, GlueTask] = {
+GLUE_TASKS: dict[str, GlueTask] = {
     "cola": _classify(
         "CoLA",
         ("matthews", "accuracy"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from maskwright.errors import InputError
 from maskwright.files import write_json
-from maskwright.finetuning.config import GLUE, FinetuneConfig, GlueTask
+from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, GlueTask
 from maskwright.finetuning.fit import train_seeds
 from maskwright.finetuning.results import Results, collect_results
 from maskwright.finetuning.run import describe_skipped
@@ -50,14 +50,14 @@ def evaluate_glue(
     config = replace(config, epochs=_FAST_EPOCHS) if is_fast else config
     tasks = list(find_tasks(Path(data[0])))
     if not tasks:
-        known = ", ".join(task.folder for task in GLUE.values())
+        known = ", ".join(task.folder for task in GLUE_TASKS.values())
         raise InputError(f"--data = {data[0]} holds no GLUE task. It needs one of {known}")
     for name, missing in find_gaps(Path(data[0])):
         tell(f"{name} is skipped: it lacks {' and '.join(missing)}")
     results: dict[str, GlueResults] = {}
     for name, train, valid in tasks:
-        files = make_files(GLUE[name], train, valid, skips_short=True)
-        results[name] = _run_task(GLUE[name], files, folder, config, tell)
+        files = make_files(GLUE_TASKS[name], train, valid, skips_short=True)
+        results[name] = _run_task(GLUE_TASKS[name], files, folder, config, tell)
         if out is not None:  # written after each task, so that a later error loses nothing
             write_json(out, results)
     return results
@@ -96,7 +96,7 @@ def _run_task(
 
 def find_tasks(folder: Path) -> Iterator[tuple[str, Path, Path]]:
     """Yield name, training file and validation file of each task in the subfolders of `folder`."""
-    for name, task in GLUE.items():
+    for name, task in GLUE_TASKS.items():
         own = folder / task.folder
         for layout in task.layouts:
             if not layout.list_missing(own):
@@ -106,7 +106,7 @@ def find_tasks(folder: Path) -> Iterator[tuple[str, Path, Path]]:
 
 def find_gaps(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield each incomplete task folder, and the files that the closest layout lacks."""
-    for task in GLUE.values():
+    for task in GLUE_TASKS.values():
         own = folder / task.folder
         missing = min((layout.list_missing(own) for layout in task.layouts), key=len)
         if own.is_dir() and missing:

@@ -12,7 +12,7 @@ from maskwright.config import from_mapping
 from maskwright.console import tell
 from maskwright.errors import InputError, suggest
 from maskwright.files import write_json
-from maskwright.finetuning.config import GLUE, TASKS, FinetuneConfig
+from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
 from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, train_seeds
 from maskwright.finetuning.metrics import VALID_LOSS, describe_scores
 from maskwright.finetuning.network import check_pooling
@@ -142,9 +142,9 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
         raise InputError("give either --task or --preset, such as --task classification")
     if not 0 < flags["valid_share"] < 1:
         raise InputError(f"--valid-share = {flags['valid_share']} must be between 0 and 1")
-    for name, known in (("task", TASKS), ("preset", GLUE)):
+    for name, known in (("task", TASKS), ("preset", GLUE_TASKS)):
         _check_known(name, flags[name], known)
-    task = load_task(flags["task"] or GLUE[flags["preset"]].task)
+    task = load_task(flags["task"] or GLUE_TASKS[flags["preset"]].task)
     columns: Mapping[str, Column] = flags["columns"] or {}
     task.check_roles(columns)
     _check_unused(task, flags, config)
@@ -185,7 +185,7 @@ def _find_files(
         return TaskFiles(
             task=task.name, columns=found, has_header=header, valid_share=share, **paths
         )
-    preset = GLUE[flags["preset"]]
+    preset = GLUE_TASKS[flags["preset"]]
     layout = preset.find_layout(paths["train"])
     return TaskFiles(
         task=preset.task,

@@ -251,9 +251,11 @@ def _share(logits: NDArray[np.float32], index: int) -> float:
 
 
 def find_near(question: Question) -> str:
-    """Return the longest run of words that the question lacks, in the sentence most like it.
+    """Return an answer found by a match of words.
 
-    After the sliding window of Richardson et al., "MCTest", 2013: a baseline without training.
+    It is the longest run of words that are not in the question, in the sentence that shares the
+    most words with it: a baseline without training, after the sliding window of Richardson et
+    al., "MCTest", 2013.
     """
     asked = {word.strip(".,?!").lower() for word in question.question.split()}
     sentences = [sentence.split() for sentence in question.context.split(". ")]

@@ -1,4 +1,4 @@
-"""Vectors find answers, and order pairs: scores of rankings by hand, files in their layouts."""
+"""Vectors find answers: scores of rankings by hand, files in their layout."""
 
 import gzip
 import json
@@ -13,13 +13,11 @@ import maskwright
 from maskwright.cli.main import main
 from maskwright.errors import MaskwrightError
 from maskwright.evaluation.suite_retrieval import (
-    compare_words,
     measure_ndcg,
     measure_recall,
     measure_reciprocal_rank,
     rank_by_words,
     read_collection,
-    read_graded_pairs,
 )
 
 DOCUMENTS = [
@@ -99,49 +97,19 @@ def test_bm25_finds_words(folder: Path) -> None:
     assert "c" not in rankings["1"][:2] or len(rankings["1"]) == 3
 
 
-def test_words_are_compared_by_their_cosine() -> None:
-    assert compare_words("a b", "B A") == pytest.approx(1)
-    assert compare_words("a b", "a c") == pytest.approx(0.5)
-    assert compare_words("a", "b") == compare_words("", "b") == 0
-
-
-def test_graded_pairs_are_read(tmp_path: Path) -> None:
-    plain = tmp_path / "pairs.csv"
-    plain.write_text('"A cat.","A dog.",2.5\n"One, two.","Three.",0\n')
-    first, second, scores = read_graded_pairs(plain)
-    assert (first, second) == (["A cat.", "One, two."], ["A dog.", "Three."])
-    assert scores.tolist() == [2.5, 0]
-    plain.write_text('"A cat.","A dog.",1\n"One.","Three.",1\n')
-    with pytest.raises(MaskwrightError, match="all scores are the same"):
-        read_graded_pairs(plain)
-
-
-def test_a_model_is_scored(workplace: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_model_is_scored(workplace: Path, folder: Path) -> None:
     model = workplace / "runs" / "small" / "model"
     found = maskwright.evaluate(model, suite="retrieval", data=folder)
     scores = {score["name"]: score for score in found["suites"][0]["scores"]}
     assert scores["retrieval/recall_100"]["value"] == 1
     assert scores["retrieval/ndcg_10"]["baseline"] == 1
     assert scores["retrieval/ndcg_10"]["num_samples"] == 2
-    table = tmp_path / "pairs.tsv"
-    rows = [
-        (f"The {a} cat", f"The {b} cat", f"{float(a == b)}")
-        for a in ("old", "small", "young")
-        for b in ("old", "small")
-    ]
-    table.write_text("\n".join(map("\t".join, [("sentence1", "sentence2", "score"), *rows])))
-    found = maskwright.evaluate(model, suite="sts", data=table)
-    [score] = found["suites"][0]["scores"]
-    assert score["value"] is not None
-    assert score["value"] > 0.5
-    assert score["baseline"] == pytest.approx(1, abs=0.2)
 
 
 def test_mistakes(workplace: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(workplace / "runs" / "small" / "model")
     for flags, field in (
         (["--suite", "retrieval"], "--data"),
-        (["--suite", "sts", "--data", str(folder)], str(folder)),
         (["--suite", "retrieval,mlm", "--data", str(folder)], "--suite retrieval"),
         (["--suite", "retrieval", "--data", str(folder / "qrels")], "corpus.jsonl"),
     ):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.finetuning.config import GLUE
+from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.glue import find_gaps, find_tasks
 
 FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
@@ -21,8 +21,8 @@ def test_presets_know_their_files(tmp_path: Path):
     [(name, train, valid)] = find_tasks(tmp_path)
     assert list(find_gaps(tmp_path)) == []
     assert (name, train.name, valid.name) == ("cola", "in_domain_train.tsv", "in_domain_dev.tsv")
-    assert GLUE["stsb"].find_layout(Path("mine.csv")).columns["label"] == 2
-    assert GLUE["stsb"].find_layout(Path("mine.tsv")).columns["label"] == "score"
+    assert GLUE_TASKS["stsb"].find_layout(Path("mine.csv")).columns["label"] == 2
+    assert GLUE_TASKS["stsb"].find_layout(Path("mine.tsv")).columns["label"] == "score"
 
 
 def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

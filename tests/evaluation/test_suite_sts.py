@@ -1,0 +1,51 @@
+"""Vectors order pairs: tables with scores, the cosine of word counts."""
+
+from pathlib import Path
+
+import pytest
+
+import maskwright
+from maskwright.cli.main import main
+from maskwright.errors import MaskwrightError
+from maskwright.evaluation.suite_sts import compare_words, read_graded_pairs
+
+
+def test_words_are_compared_by_their_cosine() -> None:
+    assert compare_words("a b", "B A") == pytest.approx(1)
+    assert compare_words("a b", "a c") == pytest.approx(0.5)
+    assert compare_words("a", "b") == compare_words("", "b") == 0
+
+
+def test_graded_pairs_are_read(tmp_path: Path) -> None:
+    plain = tmp_path / "pairs.csv"
+    plain.write_text('"A cat.","A dog.",2.5\n"One, two.","Three.",0\n')
+    first, second, scores = read_graded_pairs(plain)
+    assert (first, second) == (["A cat.", "One, two."], ["A dog.", "Three."])
+    assert scores.tolist() == [2.5, 0]
+    plain.write_text('"A cat.","A dog.",1\n"One.","Three.",1\n')
+    with pytest.raises(MaskwrightError, match="all scores are the same"):
+        read_graded_pairs(plain)
+
+
+def test_a_model_is_scored(workplace: Path, tmp_path: Path) -> None:
+    model = workplace / "runs" / "small" / "model"
+    table = tmp_path / "pairs.tsv"
+    rows = [
+        (f"The {a} cat", f"The {b} cat", f"{float(a == b)}")
+        for a in ("old", "small", "young")
+        for b in ("old", "small")
+    ]
+    table.write_text("\n".join(map("\t".join, [("sentence1", "sentence2", "score"), *rows])))
+    found = maskwright.evaluate(model, suite="sts", data=table)
+    [score] = found["suites"][0]["scores"]
+    assert score["value"] is not None
+    assert score["value"] > 0.5
+    assert score["baseline"] == pytest.approx(1, abs=0.2)
+
+
+def test_a_folder_is_no_table(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(workplace / "runs" / "small" / "model")
+    assert main(["evaluate", model, "--suite", "sts", "--data", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
