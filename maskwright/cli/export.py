@@ -6,7 +6,7 @@ from pathlib import Path
 import maskwright
 from maskwright.cli.flags import Parser
 from maskwright.console import say
-from maskwright.interop.int8_options import INT8_DEFAULTS
+from maskwright.interop.int8 import INT8_DEFAULTS
 from maskwright.interop.targets import TARGETS
 from maskwright.runs.find_model import HELP
 

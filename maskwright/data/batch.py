@@ -66,6 +66,13 @@ class Batch:
         """Return the same batch in pinned memory, for copies that overlap with computation."""
         return self._with_tensors(Tensor.pin_memory)
 
+    def masked_tokens(self) -> tuple[Tensor, Tensor]:
+        """Return positions (into T) and ids of the masked tokens in text order: [M], [M]."""
+        used = self.masked_labels != IGNORED
+        positions, labels = self.masked_positions[used], self.masked_labels[used]
+        order = positions.argsort()
+        return positions[order], labels[order]
+
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         fields = vars(self).items()
         changed = {name: change(value) for name, value in fields if isinstance(value, Tensor)}

@@ -121,8 +121,8 @@ def view_rows(
 def _labels_by_slot(batch: Batch) -> np.ndarray:
     """Return the label of each position: [T]."""
     labels = np.full(len(batch.input_ids), IGNORED)
-    used = batch.masked_labels.numpy() != IGNORED
-    labels[batch.masked_positions.numpy()[used]] = batch.masked_labels.numpy()[used]
+    positions, tokens = batch.masked_tokens()
+    labels[positions.numpy()] = tokens.numpy()
     return labels
 
 

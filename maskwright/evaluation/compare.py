@@ -10,7 +10,7 @@ from typing import TypedDict
 from maskwright.console import tell
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, ShardError
-from maskwright.evaluation.held_out_text import describe_cut
+from maskwright.evaluation.held_out_text import describe_partial_text
 from maskwright.evaluation.intervals import ScoreFormula, SumTable, compare_tables
 from maskwright.evaluation.run import (
     Evaluation,
@@ -139,7 +139,7 @@ def compare(
         folder.mkdir(parents=True, exist_ok=True)
     names = [os.fspath(run) for run in runs]
     scored = _score_all(names, list_sources(data), seq_length, device, is_fast=fast)
-    if line := describe_cut(scored[0].result.data):
+    if line := describe_partial_text(scored[0].result.data):
         tell(line)
     comparison: Comparison = {
         "format": FORMAT,

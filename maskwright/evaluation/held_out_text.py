@@ -151,7 +151,7 @@ def _read_texts(
     )
 
 
-def describe_cut(data: DataFacts) -> str | None:
+def describe_partial_text(data: DataFacts) -> str | None:
     """Return a message if only a part of the text was read, else None."""
     if not data.get("is_cut"):
         return None

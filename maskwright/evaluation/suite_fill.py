@@ -57,7 +57,7 @@ def evaluate_fill(
     unigram = Unigram(counts)
     settings = {
         "seed": PINNED_SEED,
-        "num_passed_over": len(cut) - len(chosen),
+        "num_skipped": len(cut) - len(chosen),
         "longest_sentence_tokens": longest,
         "interval": f"Wilson; for the loss, {describe_bootstrap('sentences')}",
     }

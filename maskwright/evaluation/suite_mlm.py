@@ -16,7 +16,7 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.collate import SpecialIds
 from maskwright.data.config import MaskingConfig
-from maskwright.data.masking import IGNORED, Vocabulary
+from maskwright.data.masking import Vocabulary
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import (
     Formula,
@@ -103,20 +103,20 @@ def measure_masked_lm(
     tokens = SumTableBuilder(_token_names(unigram))
     mask_only, words = SumTableBuilder(_MASK_ONLY_NAMES), SumTableBuilder(_WORD_NAMES)
     for batch in text.batches(PINNED_MASKING):
-        positions, labels = masked_tokens(batch)
+        positions, labels = batch.masked_tokens()
         digest.update(positions.numpy().tobytes() + labels.numpy().tobytes())
         predictions = predict(model, batch, positions, labels)
         seen = batch.input_ids[positions].numpy()
         values = _describe_tokens(predictions, labels.numpy(), seen, mask_id, unigram, characters)
         _add(tokens, batch, positions, values)
     for batch in text.batches(MASK_ONLY):
-        positions, labels = masked_tokens(batch)
+        positions, labels = batch.masked_tokens()
         values = _describe_mask_only(
             predict(model, batch, positions, labels), labels.numpy(), unigram
         )
         _add(mask_only, batch, positions, values)
     for batch, word_of_slot in text.batches_with_words(WORD_MASKING):
-        positions, labels = masked_tokens(batch)
+        positions, labels = batch.masked_tokens()
         predictions = predict(model, batch, positions, labels)
         right, baseline = predictions.rank == 1, unigram.rank[labels.numpy()] == 1
         word_numbers = word_of_slot[positions.numpy()]
@@ -124,14 +124,6 @@ def measure_masked_lm(
         _add(words, batch, positions, values)
     tables = tokens.build(), mask_only.build(), words.build()
     return MaskedTables(*tables, digest.hexdigest(), unigram.num_decades)
-
-
-def masked_tokens(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return positions (into T) and ids of the masked tokens in text order: [M], [M]."""
-    used = batch.masked_labels != IGNORED
-    positions, labels = batch.masked_positions[used], batch.masked_labels[used]
-    order = positions.argsort()
-    return positions[order], labels[order]
 
 
 @torch.no_grad()

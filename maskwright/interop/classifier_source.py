@@ -24,13 +24,13 @@ from maskwright.finetuning.table_files import LABEL, TEXT_ROLES, Column, list_na
 from maskwright.finetuning.task import Labels, LabelTask, find_label_task
 from maskwright.interop.comparison import (
     PYDOCS,
-    Comparison,
     Compute,
+    OutputComparison,
     allow,
     choose_texts,
     max_or_nan,
 )
-from maskwright.interop.int8_options import INT8_DEFAULTS, Int8Options
+from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options
 from maskwright.interop.masked_lm_source import check_equal_ids
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.card import HubMetadata, describe_labels
@@ -191,7 +191,7 @@ class ClassifierSource:
             found = tokenizer(*texts, truncation=True)["input_ids"]
             check_equal_ids(texts[0], self.examples.encoded.inputs[index].ids, found)
 
-    def compare(self, compute: Compute) -> Comparison:
+    def compare(self, compute: Compute) -> OutputComparison:
         encoded = self.examples.encoded
         ours = compute_logits(self.model, encoded, self.examples.pad_id, "fp32")
         theirs = self.examples.run(compute)
@@ -201,7 +201,7 @@ class ClassifierSource:
                 largest = max_or_nan(largest, float(np.abs(one - other).max()))
                 scale = max(scale, float(np.abs(one).max()))
         num_tokens = sum(encoded.lengths)
-        return Comparison("logits", largest, allow(scale), len(encoded), num_tokens)
+        return OutputComparison("logits", largest, allow(scale), len(encoded), num_tokens)
 
     def judge(self) -> "ExampleJudge":
         if not self.examples.labeled:

@@ -40,7 +40,7 @@ Compute = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputComparison:
     """The difference between two computations of the same outputs.
 
     Attributes:
@@ -139,7 +139,7 @@ def pad_rows(rows: Sequence[list[int]], pad_id: int) -> PaddedBatch:
 @torch.no_grad()
 def compare_logits(
     loaded: LoadedModel, batches: Iterable[PaddedBatch], compute: Compute
-) -> Comparison:
+) -> OutputComparison:
     """Compare the logits of `compute` with those of our model, without padding."""
     largest, scale, num_texts, num_tokens = 0.0, 0.0, 0, 0
     for batch in batches:
@@ -153,13 +153,13 @@ def compare_logits(
         largest = max_or_nan(largest, (ours - theirs).abs().max().item())
         scale = max(scale, ours.abs().max().item())
         num_texts, num_tokens = num_texts + len(batch.lengths), num_tokens + len(ours)
-    return Comparison("logits", largest, allow(scale), num_texts, num_tokens)
+    return OutputComparison("logits", largest, allow(scale), num_texts, num_tokens)
 
 
-def compare_vectors(ours: Tensor, theirs: Tensor, num_tokens: int) -> Comparison:
+def compare_vectors(ours: Tensor, theirs: Tensor, num_tokens: int) -> OutputComparison:
     """Compare sentence vectors of length 1, [N, D] each."""
     largest = (ours - theirs).abs().max().item()
-    return Comparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
+    return OutputComparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
 
 
 def allow(scale: float) -> float:

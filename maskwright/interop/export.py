@@ -10,11 +10,11 @@ from typing import Any, TypedDict
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
-from maskwright.interop.comparison import Comparison
-from maskwright.interop.int8_options import INT8_DEFAULTS, Int8Options
+from maskwright.interop.comparison import OutputComparison
+from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options, Int8Scores
 from maskwright.interop.libraries import list_versions
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
-from maskwright.interop.targets import TARGETS, Int8Scores, Source, Target, Written
+from maskwright.interop.targets import TARGETS, Source, Target, Written
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu
 from maskwright.runs.find_model import find_model_folder
@@ -23,7 +23,7 @@ RECORD = "export.json"
 
 
 class ExportRecord(TypedDict, total=False):
-    """``export.json``; `compared` and `int8` have the fields of `Comparison` and `Int8Scores`."""
+    """``export.json``; `compared` is an `OutputComparison`, `int8` are `Int8Scores`."""
 
     to: str
     files: dict[str, int]
@@ -55,7 +55,7 @@ class ExportResult:
     files: dict[str, int]
     versions: dict[str, str]
     source: str
-    comparison: Comparison
+    comparison: OutputComparison
     int8: Int8Scores | None
     max_length: int
     notes: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ import numpy as np
 
 from maskwright.errors import ExportError
 from maskwright.inference.embed import Embedder
-from maskwright.interop.comparison import Comparison
+from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.libraries import import_library
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
 from maskwright.interop.targets import Source, Target, Written
@@ -215,11 +215,13 @@ def _compare(path: Path, source: MaskedModelSource) -> Written:
     return Written(compare_directions(embed(texts), theirs, num_tokens), notes=notes)
 
 
-def compare_directions(ours: Any, theirs: Sequence[Any], num_tokens: int) -> Comparison:
+def compare_directions(ours: Any, theirs: Sequence[Any], num_tokens: int) -> OutputComparison:
     """Compare vectors of length 1, [N, D] each, by their cosines."""
     cosines = (ours.astype(np.float64) * np.asarray(theirs)).sum(1)
     distance = float(1 - cosines.min())
-    return Comparison("sentence vectors (1 - cosine)", distance, ALLOWED, len(ours), num_tokens)
+    return OutputComparison(
+        "sentence vectors (1 - cosine)", distance, ALLOWED, len(ours), num_tokens
+    )
 
 
 TARGET = Target(("llama-cpp-python", "gguf", "torch"), write)

@@ -19,8 +19,8 @@ from maskwright.data.batch import Batch
 from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.loader import Corpus
-from maskwright.data.masking import IGNORED, Ids, Vocabulary
-from maskwright.errors import CheckpointError, ExportError, InputError, ShardError
+from maskwright.data.masking import Ids, Vocabulary
+from maskwright.errors import ExportError, InputError, ShardError
 from maskwright.evaluation.held_out_text import open_text
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.files import write_text
@@ -29,21 +29,26 @@ from maskwright.interop.comparison import (
     NUM_TEXTS,
     PYDOCS,
     SHORTEST,
-    Comparison,
     Compute,
+    OutputComparison,
     batch_rows,
     choose_texts,
     compare_logits,
     pad_rows,
 )
-from maskwright.interop.int8_options import INT8_DEFAULTS, Int8Options
+from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.card import HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model
 from maskwright.model_folder.native.family import Family
-from maskwright.runs.find_data import check_made_for, is_prepared, locate, locate_prepared
-from maskwright.runs.run_directory import CONFIG_NAME, name_prepared, read_provenance
+from maskwright.runs.find_data import (
+    check_made_for,
+    is_prepared,
+    list_prepared,
+    locate,
+    locate_prepared,
+)
 from maskwright.shards.reader import TokenStore
 
 NUM_TOKENS = 16_384  # of a text, padding included: about 2,400 masked tokens
@@ -107,7 +112,7 @@ class MaskedModelSource:
 
     @property
     def has_unused_head(self) -> bool:
-        """Whether the folder contains a head that `auto_class` does not load."""
+        """True if the folder contains a head that `auto_class` does not load."""
         return self.model.config.sentence_pair_head  # which AutoModelForPreTraining loads
 
     @property
@@ -142,7 +147,7 @@ class MaskedModelSource:
         for text, ours, found in zip(sentences.texts, sentences.rows, theirs, strict=True):
             check_equal_ids(text, ours, found)
 
-    def compare(self, compute: Compute) -> Comparison:
+    def compare(self, compute: Compute) -> OutputComparison:
         """Compare the logits of `compute` with those of the model on all texts."""
         config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
         batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
@@ -208,13 +213,7 @@ def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
         if not is_prepared(found):
             raise InputError(f"--data = {found} is not a folder that maskwright prepare wrote.")
         return found
-    if not (run / CONFIG_NAME).is_file():
-        return None
-    try:
-        first = next(iter(name_prepared(read_provenance(run)).values()))
-    except CheckpointError:
-        return None
-    return first if is_prepared(first) else None
+    return next(iter(list_prepared(run).values()), None)
 
 
 def choose_sentences(loaded: LoadedModel, data: Path | None, mask_words: bool) -> Sentences:
@@ -308,10 +307,7 @@ def mask_rows(
 
 def split_rows(batch: Batch) -> Iterator[MaskedRow]:
     """Yield the segments of a batch that contain a masked token."""
-    used = batch.masked_labels != IGNORED
-    positions, labels = batch.masked_positions[used], batch.masked_labels[used]
-    order = positions.argsort()
-    positions, labels = positions[order], labels[order]
+    positions, labels = batch.masked_tokens()
     bounds = batch.context.cu_seqlens.unique().tolist()
     for start, stop in pairwise(bounds):
         inside = (positions >= start) & (positions < stop)

@@ -36,9 +36,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import ExportError
+from maskwright.interop.int8 import Int8Scores
 from maskwright.interop.libraries import import_library, quiet
 from maskwright.interop.onnx import GRAPH, OnnxModel, write_frame, write_graph
-from maskwright.interop.targets import Int8Scores, Judge, Source, Target, Written
+from maskwright.interop.targets import Judge, Source, Target, Written
 
 QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"
@@ -48,7 +49,7 @@ _REPETITIONS = 9
 
 
 @dataclass(frozen=True)
-class Recipe:
+class QuantizationRecipe:
     """A recipe: the weights' type and range, and the layers whose products stay in fp32.
 
     Attributes:
@@ -69,15 +70,15 @@ class Recipe:
 
 
 # From the fastest to the most accurate.
-RECIPES = (
-    Recipe("QInt8", True, ("mlp.output",)),
-    Recipe("QInt8", True, ("mlp.output", "attention.qkv")),
-    Recipe("QUInt8", False, ("mlp.output", "attention.qkv")),
+DYNAMIC_RECIPES = (
+    QuantizationRecipe("QInt8", True, ("mlp.output",)),
+    QuantizationRecipe("QInt8", True, ("mlp.output", "attention.qkv")),
+    QuantizationRecipe("QUInt8", False, ("mlp.output", "attention.qkv")),
 )
 # Sums with the residual stream are in fp32: onnxruntime fuses a product and a sum into a ``Gemm``,
 # which it computes in integers only if what is added is a constant.
 STATIC_RECIPES = tuple(
-    Recipe("QInt8", True, ("mlp.output", "attention.output", *more), is_static=True)
+    QuantizationRecipe("QInt8", True, ("mlp.output", "attention.output", *more), is_static=True)
     for more in ((), ("attention.qkv",))
 )
 
@@ -122,7 +123,7 @@ def search_recipe(
     fp32 = OnnxModel(source)
     before = judge.answer(fp32)
     score, tried = judge.score(before), list[tuple[float, float]]()
-    for recipe in STATIC_RECIPES if calibration else RECIPES:
+    for recipe in STATIC_RECIPES if calibration else DYNAMIC_RECIPES:
         quantize(source, target, recipe, calibration or ())
         after = judge.answer(OnnxModel(target))
         tried.append((judge.score(after), judge.agree(before, after)))
@@ -179,7 +180,7 @@ def _size_of(graph: Path) -> int:
 
 
 def quantize(
-    source: Path, target: Path, recipe: Recipe, calibration: Sequence[Inputs] = ()
+    source: Path, target: Path, recipe: QuantizationRecipe, calibration: Sequence[Inputs] = ()
 ) -> None:
     """Write a graph with int8 matrices and products; raise ExportError if it has no products.
 

@@ -210,7 +210,10 @@ def _upload(
         with quiet():
             api.create_repo(repo, private=private or None, exist_ok=True)
             if private and not api.model_info(repo).private:
-                raise InputError(f"--private: {repo} exists on the hub and is public. Remove it.")
+                raise InputError(
+                    f"--private: {repo} exists on the hub and is public. Remove --private, or "
+                    "choose another --repo."
+                )
             if revision is not None:
                 api.create_branch(repo, branch=revision, exist_ok=True)
             stored = api.list_repo_files(repo, revision=revision)

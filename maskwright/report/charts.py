@@ -193,8 +193,7 @@ def _draw_panel(
         color = color if len(levels) > 1 else FAINT
         axes.axhline(level, color=color, linewidth=1, linestyle=_DASHED, zorder=0)
     if levels:
-        name = "token frequencies" if y == "loss" else "always the most frequent token"
-        _annotate_level(axes, levels[-1][0], name)
+        _annotate_level(axes, levels[-1][0], "unigram baseline")
     axes.set_xlim(left=0)
     if y != "loss":
         axes.set_ylim(bottom=0)

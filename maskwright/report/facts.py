@@ -16,14 +16,13 @@ from maskwright.runs.evaluation_file import (
     choose_result,
     parse_results,
 )
-from maskwright.runs.find_data import is_prepared
+from maskwright.runs.find_data import list_prepared
 from maskwright.runs.metadata import shorten_paths, shorten_provenance
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     METRICS_NAME,
     MODEL_NAME,
     check_pretraining,
-    name_prepared,
 )
 from maskwright.shards.concat import ConcatStore
 from maskwright.shards.manifest import Manifest
@@ -107,14 +106,19 @@ class RunFacts:
         return [*shares, ("other", rest)]
 
     def describe_extent(self, suite: str) -> str:
-        """Return ``, with --fast`` if the suite used only a part of its text, else ``""``."""
+        """Return `describe_extent` of the suite's result; ``""`` if there is none."""
         result = choose_result(self.evaluation, suite)
-        return ", with --fast" if result and result.settings.get("fast") else ""
+        return describe_extent(result) if result else ""
 
     def find_scores(self, suite: str) -> Sequence[Score]:
         """Return the scores of a suite in evaluation.json; empty if it was not run."""
         result = choose_result(self.evaluation, suite)
         return result.scores if result else ()
+
+
+def describe_extent(result: SuiteResult) -> str:
+    """Return ``, with --fast`` if the suite used only a part of its text, else ``""``."""
+    return ", with --fast" if result.settings.get("fast") else ""
 
 
 def gather_facts(run: Path, name: str) -> RunFacts:
@@ -132,7 +136,7 @@ def gather_facts(run: Path, name: str) -> RunFacts:
     provenance = _read_object(run / "provenance.json") or {}
     evaluation = run / RESULTS_NAME
     suites = _read_object(evaluation)
-    data = _open_data(provenance)
+    data = _open_data(run)
     return RunFacts(
         name=name,
         records=read_training(run / METRICS_NAME),
@@ -157,13 +161,8 @@ def _read_object(path: Path) -> JsonObject | None:
         raise InputError(f"{path} cannot be read: {error}. Restore or remove it.") from None
 
 
-def _open_data(provenance: Mapping[str, Any]) -> TokenStore | None:
+def _open_data(run: Path) -> TokenStore | None:
     """Return the prepared data of a run, several folders as one; None if any are gone."""
-    try:
-        folders = name_prepared(provenance)
-    except (KeyError, TypeError):
-        return None
-    if not all(map(is_prepared, folders.values())):
-        return None
+    folders = list_prepared(run)
     stores = {name: TokenStore.open(path, "train", "sizes") for name, path in folders.items()}
-    return next(iter(stores.values())) if len(stores) == 1 else ConcatStore(stores)
+    return ConcatStore(stores) if len(stores) > 1 else next(iter(stores.values()), None)

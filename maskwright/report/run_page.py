@@ -17,7 +17,7 @@ from maskwright.report.charts import (
     draw_scores,
     draw_training,
 )
-from maskwright.report.facts import RunFacts
+from maskwright.report.facts import RunFacts, describe_extent
 from maskwright.report.templates import as_mapping, fill_template, flatten
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.shards.manifest import Manifest
@@ -146,10 +146,8 @@ def _summarize(run: RunFacts) -> RunSummary:
     facts = {
         "model": _describe_model(run),
         "recipe": show_value(provenance.get("recipe") or "not recorded"),
-        "validation loss": _describe_score(last, "loss", "unigram_loss", "token frequencies"),
-        "masked accuracy": _describe_score(
-            last, "masked_accuracy", "unigram_accuracy", "the most frequent token"
-        ),
+        "validation loss": _describe_score(last, "loss"),
+        "masked accuracy": _describe_score(last, "masked_accuracy"),
         "steps": f"{run.find_largest('step'):,}",
         "tokens": f"{run.find_largest('tokens'):,}",
         "minutes": f"{run.find_largest('seconds') / 60:,.1f}",
@@ -174,11 +172,11 @@ def _show_number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _describe_score(record: Mapping[str, Any], name: str, baseline: str, words: str) -> str:
-    value, other = record.get(name), record.get(baseline)
+def _describe_score(record: Mapping[str, Any], name: str) -> str:
+    value, other = record.get(name), record.get(f"unigram_{name}")
     if not isinstance(value, int | float):
         return "not measured yet"
-    beside = f" ({words}: {_show_number(other)})" if isinstance(other, int | float) else ""
+    beside = f" (unigram baseline: {_show_number(other)})" if isinstance(other, int | float) else ""
     return f"{_show_number(value)}{beside}"
 
 
@@ -256,8 +254,8 @@ def _split_at_mask(text: str, word: str) -> tuple[str, str, str]:
 
 
 def _describe_suite(result: SuiteResult) -> str:
-    extent = ", with --fast" if result.settings.get("fast") else ""
-    return f"Scores of {result.suite} on {show_value(result.data.get('name', 'a text'))}{extent}"
+    name = show_value(result.data.get("name", "a text"))
+    return f"Scores of {result.suite} on {name}{describe_extent(result)}"
 
 
 def _list_scores(result: SuiteResult) -> Iterator[tuple[str, str, str, str]]:
@@ -304,10 +302,8 @@ def _list_shares(run: RunFacts) -> list[tuple[str, str]]:
 def _list_sources(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the scores of the last validation on each source, if there are several."""
     for name in of_sources(dict(record), "loss"):
-        loss = _describe_score(record, f"loss/{name}", f"unigram_loss/{name}", "token frequencies")
-        accuracy = _describe_score(
-            record, f"masked_accuracy/{name}", f"unigram_accuracy/{name}", "most frequent token"
-        )
+        loss = _describe_score(record, f"loss/{name}")
+        accuracy = _describe_score(record, f"masked_accuracy/{name}")
         yield name, f"loss {loss}, masked accuracy {accuracy}"
 
 

@@ -9,11 +9,18 @@ from typing import Any
 
 from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.config import CorpusConfig
-from maskwright.errors import ConfigError, InputError, MaskwrightError, ShardError
+from maskwright.errors import (
+    CheckpointError,
+    ConfigError,
+    InputError,
+    MaskwrightError,
+    ShardError,
+)
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.input_identity import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.runs.config import PretrainConfig
+from maskwright.runs.run_directory import name_prepared, read_provenance
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.cache import locking_file
 from maskwright.shards.folder import Mirror, check_json, name_path, open_mirror
@@ -28,6 +35,15 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 def is_prepared(folder: Path) -> bool:
     """Return True if ``maskwright prepare`` wrote `folder`."""
     return (folder / MANIFEST_NAME).is_file()
+
+
+def list_prepared(run: Path) -> dict[str, Path]:
+    """Return the prepared folders of a run by name; empty if they are unknown or one is gone."""
+    try:
+        folders = name_prepared(read_provenance(run))
+    except CheckpointError:
+        return {}
+    return folders if all(map(is_prepared, folders.values())) else {}
 
 
 def is_elsewhere(config: PretrainConfig) -> bool:

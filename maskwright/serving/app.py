@@ -12,9 +12,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from fastapi.security import HTTPBearer
 
 from maskwright.errors import InputError
-from maskwright.serving.batcher import Batcher, BatchLimits, DaemonThreads, ModelHealth
+from maskwright.serving.batcher import Batcher, BatchLimits, ModelHealth
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import AcceptErrorHandler
+from maskwright.serving.daemon_threads import DaemonThreads
 from maskwright.serving.errors import (
     ERROR_RESPONSES,
     OPENAI_ERROR_RESPONSES,

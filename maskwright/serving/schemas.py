@@ -195,7 +195,7 @@ class ScoredText(TypedDict):
 
 
 class Health(TypedDict):
-    """Whether the server works, the model it serves, and whether /score is available."""
+    """The state of the server, its model, and the availability of /score."""
 
     status: Literal["ok", "not working"]
     model: str

@@ -10,7 +10,7 @@ from maskwright.interop import onnx_int8
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.masked_lm_source import find_prepared_data
 from maskwright.interop.onnx import OnnxModel, write_graph
-from maskwright.interop.onnx_int8 import RECIPES, STATIC_RECIPES
+from maskwright.interop.onnx_int8 import DYNAMIC_RECIPES, STATIC_RECIPES
 from maskwright.model_folder.folder import open_model
 from tests.workplace import data_of
 
@@ -88,7 +88,7 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
     assert main(export) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "--max-loss = 0.01" in line
-    assert tried == list(RECIPES)
+    assert tried == list(DYNAMIC_RECIPES)
     assert main([*export, "--max-loss", "1"]) == 2  # too many predictions change
     assert main([*export, "--calibrate", str(data_of(workplace))]) == 2
     assert tried[-2:] == list(STATIC_RECIPES)
@@ -117,9 +117,9 @@ def test_the_first_recipe_that_loses_little_is_taken(
 
     monkeypatch.setattr(onnx_int8, "quantize", fail_once)
     assert main(export) == 0
-    assert written == list(RECIPES[:2])
+    assert written == list(DYNAMIC_RECIPES[:2])
     scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]
-    assert scores["recipe"] == RECIPES[1].describe()
+    assert scores["recipe"] == DYNAMIC_RECIPES[1].describe()
 
 
 @pytest.mark.parametrize("text", ["prepared", "animals.txt"])

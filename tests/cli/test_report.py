@@ -17,7 +17,7 @@ def test_a_run_becomes_a_page(workplace: Path, tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == f"{out}: open it in a browser\n"
     page = out.read_text(encoding="utf-8")
     last = read_metrics(run / "metrics.jsonl")[-1]
-    assert f"{last['loss']:.3f} (token frequencies" in page
+    assert f"{last['loss']:.3f} (unigram baseline" in page
     assert "Text and tokenizer" in page
     assert main(["report", str(run), "--out", str(out)]) == 2
     assert "page.html exists already. Choose another file" in capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_special_tokens_are_never_hidden() -> None:
     assert set(choose_positions([sentence] * 50, TOKENIZER.ordinary_ids)) == {2}
     none = [TOKENIZER.unk_id] * 3
     result = evaluate([none, *SENTENCES, []])
-    assert result.settings["num_passed_over"] == 2
+    assert result.settings["num_skipped"] == 2
     assert result.scores[0].num_samples == len(SENTENCES)
     with pytest.raises(InputError, match="sentences has no sentence"):
         evaluate([none, []])

@@ -12,7 +12,7 @@ from maskwright.cli.main import main
 from maskwright.errors import ExportError, InputError, MissingPackageError, ModelFolderError
 from maskwright.interop import masked_lm_source as masked_model
 from maskwright.interop import transformers as to_transformers
-from maskwright.interop.comparison import Comparison
+from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.export import export
 from maskwright.interop.targets import TARGETS
 from maskwright.model.masked_lm import MaskedLanguageModel
@@ -157,8 +157,8 @@ def test_a_tensor_that_transformers_would_make_up_is_noticed(
 @pytest.mark.parametrize("largest", [1.1e-4, float("nan"), float("inf")])
 def test_what_is_no_rounding_does_not_pass(largest: float) -> None:
     with pytest.raises(ExportError, match="logits differ"):
-        Comparison("logits", largest, 1e-4, 1, 1).check("a library")
-    Comparison("logits", 1e-4, 1e-4, 1, 1).check("a library")
+        OutputComparison("logits", largest, 1e-4, 1, 1).check("a library")
+    OutputComparison("logits", 1e-4, 1e-4, 1, 1).check("a library")
 
 
 def test_nothing_is_replaced(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

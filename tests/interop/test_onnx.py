@@ -13,7 +13,7 @@ from maskwright.interop import onnx, onnx_int8
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import ExportResult, export
 from maskwright.interop.onnx import GRAPH, OnnxModel, PaddedModel
-from maskwright.interop.onnx_int8 import RECIPES, STATIC_RECIPES, quantize, rewrite_products
+from maskwright.interop.onnx_int8 import DYNAMIC_RECIPES, STATIC_RECIPES, quantize, rewrite_products
 from maskwright.model_folder.folder import open_model
 from tests.interop.models import LONGEST, PRESETS, encode, write_model
 from tests.models import small_model
@@ -110,7 +110,7 @@ def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
     batch = pad_rows([[5, 6, 7, 8, 9], [10, 11, 3]], 0)
     inputs = (batch.input_ids, batch.attention_mask)
     plain = OnnxModel(source)(*inputs)
-    for recipe in (RECIPES[-1], STATIC_RECIPES[0]):
+    for recipe in (DYNAMIC_RECIPES[-1], STATIC_RECIPES[0]):
         quantize(source, tmp_path / "int8.onnx", recipe, [inputs])
         assert (tmp_path / "int8.onnx.data").exists() == (exported[0] == "own")
         int8 = OnnxModel(tmp_path / "int8.onnx")(*inputs)

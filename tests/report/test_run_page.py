@@ -52,8 +52,8 @@ def make_manifest(dropped: dict[str, int]) -> Manifest:
 
 def test_a_page_holds_scores_baselines_samples_and_configuration() -> None:
     page = render_page([make_run()])
-    assert "6.500 (token frequencies: 7.100)" in page
-    assert "0.100 (the most frequent token: 0.050)" in page
+    assert "6.500 (unigram baseline: 7.100)" in page
+    assert "0.100 (unigram baseline: 0.050)" in page
     assert '<th scope="row">train.max_steps</th><td>400</td>' in page
     assert "step 100, 25 %" in page
     assert page.count("<svg") == 2

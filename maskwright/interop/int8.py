@@ -1,0 +1,70 @@
+"""Settings and measured results of an export to int8."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Int8Options(NamedTuple):
+    """Settings of an export to int8.
+
+    Attributes:
+        calibrate: the text that fixes the ranges of activations; None: the graph finds the range of
+            each token when it runs.
+        max_loss: the largest loss of the score.
+    """
+
+    calibrate: str | None = None
+    max_loss: float = 0.01
+
+
+INT8_DEFAULTS = Int8Options()
+
+
+@dataclass(frozen=True)
+class Int8Scores:
+    """Scores, speed and size in fp32 and in int8, as measured on this machine.
+
+    Attributes:
+        recipe: the quantization recipe in words.
+        questions: the number of predictions with a noun.
+        metric: the name of the scores.
+        score_fp32, score_int8: the scores before and after quantization.
+        agreement: the name of `same`, as part of a sentence.
+        same: agreement of the predictions before and after: 1 if all are the same.
+        milliseconds_fp32, milliseconds_int8: time of one batch, the median of interleaved runs.
+        batch_rows, batch_slots: rows and tokens per row of that batch.
+        bytes_fp32, bytes_int8: size of the graphs.
+    """
+
+    recipe: str
+    questions: str
+    metric: str
+    score_fp32: float
+    score_int8: float
+    agreement: str
+    same: float
+    milliseconds_fp32: float
+    milliseconds_int8: float
+    batch_rows: int
+    batch_slots: int
+    bytes_fp32: int
+    bytes_int8: int
+
+    def describe(self) -> list[str]:
+        """Return two lines, and a third if int8 is no smaller or no faster."""
+        speed_up = self.milliseconds_fp32 / self.milliseconds_int8
+        lines = [
+            f"{self.questions}: {self.metric} {self.score_fp32:.4f} in fp32, "
+            f"{self.score_int8:.4f} in int8; {self.agreement} {self.same:.1%} ({self.recipe})",
+            f"{self.batch_rows} rows of {self.batch_slots} tokens: {self.milliseconds_fp32:.1f} ms "
+            f"in fp32, {self.milliseconds_int8:.1f} ms in int8 ({speed_up:.2f} x) on this machine; "
+            f"{self.bytes_fp32 / 1e6:.1f} MB in fp32, {self.bytes_int8 / 1e6:.1f} MB in int8",
+        ]
+        failures = ["smaller"] * (self.bytes_int8 >= self.bytes_fp32)
+        failures += ["faster on this machine"] * (self.milliseconds_int8 >= self.milliseconds_fp32)
+        if failures:
+            lines.append(
+                f"int8 is no {' and no '.join(failures)} than fp32 for this model. Export it to "
+                "onnx instead, or measure it on the machine where it will run."
+            )
+        return lines
