@@ -158,7 +158,7 @@ def _count(data: "PreparedData", config: PretrainConfig, row_length: int) -> Tab
     table.add_row("tokens", *[f"{store.num_tokens:,}" for store in stores])
     table.add_row("words", *[f"{store.info.num_words:,}" for store in stores])
     ratios = {
-        "fertility (tokens a word)": [s.num_tokens / max(s.info.num_words, 1) for s in stores],
+        "fertility (tokens per word)": [s.num_tokens / max(s.info.num_words, 1) for s in stores],
         "bytes a token": [s.info.num_bytes / max(s.num_tokens, 1) for s in stores],
     }
     for name, values in ratios.items():

@@ -34,7 +34,7 @@ _EPILOG = """examples:
 
 @dataclass(frozen=True)
 class TokenizerRunConfig:
-    """What ``tokenizer train`` needs."""
+    """The configuration of ``tokenizer train``."""
 
     seed: int = setting(0, "names the sample of text")
     corpus: CorpusConfig = section(CorpusConfig)
@@ -107,7 +107,7 @@ def _describe(stats: TokenizerStats) -> Table:
     table = Table(show_header=False)
     table.add_row("text", f"{stats.num_words:,} words, {stats.num_characters:,} characters")
     table.add_row("tokens", f"{stats.num_tokens:,}")
-    table.add_row("fertility (tokens a word)", f"{stats.fertility:.3f}")
+    table.add_row("fertility (tokens per word)", f"{stats.fertility:.3f}")
     table.add_row("tokens a character", f"{stats.tokens_per_character:.3f}")
     table.add_row("bytes a token", f"{stats.bytes_per_token:.2f}")
     table.add_row("unknown tokens", f"{stats.unknown_share:.3%}")

@@ -32,7 +32,7 @@ _MUCH_UNKNOWN = 0.01  # of the tokens
 # What is shown of a text: title, name, how.
 _ROWS = (
     ("tokens", "num_tokens", "{:,}"),
-    ("tokens a word", "fertility", "{:.3f}"),
+    ("tokens per word", "fertility", "{:.3f}"),
     ("bytes a token", "bytes_per_token", "{:.2f}"),
     ("unknown tokens", "unknown_share", "{:.3%}"),
     ("words of several tokens", "split_share", "{:.1%}"),

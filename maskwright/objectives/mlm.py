@@ -77,7 +77,6 @@ class MaskedTokens(Objective[MaskedLanguageModel]):
             headline="loss",
             baseline="unigram_loss",
             baseline_name="unigram baseline",
-            baseline_title="token frequencies",
             by_source=True,
         ),
         ScoreLine(
@@ -86,7 +85,6 @@ class MaskedTokens(Objective[MaskedLanguageModel]):
             headline="masked accuracy",
             baseline="unigram_accuracy",
             baseline_name="unigram baseline",
-            baseline_title="always the most frequent token",
             by_source=True,
         ),
         ScoreLine("masked_accuracy_top5", "masked accuracy, top 5"),
@@ -94,8 +92,8 @@ class MaskedTokens(Objective[MaskedLanguageModel]):
     )
     counts = (("num_predictions", "masked tokens"),)
     notes = (
-        "{num_predictions:,} predictions after {tokens:,} tokens of training. The baseline "
-        "predicts the most\nfrequent token (accuracy) or the token frequencies (loss)."
+        "{num_predictions:,} predictions after {tokens:,} tokens of training. The unigram "
+        "baseline\npredicts the most frequent token (accuracy) or the token frequencies (loss)."
     )
 
     def build_network(self, architecture: EncoderConfig) -> MaskedLanguageModel:

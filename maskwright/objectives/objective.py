@@ -72,8 +72,7 @@ class ScoreLine:
         title: its name in the results of a run and in the model card.
         headline: its name in the one-line summary of a record; empty: it is not shown there.
         baseline: the key of the baseline's score.
-        baseline_name: the name of that baseline in a line and as a column heading.
-        baseline_title: the prediction of that baseline.
+        baseline_name: the name of that baseline beside the score and as a column heading.
         by_source: True to show it also for each source of a mixture, from ``name/SOURCE``.
     """
 
@@ -82,7 +81,6 @@ class ScoreLine:
     headline: str = ""
     baseline: str = ""
     baseline_name: str = "baseline"
-    baseline_title: str = ""
     by_source: bool = False
 
 

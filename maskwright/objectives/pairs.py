@@ -65,7 +65,7 @@ class SentencePairs(MaskedTokens):
             "pairs of texts, accuracy",
             headline="pair accuracy",
             baseline="pair_baseline",
-            baseline_title="always the same answer",
+            baseline_name="always the same answer",
         ),
     )
     counts = (*MaskedTokens.counts, ("num_pairs", "pairs of texts"))

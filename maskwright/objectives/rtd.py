@@ -122,14 +122,13 @@ class ReplacedTokens(Objective[GeneratorAndDiscriminator]):
             "replaced-token loss (nats)",
             headline="replaced loss",
             baseline="rtd_base_loss",
-            baseline_name="baseline",
-            baseline_title="always the share of replaced tokens",
+            baseline_name="always the share of replaced tokens",
         ),
         ScoreLine(
             "rtd_accuracy",
             "replaced-token accuracy",
             baseline="rtd_base_accuracy",
-            baseline_title="always original",
+            baseline_name="always original",
         ),
         ScoreLine("rtd_recall", "replaced tokens found"),
     )

@@ -49,11 +49,11 @@ Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
 
 _EXTENSION = """
 Of these, {new:,} were added to a vocabulary of {base:,} and trained on this text. Held-out text now
-has {after:.3f} tokens a word, before {before:.3f}.
+has {after:.3f} tokens per word, before {before:.3f}.
 """
 _REPLACEMENT = """
 They replace a vocabulary of {base:,} and were trained on this text. Held-out text now has
-{after:.3f} tokens a word, before {before:.3f}.
+{after:.3f} tokens per word, before {before:.3f}.
 """
 
 
@@ -136,7 +136,7 @@ def list_results(
         baseline = final.get(line.baseline)
         beside = "" if old is None else f"   before {old:.3f}"
         if baseline is not None:
-            beside += f"   ({line.baseline_title or line.baseline_name}: {baseline:.3f})"
+            beside += f"   ({line.baseline_name}: {baseline:.3f})"
         yield f"  {line.title:<{width}}  {final[line.name]:.3f}{beside}"
 
 
