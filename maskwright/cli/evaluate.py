@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from rich.markup import escape
 
@@ -19,6 +19,7 @@ from maskwright.formatting import count_noun
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import find_run
+from maskwright.train.config import Precision
 
 if TYPE_CHECKING:
     from maskwright.finetuning.glue import GlueResults
@@ -58,6 +59,12 @@ def build_parser() -> Parser:
     )
     parser.add_argument(
         "--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=get_args(Precision),
+        default="fp32",
+        help="of the matrix products of blimp; bf16 is faster with bf16 units [fp32]",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
     parser.add_argument("--details", action="store_true", help="show all scores of each suite")

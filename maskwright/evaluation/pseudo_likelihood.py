@@ -9,7 +9,8 @@ but not scored.
 
 A question is a masked row and a position in it; an answer is a token at a question's position.
 Equal questions are computed once: two sentences that differ in the masked word share one. Only
-masked positions pass through the end of the last block and the head. Scores are fp32.
+masked positions pass through the end of the last block and the head, whose products are fp32; those
+of the blocks are in `PseudoLikelihoodScorer.precision`.
 
 Q questions, A answers, D width, V vocabulary.
 """
@@ -33,6 +34,8 @@ from maskwright.inference.text_model import (
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
+from maskwright.train.config import Precision
+from maskwright.train.device import autocast
 
 Metric = Literal["original", "within_word_l2r"]
 _HEAD_ROWS = 256  # questions per pass through the head, which bounds the [Q, V] logits
@@ -128,6 +131,9 @@ class PseudoLikelihood:
 class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     """A model that scores texts, loaded from a folder; the API behind ``maskwright score``.
 
+    Attributes:
+        precision: the precision of the matrix products in the blocks.
+
     ::
 
         score = PseudoLikelihoodScorer("runs/mine/model")
@@ -138,6 +144,8 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         ModelFolderError: `folder` is not a model folder.
         InputError: there is no such device.
     """
+
+    precision: Precision = "fp32"
 
     def __call__(
         self,
@@ -254,7 +262,9 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
             for batch in self.make_batches(questions.rows, batch_tokens):
                 columns = torch.tensor([questions.positions[number] for number in batch.numbers])
                 row_starts = torch.arange(len(columns)) * batch.ids.shape[1]
-                hidden.append(self.encode(batch, self.model.predictors(row_starts + columns)))
+                with autocast(self.precision, self.device):
+                    vectors = self.encode(batch, self.model.predictors(row_starts + columns))
+                hidden.append(vectors.float())
                 order += batch.numbers
             if not hidden:
                 return []
@@ -318,14 +328,19 @@ def score_pseudo_likelihood(
 
 @contextmanager
 def scoring(
-    model: MaskedLanguageModel, tokenizer: Tokenizer, add_special_tokens: bool | None = None
+    model: MaskedLanguageModel,
+    tokenizer: Tokenizer,
+    add_special_tokens: bool | None = None,
+    precision: Precision = "fp32",
 ) -> Generator[PseudoLikelihoodScorer]:
     """Yield a scorer of a model in memory, and restore the model's training mode afterwards."""
     if add_special_tokens is None:
         add_special_tokens = wraps_inputs(tokenizer) is not False
     was_training = model.training
     try:
-        yield PseudoLikelihoodScorer.from_parts(model, tokenizer, add_special_tokens)
+        scorer = PseudoLikelihoodScorer.from_parts(model, tokenizer, add_special_tokens)
+        scorer.precision = precision
+        yield scorer
     finally:
         model.train(was_training)
 

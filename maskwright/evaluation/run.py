@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 from maskwright.console import tell
 from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
@@ -48,6 +48,7 @@ from maskwright.runs.run_directory import (
     find_run,
     load_run_config,
 )
+from maskwright.train.config import Precision
 
 CORPORA = "MASKWRIGHT_DATA"
 _MILESTONE = "chck_"  # the prefix of the folders of `TrainConfig.list_milestones`
@@ -61,6 +62,7 @@ def evaluate(
     blimp: str | Path | None = None,
     babylm: str | Path | None = None,
     rerank: str | Path | None = None,
+    precision: Precision = "fp32",
     out: str | Path | None = None,
     fast: bool = False,
     seq_length: int | None = None,
@@ -80,14 +82,14 @@ def evaluate(
         blimp: the folder of minimal pairs, for the suite ``blimp``.
         babylm: the folder ``results`` of a BabyLM submission, for the predictions of ``blimp``.
         rerank: a model of ``finetune --task ranking``, for the suite ``retrieval``.
+        precision: the precision of the matrix products of ``blimp``.
         out: a new JSON file for the results; a run also gets them in its ``evaluation.json``.
         fast: score an eighth of the text or less; train for one epoch in ``glue``.
         seq_length: tokens per row; default: the row length of the run, else 128.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
 
     Returns:
-        ``{"format", "model", "suites": [{"suite", "scores": [{"name", "value", "low", "high", …},
-        …], …}, …]}``, as in ``evaluation.json``; for ``glue`` the results of each task by name.
+        the record of ``evaluation.json``; for ``glue`` the results of each task by name.
 
     Raises:
         MaskwrightError: an input is wrong; the message is one line.
@@ -97,6 +99,7 @@ def evaluate(
     if path is not None:
         check_new_file(path)
     names = parse_names(suite)
+    _check_precision(precision, names)
     if GLUE_SUITE in names:
         _refuse_for_glue(blimp=blimp, babylm=babylm, rerank=rerank, seq_length=seq_length)
         found = find_model_folder(folder)
@@ -104,9 +107,8 @@ def evaluate(
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
     evaluation = Evaluation(os.fspath(folder), find_masked_model(folder, tell), device)
     suites = [load_suite(name) for name in names]
-    request = evaluation.make_request(
-        suites, sources, seq_length, blimp, babylm, rerank, is_fast=fast
-    )
+    given = (suites, sources, seq_length, blimp, babylm, rerank)
+    request = replace(evaluation.make_request(*given, is_fast=fast), precision=precision)
     if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
@@ -130,6 +132,14 @@ def check_row_length(seq_length: int | None) -> None:
     """Raise an InputError if rows are too short."""
     if seq_length is not None and seq_length < MIN_ROW_LENGTH:
         raise InputError(f"--seq-length = {seq_length} must be at least {MIN_ROW_LENGTH}")
+
+
+def _check_precision(precision: str, suites: Sequence[str]) -> None:
+    """Raise an InputError for an unknown precision, and for one without the suite that has it."""
+    if precision not in get_args(Precision):
+        raise InputError(f"--precision = {precision} must be {', '.join(get_args(Precision))}")
+    if precision != "fp32" and "blimp" not in suites:
+        raise InputError("--precision needs --suite blimp. Add it, or remove --precision.")
 
 
 def _refuse_for_glue(**flags: object) -> None:

@@ -24,6 +24,7 @@ from maskwright.files import write_json
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
+from maskwright.train.config import Precision
 
 _CHANCE = 0.5
 _TIE = 0.5
@@ -41,26 +42,25 @@ def evaluate_minimal_pairs(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
     predictions: Path | None = None,
+    precision: Precision = "fp32",
 ) -> SuiteResult:
     """Return the accuracy on each paradigm, phenomenon and field, and on all pairs.
 
     Scores are named ``blimp/PHENOMENON/PARADIGM``, ``blimp/PHENOMENON`` and
     ``blimp/field/FIELD`` (both over their pairs), ``blimp/mean_over_paradigms`` and
-    ``blimp/mean_over_pairs``. A pair without a phenomenon or field counts in the other scores.
-
-    ::
+    ``blimp/mean_over_pairs``. A pair without a phenomenon or field counts in the other scores::
 
         model, tokenizer = load_model("runs/mine")
         result = evaluate_minimal_pairs(model, tokenizer, read_minimal_pairs(["blimp/data"]))
 
     Args:
-        model: a model in memory, on any device, for example during training.
         pairs: see `read_minimal_pairs`.
         metric: the variant of pseudo-log-likelihood.
         name: the name of the data, for the results.
         pairs_each, seed: the maximum pairs of each paradigm (`choose_pairs`); None: all.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
         predictions: a file for the result of `list_predictions`; None: no file.
+        precision: as in `scoring`.
 
     Raises:
         InputError: there are no pairs, a sentence exceeds the model's maximum length, or there is
@@ -71,7 +71,7 @@ def evaluate_minimal_pairs(
     if not pairs:
         raise InputError("there are no minimal pairs to evaluate on. Give at least one.")
     texts, num_given = _encode(tokenizer, pairs)
-    with scoring(model, tokenizer, add_special_tokens) as scorer:
+    with scoring(model, tokenizer, add_special_tokens, precision) as scorer:
         scores = scorer.score_encoded(texts, metric, batch_tokens, num_given)
     totals = [math.fsum(each) for each in scores]
     credits = [judge(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
@@ -82,6 +82,7 @@ def evaluate_minimal_pairs(
         data={"name": name, "fingerprint": fingerprint_pairs(pairs), "num_pairs": len(pairs)},
         settings={
             "metric": metric,
+            "precision": precision,
             "ties": _TIE,
             "pairs_each": pairs_each,
             "seed": None if pairs_each is None else seed,
@@ -223,6 +224,7 @@ def _score(request: Request) -> SuiteResult:
         predictions=predictions,
         pairs_each=SUITE.fast if request.is_fast else None,
         add_special_tokens=request.wraps,
+        precision=request.precision,
     )
     return mark_fast(result, result.data.get("num_pairs", 0) < len(pairs))
 

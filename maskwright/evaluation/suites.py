@@ -16,6 +16,7 @@ from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, suggest
 from maskwright.files import hash_file
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
+from maskwright.train.config import Precision
 
 if TYPE_CHECKING:
     from maskwright.evaluation.held_out_text import EvaluationText
@@ -92,6 +93,7 @@ class Request:
         files: the values of --data, for suites that read it themselves.
         rerank: a model of ``finetune --task ranking`` that orders what ``retrieval`` finds.
         is_fast: True to score less data.
+        precision: the precision of the matrix products of ``blimp``.
         babylm: the folder for the predictions of ``blimp``, made with the metric of BabyLM's code.
     """
 
@@ -103,6 +105,7 @@ class Request:
     babylm: Path | None = None
     files: Sequence[str] = ()
     rerank: Path | None = None
+    precision: Precision = "fp32"
 
     @property
     def wraps(self) -> bool:

@@ -267,6 +267,7 @@ def test_what_is_refused(
         (run, "--suite", ","): "no suite given",
         (run, "--suite", "blimp"): "needs --blimp",
         (run, "--babylm", tmp_path): "--babylm needs --suite blimp",
+        (run, "--precision", "bf16"): "--precision needs --suite blimp",
         (run, "--suite", "blimp", "--blimp", pairs, "--babylm", "x", "--fast"): "--babylm needs",
         (run, "--blimp", tmp_path): "--blimp needs --suite blimp",
         (run, "--data", data, workplace / "animals.txt"): "cannot be mixed with other text",
@@ -346,6 +347,7 @@ def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture
         ("--suite", "glue", "--seq-length", "16"): "--seq-length has no effect",
         ("--suite", "glue", "--blimp", str(pairs)): "--blimp has no effect",
         ("--suite", "glue", "--babylm", "results"): "--babylm has no effect",
+        ("--suite", "glue", "--precision", "bf16"): "--precision needs --suite blimp",
         ("--suite", "glue", "--details"): "--details has no effect",
     }.items():
         code, _, err = evaluate(capsys, run, *arguments)

@@ -15,8 +15,10 @@ from maskwright.evaluation.pseudo_likelihood import (
     Questions,
     find_ends,
     score_pseudo_likelihood,
+    scoring,
 )
 from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.train.config import Precision
 from tests.golden.pseudo_likelihood import METRICS, MODELS, TEXTS, make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -146,6 +148,17 @@ def test_scores_are_of_full_precision_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         [found] = SCORER(TEXTS[0])
     assert found.scores == SCORER(TEXTS[0])[0].scores
+
+
+def test_in_half_precision_scores_are_nearly_the_same() -> None:
+    texts = TOKENIZER.encode_batch(["the cat sleeps", "dogs see the tree ."])
+    scores: list[list[float]] = []
+    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    for precision in precisions:
+        with scoring(MODEL, TOKENIZER, precision=precision) as scorer:
+            scores += [sum(scorer.score_encoded(texts), list[float]())]
+    assert scores[0] != scores[1]
+    assert scores[0] == pytest.approx(scores[1], rel=0.01)
 
 
 def test_the_tokenizer_says_whether_inputs_are_wrapped() -> None:
