@@ -206,7 +206,9 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     if len(rows) < _FEWEST:
         raise CorpusError(f"{files.train} holds {len(rows)} rows. Give at least {_FEWEST}.")
     if files.valid is None:
-        rows, valid = split_examples(rows, [()] * len(rows), files.valid_share)
+        # More than is scored would be lost to training.
+        most = 1.0 if SCORE in rows[0].values else _CANDIDATES / len(rows)
+        rows, valid = split_examples(rows, [()] * len(rows), min(files.valid_share, most))
     else:
         valid = read(files.valid)
     if is_text(files.valid or files.train):
@@ -260,10 +262,12 @@ def halve(row: TableRow) -> TableRow:
 
 
 def _read_negative(row: TableRow) -> list[str]:
-    text = row.values.get(NEGATIVE)
-    if text is not None and not isinstance(text, str):
+    if NEGATIVE not in row.values:
+        return []
+    text = row.values[NEGATIVE]
+    if not isinstance(text, str):
         raise CorpusError(f"{row.place}: {text!r} is not a string. Correct the line.")
-    return [] if text is None else [text]
+    return [text]
 
 
 class ContrastiveFitting:

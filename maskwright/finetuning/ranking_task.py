@@ -56,11 +56,11 @@ class Ranking(Regression):
         """Return pairs with a label; a row with a negative passage becomes two pairs."""
         rows: list[Row] = []
         for row in read_columns(path, files.columns, files.has_header, skipped):
-            values = dict(row.values)
-            negative = values.pop(NEGATIVE, None)
-            if negative is None:
+            if NEGATIVE not in row.values:
                 rows.append(row)
                 continue
+            values = dict(row.values)
+            negative = values.pop(NEGATIVE)
             rows.append(TableRow(row.place, {**values, LABEL: 1}))
             rows.append(TableRow(row.place, {**values, SECOND: negative, LABEL: 0}))
         return rows

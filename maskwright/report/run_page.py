@@ -173,7 +173,7 @@ def _show_number(value: float) -> str:
 
 
 def _describe_score(record: Mapping[str, Any], name: str) -> str:
-    value, other = record.get(name), record.get(f"unigram_{name}")
+    value, other = record.get(name), record.get(f"unigram_{name.removeprefix('masked_')}")
     if not isinstance(value, int | float):
         return "not measured yet"
     beside = f" (unigram baseline: {_show_number(other)})" if isinstance(other, int | float) else ""

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,19 @@ import torch.nn.functional as F
 from sklearn.metrics import label_ranking_average_precision_score
 
 from maskwright.cli.main import main
-from maskwright.errors import InputError
+from maskwright.errors import CorpusError, InputError
 from maskwright.finetuning.batches import collate
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.embedding import ContrastiveFitting, Embedding, Pairs, halve
+from maskwright.finetuning.embedding import (
+    ContrastiveFitting,
+    Embedding,
+    Pairs,
+    halve,
+    load_pairs,
+)
 from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.table_files import TableRow
+from maskwright.finetuning.task import TaskFiles
 from maskwright.model.classifier import pool_mean
 from maskwright.model_folder.folder import save_model
 from tests.finetuning.helpers import TOKENIZER, make_loaded
@@ -133,6 +140,34 @@ def test_columns_choose_the_loss(tmp_path: Path) -> None:
     assert scored == {**pair, "score": "similarity"}
     with pytest.raises(InputError, match="negative"):
         task.find_columns(write_table(tmp_path / "d.tsv", "negative", "score"), {})
+
+
+def test_every_pair_is_trained_on_or_scored(tmp_path: Path) -> None:
+    table = tmp_path / "many.tsv"
+    words = ("cat", "dog", "tree", "log", "bed", "sees")
+    texts = [" ".join(each) for each in product(words, repeat=5)]
+    rows = [f"the {text}\tand the {text}" for text in texts]
+    table.write_text("\n".join(["query\tpassage", *rows]))
+    columns: dict[str, str | int] = {"sentence1": "query", "sentence2": "passage"}
+    files = TaskFiles(task="embedding", train=table, columns=columns)
+    train, valid, _ = load_pairs(files, TOKENIZER, 16)
+    assert len(train) + len(valid) == len(texts)
+    assert 200 < len(valid) <= 256
+
+
+def test_a_negative_that_is_null_is_an_error(tmp_path: Path) -> None:
+    table = tmp_path / "triplets.jsonl"
+    texts = [" ".join(each) for each in permutations(("cat", "dog", "tree", "log", "bed"), 3)]
+    negatives = [*texts[1:], None]
+    table.write_text(
+        "\n".join(
+            json.dumps({"query": text, "passage": f"the {text}", "negative": negative})
+            for text, negative in zip(texts, negatives, strict=True)
+        )
+    )
+    files = TaskFiles(task="embedding", train=table, columns=Embedding().find_columns(table, {}))
+    with pytest.raises(CorpusError, match=r"triplets\.jsonl:60: None is not a string"):
+        load_pairs(files, TOKENIZER, 16)
 
 
 def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

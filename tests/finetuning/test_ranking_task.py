@@ -36,6 +36,15 @@ def test_a_negative_passage_is_a_pair_of_its_own(tmp_path: Path) -> None:
     assert task.encode_labels(rows, task.find_labels(rows)).tolist() == [1, 0, 1, 0]
 
 
+def test_a_negative_that_is_null_is_an_error(tmp_path: Path) -> None:
+    path, task = tmp_path / "train.jsonl", Ranking()
+    path.write_text('{"query": "a", "passage": "b", "negative": null}\n')
+    columns = task.find_columns(path, {})
+    rows = task.read(path, TaskFiles(task="ranking", train=path, columns=columns), None)
+    with pytest.raises(CorpusError, match=r"train\.jsonl:1: None is not a string"):
+        [row.texts for row in rows]
+
+
 def test_a_table_with_labels_is_read_as_it_is(tmp_path: Path) -> None:
     path, task = tmp_path / "train.csv", Ranking()
     path.write_text("query,passage,label\na,b,1\na,c,0\n")

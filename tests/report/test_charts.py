@@ -27,7 +27,8 @@ def test_a_picture_has_names_axes_and_the_baseline_and_is_the_same_twice(tmp_pat
     text = svg.read_text()
     for words in ("first run", "second &lt;run&gt;", "steps", "tokens (millions)", "a note"):
         assert words in text
-    assert text.count("unigram baseline") == 3  # baselines that are nearly the same are one
+    # One in each panel of loss and accuracy: baselines that are nearly the same are one.
+    assert text.count("unigram baseline") == 6
     assert "wall-clock minutes" in text
     (tmp_path / "again").mkdir()
     again = plot_curves(curves, tmp_path / "again", note="a note")
