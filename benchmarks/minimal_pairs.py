@@ -47,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     pairs = read_minimal_pairs([find_corpus("blimp")])
+    suffix = "" if arguments.precision == "fp32" else f"-{arguments.precision}"
     models = {
-        Path(run).name: measure(find_model_folder(run), pairs, arguments.precision)
+        f"{Path(run).name}{suffix}": measure(find_model_folder(run), pairs, arguments.precision)
         for run in arguments.runs
     }
-    write_result("minimal-pairs", {"threads": arguments.threads, "models": models})
+    write_result(f"minimal-pairs{suffix}", {"threads": arguments.threads, "models": models})
