@@ -7,9 +7,11 @@ trial resumes from its checkpoint. Which settings are tried depends on the seed 
 alone.
 """
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +27,7 @@ from maskwright.report.sweep_page import render_sweep
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME
 from maskwright.sweeping.space import Dimension, Value, parse_space
+from maskwright.train.signals import StopRequest
 
 Command = Literal["pretrain", "finetune"]
 STUDY_NAME = "study.db"
@@ -32,6 +35,8 @@ _CONFIGS: dict[Command, type] = {"pretrain": PretrainConfig, "finetune": Finetun
 # Of fine-tuning; the rates are those of narrow and of wide encoders.
 DEFAULT_SPACE = ("learning_rate=5e-5..3e-3:log", "epochs=2..10", "layer_decay=0.7..1.0")
 _MOST_FAILURES = 3  # one after the other: then it is not the settings
+_STOPPED = {code for n in (signal.SIGINT, signal.SIGTERM) for code in (-n, 128 + n)}
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def sweep(
 
     Raises:
         MaskwrightError: wrong input; `out` has another sweep; a trial says that its input is wrong.
-        StoppedError: a trial was stopped.
+        StoppedError, KeyboardInterrupt: SIGTERM or Ctrl-C stopped a trial, which can be resumed.
     """
     if trials < 1:
         raise InputError(f"--trials = {trials} must be at least 1")
@@ -197,18 +202,40 @@ def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | Non
 
     Raises:
         InputError: its input is wrong, whatever the settings.
-        StoppedError: it was stopped.
+        StoppedError, KeyboardInterrupt: it was stopped, or the sweep while it ran.
     """
     folder, log = plan.folder(number), plan.folder(number).with_suffix(".log")
-    with log.open("ab") as file:
-        command = plan.process(number, settings)
-        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
-    if code in (-15, -2, 130, 143):
-        raise StoppedError(f"stopped in {folder}; the same command resumes the sweep")
+    code, stopped_by = run_process(plan.process(number, settings), log)
+    if stopped_by is not None or code in _STOPPED:
+        message = f"stopped in {folder}; the same command resumes the sweep"
+        raise KeyboardInterrupt(message) if stopped_by == signal.SIGINT else StoppedError(message)
     if code == 2 and number == 0:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise InputError(f"the first trial fails: {lines[-1] if lines else f'see {log}'}")
     return read_score(plan.command, folder) if code == 0 else None
+
+
+def run_process(command: Sequence[str], log: Path) -> tuple[int, signal.Signals | None]:
+    """Run a command, its output appended to `log`; return its exit code and what stopped us.
+
+    When this process is asked to stop, it waits for the command, which may save a checkpoint.
+    SIGTERM is passed on; Ctrl-C reaches the whole process group by itself.
+    """
+    with (
+        StopRequest() as stop,
+        log.open("ab") as file,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
+    ):
+        # Ctrl-C is passed on, too, if it came before the command started.
+        to_pass_on = {signal.SIGINT, signal.SIGTERM}
+        while process.poll() is None:
+            if stop.signal in to_pass_on:
+                process.terminate()
+                to_pass_on.clear()
+            to_pass_on.discard(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_SECONDS)
+        return process.returncode, stop.signal
 
 
 def read_score(command: Command, run: Path) -> float | None:

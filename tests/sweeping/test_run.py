@@ -1,8 +1,12 @@
 """A sweep finds the best settings, and ends as it would have if nobody had stopped it."""
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from maskwright.cli.main import main
 from maskwright.errors import InputError, StoppedError, TrainingError
 from maskwright.sweeping import run
 from maskwright.sweeping.run import sweep
+from tests.reliability.test_locks import wait_until
 from tests.workplace import SMALL, write_corpus
 
 pytest.importorskip("optuna")
@@ -25,23 +30,24 @@ class Machine:
         self.rates: list[float] = []
         self.codes: dict[int, int] = {}  # by call, from 0
 
-    def __call__(self, command: Sequence[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+    def __call__(self, command: Sequence[str], log: Path) -> tuple[int, signal.Signals | None]:
         code = self.codes.get(len(self.rates), 0)
         rate = float(command[command.index("--masking.rate") + 1])
         self.rates.append(rate)
         folder = Path(command[command.index("--runs-dir") + 1])
         folder = folder / command[command.index("--name") + 1]
         folder.mkdir(exist_ok=True)
+        log.touch()
         record = {"split": "valid", "step": 1, "final": True, "loss": abs(rate - 0.3)}
         if code == 0:
             (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
-        return subprocess.CompletedProcess(command, code)
+        return code, None
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
-    monkeypatch.setattr(run.subprocess, "run", machine)
+    monkeypatch.setattr(run, "run_process", machine)
     return machine
 
 
@@ -87,6 +93,57 @@ def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tm
     machine.codes = {0: 2}
     with pytest.raises(InputError, match="the first trial fails"):
         search(tmp_path / "sweep", 4)
+
+
+_TRIAL = """
+import os, pathlib, signal, sys
+
+def save(number, frame):
+    with open(sys.argv[1] + ".signals", "a") as file:
+        file.write(signal.Signals(number).name + " ")
+    sys.exit(128 + number)
+
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, save)
+pathlib.Path(sys.argv[1] + ".ready").touch()
+while True:
+    signal.pause()
+"""
+_SWEEP = """
+import sys
+from maskwright.cli.main import main
+from maskwright.sweeping.run import Sweep
+
+Sweep.process = lambda plan, number, settings: [*sys.argv[2:], str(plan.folder(number))]
+arguments = ["pretrain", "corpus", "--over", "masking.rate=0.1..0.6", "--out", sys.argv[1]]
+sys.exit(main(["sweep", *arguments]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)]
+)
+def test_a_sweep_that_is_stopped_waits_for_its_trial(
+    tmp_path: Path, number: signal.Signals, send: Any
+) -> None:
+    """As Ctrl-C does, SIGINT reaches the whole process group; SIGTERM only the sweep."""
+    out = tmp_path / "sweep"
+    with subprocess.Popen(
+        [sys.executable, "-c", _SWEEP, str(out), sys.executable, "-c", _TRIAL],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            wait_until((out / "trial-000.ready").exists, process)
+            send(process.pid, number)
+            _, said = process.communicate(timeout=60)
+            received = (out / "trial-000.signals").read_text().split()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 128 + number
+    assert str(out / "trial-000") in said.decode()
+    assert received == [number.name]
 
 
 @pytest.mark.parametrize(
