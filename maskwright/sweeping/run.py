@@ -21,7 +21,8 @@ from maskwright.errors import InputError, StoppedError, TrainingError
 from maskwright.extras import import_extra
 from maskwright.files import write_text
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.results import RESULTS_NAME, read_results
+from maskwright.finetuning.metrics import LOWER_IS_BETTER
+from maskwright.finetuning.results import RESULTS_NAME, read_deciding_score
 from maskwright.logs import read_metrics
 from maskwright.report.sweep_page import render_sweep
 from maskwright.runs.config import PretrainConfig
@@ -64,6 +65,13 @@ class Sweep:
     out: Path
     seed: int
 
+    @property
+    def direction(self) -> Literal["minimize", "maximize"]:
+        """Whether small or large scores are good: losses and errors should be small."""
+        metric = _find_value(self.arguments, "--metric")
+        is_small = self.command == "pretrain" or metric in LOWER_IS_BETTER
+        return "minimize" if is_small else "maximize"
+
     def folder(self, number: int) -> Path:
         return self.out / f"trial-{number:03}"
 
@@ -103,8 +111,8 @@ def sweep(
               trials=12, minutes=3, out="runs/rates")
 
     Args:
-        command: ``pretrain``, whose final validation loss is to be small, or ``finetune``, whose
-            deciding metric on the validation examples is to be large.
+        command: ``pretrain``, whose final validation loss should be small, or ``finetune``, whose
+            deciding metric on the validation examples should be large (an error: small).
         arguments: the arguments and flags of the command.
         out: the folder of the trials; if it holds this sweep, it is resumed.
         over: what to vary: ``FIELD=LOW..HIGH``, ``FIELD=LOW..HIGH:log`` or ``FIELD=A,B,C``. For
@@ -140,6 +148,16 @@ def sweep(
     return list_trials(plan, study)
 
 
+def _find_value(arguments: Sequence[str], flag: str) -> str | None:
+    """Return the value of the last ``FLAG VALUE`` or ``FLAG=VALUE``."""
+    found = None
+    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            found = value if equals else following
+    return found
+
+
 def _optuna() -> Any:
     return import_extra("optuna", "sweep", "maskwright sweep")
 
@@ -163,7 +181,7 @@ def _open_study(plan: Sweep) -> Any:
     study = optuna.create_study(
         storage=f"sqlite:///{path.resolve()}",
         study_name="sweep",
-        direction="minimize" if plan.command == "pretrain" else "maximize",
+        direction=plan.direction,
         load_if_exists=True,
     )
     described = plan.describe()
@@ -243,8 +261,7 @@ def read_score(command: Command, run: Path) -> float | None:
     if command == "pretrain":
         records = read_metrics(run / METRICS_NAME)
         return next((r["loss"] for r in reversed(records) if r.get("final")), None)
-    results = read_results(run) if (run / RESULTS_NAME).exists() else None
-    return results["scores"][results["deciding_metric"]]["mean"] if results else None
+    return read_deciding_score(run) if (run / RESULTS_NAME).exists() else None
 
 
 def _check_failures(plan: Sweep, finished: Sequence[Any]) -> None:
@@ -256,7 +273,7 @@ def _check_failures(plan: Sweep, finished: Sequence[Any]) -> None:
 
 def list_trials(plan: Sweep, study: Any) -> list[Trial]:
     """Return the finished trials, the best first, failures last."""
-    sign = 1 if plan.command == "pretrain" else -1
+    sign = 1 if plan.direction == "minimize" else -1
     found = [
         Trial(trial.number, dict(trial.params), trial.value, plan.folder(trial.number))
         for trial in _list_finished(study)

@@ -19,7 +19,7 @@ from maskwright.sweeping.run import sweep
 from tests.reliability.test_locks import wait_until
 from tests.workplace import SMALL, write_corpus
 
-pytest.importorskip("optuna")
+optuna = pytest.importorskip("optuna")
 OVER = ["masking.rate=0.1..0.6", "optim.name=adamw,muon"]
 
 
@@ -93,6 +93,42 @@ def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tm
     machine.codes = {0: 2}
     with pytest.raises(InputError, match="the first trial fails"):
         search(tmp_path / "sweep", 4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "direction"),
+    [
+        (["--metric", "mean_squared_error"], "MINIMIZE"),
+        (["--metric=pearson", "--metric=mean_squared_error"], "MINIMIZE"),
+        (["--metric", "pearson"], "MAXIMIZE"),
+        ([], "MAXIMIZE"),
+    ],
+)
+def test_the_best_error_is_the_smallest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], direction: str
+) -> None:
+    def finetune(command: Sequence[str], _log: Path) -> tuple[int, None]:
+        rate = float(command[command.index("--learning_rate") + 1])
+        folder = Path(command[command.index("--out") + 1])
+        folder.mkdir()
+        results = {"deciding_metric": "x", "scores": {"x": {"mean": rate}}}
+        (folder / "results.json").write_text(json.dumps(results))
+        return 0, None
+
+    monkeypatch.setattr(run, "run_process", finetune)
+    over = ["learning_rate=0.001..0.01"]
+    found = sweep("finetune", ["runs/x", *flags], out=tmp_path / "sweep", over=over, trials=3)
+    scores = [trial.score for trial in found if trial.score is not None]
+    assert scores == sorted(scores, reverse=direction == "MAXIMIZE")
+    storage = f"sqlite:///{tmp_path / 'sweep' / run.STUDY_NAME}"
+    assert optuna.load_study(study_name="sweep", storage=storage).direction.name == direction
+
+
+@pytest.mark.parametrize("metric", ["found", "spearman"])
+def test_vectors_have_a_score(tmp_path: Path, metric: str) -> None:
+    results = {metric: 0.75, "valid_loss": 1.0, "before": {metric: 0.5}}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert run.read_score("finetune", tmp_path) == 0.75
 
 
 _TRIAL = """
