@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from maskwright.finetuning.results import RESULTS_NAME, read_deciding_score
 from maskwright.logs import read_metrics
 from maskwright.report.sweep_page import render_sweep
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME
+from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
 from maskwright.sweeping.space import Dimension, Value, parse_space
 from maskwright.train.signals import StopRequest
 
@@ -122,7 +123,8 @@ def sweep(
         seed: names the settings that are tried.
 
     Raises:
-        MaskwrightError: wrong input; `out` has another sweep; a trial says that its input is wrong.
+        MaskwrightError: wrong input; `out` has another sweep; the first trial reports wrong input;
+            no trial has a score.
         StoppedError, KeyboardInterrupt: SIGTERM or Ctrl-C stopped a trial, which can be resumed.
     """
     if trials < 1:
@@ -145,7 +147,11 @@ def sweep(
         study.tell(trial.number, score, state=_state("COMPLETE" if score is not None else "FAIL"))
         report(f"trial {trial.number + 1}: {'failed' if score is None else f'{score:.4f}'}")
         _write_page(plan, study)
-    return list_trials(plan, study)
+    found = list_trials(plan, study)
+    if found[0].score is None:
+        log = found[0].folder.with_suffix(".log")
+        raise TrainingError(f"no trial has a score; see {log}. Remove the cause and repeat it.")
+    return found
 
 
 def _find_value(arguments: Sequence[str], flag: str) -> str | None:
@@ -167,7 +173,7 @@ def _state(name: str) -> Any:
 
 
 def _open_study(plan: Sweep) -> Any:
-    """Return the study of a folder; a new one if there is none.
+    """Return the study of a folder; a new one if there is none with a score or a checkpoint.
 
     Raises:
         InputError: the folder holds another sweep, or something else.
@@ -178,20 +184,25 @@ def _open_study(plan: Sweep) -> Any:
     if plan.out.exists() and any(plan.out.iterdir()) and not path.exists():
         raise InputError(f"{plan.out} holds something else. Name another folder with --out.")
     plan.out.mkdir(parents=True, exist_ok=True)
-    study = optuna.create_study(
-        storage=f"sqlite:///{path.resolve()}",
-        study_name="sweep",
-        direction=plan.direction,
-        load_if_exists=True,
-    )
-    described = plan.describe()
-    if study.user_attrs.get("sweep", described) != described:
+    where = {"storage": f"sqlite:///{path.resolve()}", "study_name": "sweep"}
+    create = partial(optuna.create_study, **where, direction=plan.direction, load_if_exists=True)
+    study, described = create(), plan.describe()
+    if not _has_results(plan, study):  # such as after a mistake in the command
+        optuna.delete_study(**where)
+        study = create()
+    elif study.user_attrs["sweep"] != described:
         raise InputError(
             f"{plan.out} holds a sweep of another command, space or seed. Repeat that command to "
             "resume it, or name another folder with --out."
         )
     study.set_user_attr("sweep", described)
     return study
+
+
+def _has_results(plan: Sweep, study: Any) -> bool:
+    """Return True if a trial has a score or a checkpoint."""
+    trials = study.get_trials(deepcopy=False)
+    return any(t.value is not None or has_checkpoint(plan.folder(t.number)) for t in trials)
 
 
 def _list_finished(study: Any) -> list[Any]:
@@ -283,6 +294,8 @@ def list_trials(plan: Sweep, study: Any) -> list[Trial]:
 
 def _write_page(plan: Sweep, study: Any) -> None:
     trials = list_trials(plan, study)
+    if trials[0].score is None:
+        return  # there is nothing to recommend
     best = ["maskwright", plan.command, *plan.arguments, *plan.flags(trials[0].settings)]
     rows = [(t.folder.name, t.score, t.settings) for t in trials]
     goal = "validation loss" if plan.command == "pretrain" else "validation score"

@@ -93,6 +93,34 @@ def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tm
     machine.codes = {0: 2}
     with pytest.raises(InputError, match="the first trial fails"):
         search(tmp_path / "sweep", 4)
+    corrected = ["masking.rate=0.2,0.3"]
+    assert len(search(tmp_path / "sweep", 2, over=corrected)) == 2
+    with pytest.raises(InputError, match="another command, space or seed"):
+        search(tmp_path / "sweep", 3)
+
+
+def test_a_checkpoint_keeps_the_folder_for_its_sweep(machine: Machine, tmp_path: Path) -> None:
+    machine.codes = {0: -15}
+    with pytest.raises(StoppedError):
+        search(tmp_path / "sweep", 2)
+    (tmp_path / "sweep" / "trial-000" / "checkpoints" / "step_1").mkdir(parents=True)
+    with pytest.raises(InputError, match="another command, space or seed"):
+        search(tmp_path / "sweep", 2, seed=1)
+
+
+def test_nothing_is_recommended_if_all_trials_fail(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.codes = {0: 1}
+    out = tmp_path / "sweep"
+    flags = ["--over", OVER[0], "--trials", "1", "--out", str(out)]
+    assert main(["sweep", "pretrain", "corpus", *flags]) == 2
+    said = capsys.readouterr()
+    assert str(out / "trial-000.log") in said.err
+    assert "Best" not in said.out
+    assert not (out / "report.html").exists()
+    assert main(["sweep", "pretrain", "corpus", *flags]) == 0  # the cause was removed
+    assert machine.rates[0] == machine.rates[1]
 
 
 @pytest.mark.parametrize(
