@@ -19,7 +19,8 @@ examples:
   maskwright sweep finetune runs/NAME --task classification --train mails.csv --out runs/mails
 
 Of pretrain the trial with the smallest validation loss is the best, of finetune the one with the
-best validation score. A sweep that was stopped or killed is resumed by the same command.
+best validation score (the smallest, if the metric is an error). A sweep that was stopped or killed
+is resumed by the same command.
 """
 _SHOWN = 10
 

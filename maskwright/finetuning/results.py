@@ -82,6 +82,14 @@ def read_results(run: Path) -> Results | None:
     return cast(Results, results) if "scores" in results else None
 
 
+def read_deciding_score(run: Path) -> float:
+    """Return the validation score that selected the weights of a run; that of vectors, too."""
+    results = read_json(run / RESULTS_NAME, _MAX_BYTES)
+    if "scores" in results:
+        return results["scores"][results["deciding_metric"]]["mean"]
+    return results["found" if "found" in results else "spearman"]
+
+
 def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
     """Return mean and deviation of each score over runs."""
     values = {name: [run.get(name, 0.0) for run in runs] for name in runs[0]}

@@ -7,10 +7,13 @@ trial resumes from its checkpoint. Which settings are tried depends on the seed 
 alone.
 """
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +22,14 @@ from maskwright.errors import InputError, StoppedError, TrainingError
 from maskwright.extras import import_extra
 from maskwright.files import write_text
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.results import RESULTS_NAME, read_results
+from maskwright.finetuning.metrics import LOWER_IS_BETTER
+from maskwright.finetuning.results import RESULTS_NAME, read_deciding_score
 from maskwright.logs import read_metrics
 from maskwright.report.sweep_page import render_sweep
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME
+from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
 from maskwright.sweeping.space import Dimension, Value, parse_space
+from maskwright.train.signals import StopRequest
 
 Command = Literal["pretrain", "finetune"]
 STUDY_NAME = "study.db"
@@ -32,6 +37,8 @@ _CONFIGS: dict[Command, type] = {"pretrain": PretrainConfig, "finetune": Finetun
 # Of fine-tuning; the rates are those of narrow and of wide encoders.
 DEFAULT_SPACE = ("learning_rate=5e-5..3e-3:log", "epochs=2..10", "layer_decay=0.7..1.0")
 _MOST_FAILURES = 3  # one after the other: then it is not the settings
+_STOPPED = {code for n in (signal.SIGINT, signal.SIGTERM) for code in (-n, 128 + n)}
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,13 @@ class Sweep:
     space: tuple[Dimension, ...]
     out: Path
     seed: int
+
+    @property
+    def direction(self) -> Literal["minimize", "maximize"]:
+        """Whether small or large scores are good: losses and errors should be small."""
+        metric = _find_value(self.arguments, "--metric")
+        is_small = self.command == "pretrain" or metric in LOWER_IS_BETTER
+        return "minimize" if is_small else "maximize"
 
     def folder(self, number: int) -> Path:
         return self.out / f"trial-{number:03}"
@@ -98,8 +112,8 @@ def sweep(
               trials=12, minutes=3, out="runs/rates")
 
     Args:
-        command: ``pretrain``, whose final validation loss is to be small, or ``finetune``, whose
-            deciding metric on the validation examples is to be large.
+        command: ``pretrain``, whose final validation loss should be small, or ``finetune``, whose
+            deciding metric on the validation examples should be large (an error: small).
         arguments: the arguments and flags of the command.
         out: the folder of the trials; if it holds this sweep, it is resumed.
         over: what to vary: ``FIELD=LOW..HIGH``, ``FIELD=LOW..HIGH:log`` or ``FIELD=A,B,C``. For
@@ -109,8 +123,9 @@ def sweep(
         seed: names the settings that are tried.
 
     Raises:
-        MaskwrightError: wrong input; `out` has another sweep; a trial says that its input is wrong.
-        StoppedError: a trial was stopped.
+        MaskwrightError: wrong input; `out` has another sweep; the first trial reports wrong input;
+            no trial has a score.
+        StoppedError, KeyboardInterrupt: SIGTERM or Ctrl-C stopped a trial, which can be resumed.
     """
     if trials < 1:
         raise InputError(f"--trials = {trials} must be at least 1")
@@ -132,7 +147,21 @@ def sweep(
         study.tell(trial.number, score, state=_state("COMPLETE" if score is not None else "FAIL"))
         report(f"trial {trial.number + 1}: {'failed' if score is None else f'{score:.4f}'}")
         _write_page(plan, study)
-    return list_trials(plan, study)
+    found = list_trials(plan, study)
+    if found[0].score is None:
+        log = found[0].folder.with_suffix(".log")
+        raise TrainingError(f"no trial has a score; see {log}. Remove the cause and repeat it.")
+    return found
+
+
+def _find_value(arguments: Sequence[str], flag: str) -> str | None:
+    """Return the value of the last ``FLAG VALUE`` or ``FLAG=VALUE``."""
+    found = None
+    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            found = value if equals else following
+    return found
 
 
 def _optuna() -> Any:
@@ -144,7 +173,7 @@ def _state(name: str) -> Any:
 
 
 def _open_study(plan: Sweep) -> Any:
-    """Return the study of a folder; a new one if there is none.
+    """Return the study of a folder; a new one if there is none with a score or a checkpoint.
 
     Raises:
         InputError: the folder holds another sweep, or something else.
@@ -155,20 +184,25 @@ def _open_study(plan: Sweep) -> Any:
     if plan.out.exists() and any(plan.out.iterdir()) and not path.exists():
         raise InputError(f"{plan.out} holds something else. Name another folder with --out.")
     plan.out.mkdir(parents=True, exist_ok=True)
-    study = optuna.create_study(
-        storage=f"sqlite:///{path.resolve()}",
-        study_name="sweep",
-        direction="minimize" if plan.command == "pretrain" else "maximize",
-        load_if_exists=True,
-    )
-    described = plan.describe()
-    if study.user_attrs.get("sweep", described) != described:
+    where = {"storage": f"sqlite:///{path.resolve()}", "study_name": "sweep"}
+    create = partial(optuna.create_study, **where, direction=plan.direction, load_if_exists=True)
+    study, described = create(), plan.describe()
+    if not _has_results(plan, study):  # such as after a mistake in the command
+        optuna.delete_study(**where)
+        study = create()
+    elif study.user_attrs["sweep"] != described:
         raise InputError(
             f"{plan.out} holds a sweep of another command, space or seed. Repeat that command to "
             "resume it, or name another folder with --out."
         )
     study.set_user_attr("sweep", described)
     return study
+
+
+def _has_results(plan: Sweep, study: Any) -> bool:
+    """Return True if a trial has a score or a checkpoint."""
+    trials = study.get_trials(deepcopy=False)
+    return any(t.value is not None or has_checkpoint(plan.folder(t.number)) for t in trials)
 
 
 def _list_finished(study: Any) -> list[Any]:
@@ -197,18 +231,40 @@ def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | Non
 
     Raises:
         InputError: its input is wrong, whatever the settings.
-        StoppedError: it was stopped.
+        StoppedError, KeyboardInterrupt: it was stopped, or the sweep while it ran.
     """
     folder, log = plan.folder(number), plan.folder(number).with_suffix(".log")
-    with log.open("ab") as file:
-        command = plan.process(number, settings)
-        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
-    if code in (-15, -2, 130, 143):
-        raise StoppedError(f"stopped in {folder}; the same command resumes the sweep")
+    code, stopped_by = run_process(plan.process(number, settings), log)
+    if stopped_by is not None or code in _STOPPED:
+        message = f"stopped in {folder}; the same command resumes the sweep"
+        raise KeyboardInterrupt(message) if stopped_by == signal.SIGINT else StoppedError(message)
     if code == 2 and number == 0:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise InputError(f"the first trial fails: {lines[-1] if lines else f'see {log}'}")
     return read_score(plan.command, folder) if code == 0 else None
+
+
+def run_process(command: Sequence[str], log: Path) -> tuple[int, signal.Signals | None]:
+    """Run a command, its output appended to `log`; return its exit code and what stopped us.
+
+    When this process is asked to stop, it waits for the command, which may save a checkpoint.
+    SIGTERM is passed on; Ctrl-C reaches the whole process group by itself.
+    """
+    with (
+        StopRequest() as stop,
+        log.open("ab") as file,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
+    ):
+        # Ctrl-C is passed on, too, if it came before the command started.
+        to_pass_on = {signal.SIGINT, signal.SIGTERM}
+        while process.poll() is None:
+            if stop.signal in to_pass_on:
+                process.terminate()
+                to_pass_on.clear()
+            to_pass_on.discard(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_SECONDS)
+        return process.returncode, stop.signal
 
 
 def read_score(command: Command, run: Path) -> float | None:
@@ -216,8 +272,7 @@ def read_score(command: Command, run: Path) -> float | None:
     if command == "pretrain":
         records = read_metrics(run / METRICS_NAME)
         return next((r["loss"] for r in reversed(records) if r.get("final")), None)
-    results = read_results(run) if (run / RESULTS_NAME).exists() else None
-    return results["scores"][results["deciding_metric"]]["mean"] if results else None
+    return read_deciding_score(run) if (run / RESULTS_NAME).exists() else None
 
 
 def _check_failures(plan: Sweep, finished: Sequence[Any]) -> None:
@@ -229,7 +284,7 @@ def _check_failures(plan: Sweep, finished: Sequence[Any]) -> None:
 
 def list_trials(plan: Sweep, study: Any) -> list[Trial]:
     """Return the finished trials, the best first, failures last."""
-    sign = 1 if plan.command == "pretrain" else -1
+    sign = 1 if plan.direction == "minimize" else -1
     found = [
         Trial(trial.number, dict(trial.params), trial.value, plan.folder(trial.number))
         for trial in _list_finished(study)
@@ -239,6 +294,8 @@ def list_trials(plan: Sweep, study: Any) -> list[Trial]:
 
 def _write_page(plan: Sweep, study: Any) -> None:
     trials = list_trials(plan, study)
+    if trials[0].score is None:
+        return  # there is nothing to recommend
     best = ["maskwright", plan.command, *plan.arguments, *plan.flags(trials[0].settings)]
     rows = [(t.folder.name, t.score, t.settings) for t in trials]
     goal = "validation loss" if plan.command == "pretrain" else "validation score"

@@ -10,6 +10,12 @@ from maskwright.config import FieldInfo, convert, fields_of
 from maskwright.errors import ConfigError, InputError, suggest
 
 Value = float | int | str
+# Settings that change what a trial is scored on, or by which metric; a dot ends a whole section.
+_INCOMPARABLE = (
+    "corpus.", "data.max_seq_length", "data.packed", "data.special_tokens", "init_from", "metric",
+    "select.", "teacher", "text", "tokenizer.", "train.final_valid_tokens",
+    "train.valid_seq_length",
+)  # fmt: skip
 _RANGE = re.compile(r"(?P<low>[^.:]+(?:\.\d+[^.:]*)?)\.\.(?P<high>[^:]+?)(?P<log>:log)?")
 
 
@@ -44,7 +50,8 @@ def parse_space(specifications: Iterable[str], config: type) -> list[Dimension]:
     """Return the dimensions that `--over` names, each a field of `config`.
 
     Raises:
-        ConfigError: a range or a choice that the field does not take.
+        ConfigError: a range or a choice that the field does not take; scores of trials that differ
+            in the field are not comparable.
         InputError: a field that does not exist, or one that is named twice.
     """
     known = {info.name: info for info in fields_of(config)}
@@ -59,6 +66,10 @@ def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:
     name, _, text = specification.partition("=")
     if name not in known:
         raise suggest("setting", name, list(known), "--over FIELD=LOW..HIGH or FIELD=A,B")
+    if name.startswith(_INCOMPARABLE):
+        rule = "cannot be varied: trials with other held-out tokens or metrics are not comparable"
+        remedy = "Run each value by itself, and put the runs side by side with maskwright compare."
+        raise ConfigError(name, text, rule, remedy)
     annotation = known[name].annotation
     found = _RANGE.fullmatch(text)
     if found is None:

@@ -23,6 +23,7 @@ from maskwright.finetuning.embedding import (
     load_pairs,
 )
 from maskwright.finetuning.examples import encode_texts
+from maskwright.finetuning.results import read_deciding_score
 from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import TaskFiles
 from maskwright.model.classifier import pool_mean
@@ -187,6 +188,7 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([*command, "--out", str(out), *flags, *more]) == 0
         results = json.loads((out / "results.json").read_text())
         assert ("spearman" in results) == (columns == ("score",))
+        assert read_deciding_score(out) == results["spearman" if columns == ("score",) else "found"]
     capsys.readouterr()
     for more, field in (
         (["--dimensions", "100000"], "dimensions = 100000"),

@@ -1,8 +1,12 @@
 """A sweep finds the best settings, and ends as it would have if nobody had stopped it."""
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,10 @@ from maskwright.cli.main import main
 from maskwright.errors import InputError, StoppedError, TrainingError
 from maskwright.sweeping import run
 from maskwright.sweeping.run import sweep
+from tests.reliability.test_locks import wait_until
 from tests.workplace import SMALL, write_corpus
 
-pytest.importorskip("optuna")
+optuna = pytest.importorskip("optuna")
 OVER = ["masking.rate=0.1..0.6", "optim.name=adamw,muon"]
 
 
@@ -25,23 +30,24 @@ class Machine:
         self.rates: list[float] = []
         self.codes: dict[int, int] = {}  # by call, from 0
 
-    def __call__(self, command: Sequence[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+    def __call__(self, command: Sequence[str], log: Path) -> tuple[int, signal.Signals | None]:
         code = self.codes.get(len(self.rates), 0)
         rate = float(command[command.index("--masking.rate") + 1])
         self.rates.append(rate)
         folder = Path(command[command.index("--runs-dir") + 1])
         folder = folder / command[command.index("--name") + 1]
         folder.mkdir(exist_ok=True)
+        log.touch()
         record = {"split": "valid", "step": 1, "final": True, "loss": abs(rate - 0.3)}
         if code == 0:
             (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
-        return subprocess.CompletedProcess(command, code)
+        return code, None
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
-    monkeypatch.setattr(run.subprocess, "run", machine)
+    monkeypatch.setattr(run, "run_process", machine)
     return machine
 
 
@@ -87,6 +93,121 @@ def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tm
     machine.codes = {0: 2}
     with pytest.raises(InputError, match="the first trial fails"):
         search(tmp_path / "sweep", 4)
+    corrected = ["masking.rate=0.2,0.3"]
+    assert len(search(tmp_path / "sweep", 2, over=corrected)) == 2
+    with pytest.raises(InputError, match="another command, space or seed"):
+        search(tmp_path / "sweep", 3)
+
+
+def test_a_checkpoint_keeps_the_folder_for_its_sweep(machine: Machine, tmp_path: Path) -> None:
+    machine.codes = {0: -15}
+    with pytest.raises(StoppedError):
+        search(tmp_path / "sweep", 2)
+    (tmp_path / "sweep" / "trial-000" / "checkpoints" / "step_1").mkdir(parents=True)
+    with pytest.raises(InputError, match="another command, space or seed"):
+        search(tmp_path / "sweep", 2, seed=1)
+
+
+def test_nothing_is_recommended_if_all_trials_fail(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.codes = {0: 1}
+    out = tmp_path / "sweep"
+    flags = ["--over", OVER[0], "--trials", "1", "--out", str(out)]
+    assert main(["sweep", "pretrain", "corpus", *flags]) == 2
+    said = capsys.readouterr()
+    assert str(out / "trial-000.log") in said.err
+    assert "Best" not in said.out
+    assert not (out / "report.html").exists()
+    assert main(["sweep", "pretrain", "corpus", *flags]) == 0  # the cause was removed
+    assert machine.rates[0] == machine.rates[1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "direction"),
+    [
+        (["--metric", "mean_squared_error"], "MINIMIZE"),
+        (["--metric=pearson", "--metric=mean_squared_error"], "MINIMIZE"),
+        (["--metric", "pearson"], "MAXIMIZE"),
+        ([], "MAXIMIZE"),
+    ],
+)
+def test_the_best_error_is_the_smallest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], direction: str
+) -> None:
+    def finetune(command: Sequence[str], _log: Path) -> tuple[int, None]:
+        rate = float(command[command.index("--learning_rate") + 1])
+        folder = Path(command[command.index("--out") + 1])
+        folder.mkdir()
+        results = {"deciding_metric": "x", "scores": {"x": {"mean": rate}}}
+        (folder / "results.json").write_text(json.dumps(results))
+        return 0, None
+
+    monkeypatch.setattr(run, "run_process", finetune)
+    over = ["learning_rate=0.001..0.01"]
+    found = sweep("finetune", ["runs/x", *flags], out=tmp_path / "sweep", over=over, trials=3)
+    scores = [trial.score for trial in found if trial.score is not None]
+    assert scores == sorted(scores, reverse=direction == "MAXIMIZE")
+    storage = f"sqlite:///{tmp_path / 'sweep' / run.STUDY_NAME}"
+    assert optuna.load_study(study_name="sweep", storage=storage).direction.name == direction
+
+
+@pytest.mark.parametrize("metric", ["found", "spearman"])
+def test_vectors_have_a_score(tmp_path: Path, metric: str) -> None:
+    results = {metric: 0.75, "valid_loss": 1.0, "before": {metric: 0.5}}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert run.read_score("finetune", tmp_path) == 0.75
+
+
+_TRIAL = """
+import os, pathlib, signal, sys
+
+def save(number, frame):
+    with open(sys.argv[1] + ".signals", "a") as file:
+        file.write(signal.Signals(number).name + " ")
+    sys.exit(128 + number)
+
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, save)
+pathlib.Path(sys.argv[1] + ".ready").touch()
+while True:
+    signal.pause()
+"""
+_SWEEP = """
+import sys
+from maskwright.cli.main import main
+from maskwright.sweeping.run import Sweep
+
+Sweep.process = lambda plan, number, settings: [*sys.argv[2:], str(plan.folder(number))]
+arguments = ["pretrain", "corpus", "--over", "masking.rate=0.1..0.6", "--out", sys.argv[1]]
+sys.exit(main(["sweep", *arguments]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)]
+)
+def test_a_sweep_that_is_stopped_waits_for_its_trial(
+    tmp_path: Path, number: signal.Signals, send: Any
+) -> None:
+    """As Ctrl-C does, SIGINT reaches the whole process group; SIGTERM only the sweep."""
+    out = tmp_path / "sweep"
+    with subprocess.Popen(
+        [sys.executable, "-c", _SWEEP, str(out), sys.executable, "-c", _TRIAL],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            wait_until((out / "trial-000.ready").exists, process)
+            send(process.pid, number)
+            _, said = process.communicate(timeout=60)
+            received = (out / "trial-000.signals").read_text().split()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 128 + number
+    assert str(out / "trial-000") in said.decode()
+    assert received == [number.name]
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,24 @@ def test_what_is_no_space_is_refused(text: str) -> None:
     assert caught.value.field == text.partition("=")[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        ("tokenizer.vocab_size=1024,2048", PretrainConfig),
+        ("corpus.deduplicate=true,false", PretrainConfig),
+        ("select.limits.min_words=1..9", PretrainConfig),
+        ("data.max_seq_length=64,128", PretrainConfig),
+        ("train.valid_seq_length=64,128", PretrainConfig),
+        ("train.final_valid_tokens=1024..4096", PretrainConfig),
+        ("metric=pearson,mean_squared_error", FinetuneConfig),
+    ],
+)
+def test_what_changes_the_score_cannot_be_varied(text: str, config: type) -> None:
+    with pytest.raises(ConfigError, match="maskwright compare") as caught:
+        parse_space([text], config)
+    assert caught.value.field == text.partition("=")[0]
+
+
 def test_a_setting_must_exist_and_be_named_once() -> None:
     with pytest.raises(MaskwrightError, match=r"masking\.rate"):
         parse_space(["masking.rat=0.1..0.2"], PretrainConfig)
