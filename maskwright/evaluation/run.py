@@ -48,10 +48,9 @@ from maskwright.runs.run_directory import (
     find_run,
     load_run_config,
 )
-from maskwright.train.config import Precision
+from maskwright.train.config import MILESTONE, Precision
 
 CORPORA = "MASKWRIGHT_DATA"
-_MILESTONE = "chck_"  # the prefix of the folders of `TrainConfig.list_milestones`
 
 
 def evaluate(
@@ -305,7 +304,7 @@ def _find_pairs(given: str | Path | None) -> str:
 def _locate_submission(results: Path, argument: str) -> Path:
     """Return the folder ``MODEL/REVISION/zero_shot/mlm`` of a model in a BabyLM submission."""
     path = Path(argument.removeprefix("hf:")).absolute()
-    is_milestone = path.name.startswith(_MILESTONE)
+    is_milestone = path.name.startswith(MILESTONE)
     model, revision = (path.parent, path.name) if is_milestone else (path, "main")
     return results / model.stem / revision / "zero_shot" / "mlm"  # BabyLM's code uses the stem
 

@@ -15,6 +15,7 @@ from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.files import as_mapping
+from maskwright.model.config import SIZE_FIELDS
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.budget import choose_size
 from maskwright.pretraining.dry_run import describe_run
@@ -178,7 +179,8 @@ def _request_run(
     if begun is None:
         return _Request(run, data_dir, resolved, name)
     if resolved.model.sizes and resolved.model.sizes == begun.model.sizes:
-        resolved = replace(resolved, model=begun.model)  # the size was chosen when it began
+        chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}  # when it began
+        resolved = replace(resolved, model=replace(resolved.model, **chosen))
     changes = list_changes(begun, resolved)
     check_changes(changes)
     return _Request(run, data_dir, resolved, name, changes)

@@ -22,6 +22,7 @@ from maskwright.files import (
 )
 from maskwright.provenance import describe_environment
 from maskwright.runs.config import PretrainConfig, put_over
+from maskwright.train.config import MILESTONE
 
 CONFIG_NAME = "config.yaml"
 REPORT_NAME = "report.html"
@@ -35,7 +36,7 @@ RUNS_NAME = "runs"  # the default of --runs-dir
 # Sections of the configuration that may change when a run is resumed.
 _CHANGEABLE = ("train", "optim", "evaluate")
 _MAX_PROVENANCE_BYTES = 64 << 20
-_TENSORBOARD_NAME = "tensorboard"
+_OF_TRACKERS = ("tensorboard", "trackers")
 
 
 class Origin(TypedDict):
@@ -181,7 +182,8 @@ def begin_run(
     if (run / CONFIG_NAME).exists():
         report(f"{run} holds a run that ended before its first checkpoint; this one replaces it")
         (run / METRICS_NAME).unlink(missing_ok=True)
-        shutil.rmtree(run / _TENSORBOARD_NAME, ignore_errors=True)
+        for folder in (*map(run.joinpath, _OF_TRACKERS), *run.glob(f"{MILESTONE}*")):
+            shutil.rmtree(folder, ignore_errors=True)
     write_text(run / CONFIG_NAME, config)
     write_json(run / PROVENANCE_NAME, {**describe_environment(), **facts})
 

@@ -10,6 +10,7 @@ from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import ConfigError
 
 Precision = Literal["auto", "fp32", "bf16"]
+MILESTONE = "chck_"  # the prefix of the folders of `TrainConfig.list_milestones`
 TRACKER_NAMES = ("tensorboard", "wandb", "mlflow", "trackio")
 BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
 _WORDS = re.compile(r"([1-9]\d{0,8})([KM]?)")
@@ -138,7 +139,7 @@ class TrainConfig:
                 rule = f"holds {count!r}, which is not a count of words"
                 given = list(self.checkpoint_words)
                 raise ConfigError("checkpoint_words", given, rule, "Write 500K,1M,2M.")
-            milestones[f"chck_{count}"] = int(found[1]) * _UNITS[found[2]]
+            milestones[f"{MILESTONE}{count}"] = int(found[1]) * _UNITS[found[2]]
         return milestones
 
     @property

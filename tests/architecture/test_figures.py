@@ -14,7 +14,7 @@ from tests.architecture.sources import ROOT
 AT_MOST = {
     # 41,400, and what has been added since: sweep, trackers, new vocabularies, retrieval, answers
     # to questions, rankings, TSDAE, distillation, DeBERTa and NeoBERT, GGUF, OpenVINO.
-    "package lines": (45_300, 30_000),
+    "package lines": (45_450, 30_000),
     "package files": (300, 230),
     # 5,000, and the programs that write the tutorials and the page of the API.
     "benchmark lines": (5_160, 5_000),

@@ -100,5 +100,8 @@ def test_a_run_keeps_the_size_with_which_it_began(
     assert "size: width 64, layers 1" in capsys.readouterr().out
     assert main([*command, "--train.max_steps", "20"]) == 0
     assert "at step 10" in capsys.readouterr().out
+    other = ["--train.max_steps", "30", "--model.hidden_dropout", "0.2"]
+    assert main([*command, *other]) == 2
+    assert "model.hidden_dropout" in capsys.readouterr().err
     assert main(["pretrain", str(data), *small, "--model.sizes", "0:64x1", "--dry-run"]) == 0
     assert "width 64, layers 1" in capsys.readouterr().out

@@ -26,9 +26,12 @@ def test_a_run_that_ended_early_is_replaced(
     dead.mkdir()
     (dead / "config.yaml").touch()
     (dead / "metrics.jsonl").write_text('{"split": "train", "step": 77}\n', encoding="utf-8")
+    for leftover in ("tensorboard", "trackers", "chck_1M"):
+        (dead / leftover).mkdir()
     flags = [*SMALL, "--train.max_steps", "1", "--runs-dir", str(tmp_path), "--name", "dead"]
     assert main(["pretrain", data, *flags]) == 0
     assert "ended before its first checkpoint" in capsys.readouterr().out
+    assert {"trackers", "chck_1M"}.isdisjoint(path.name for path in dead.iterdir())
     assert {record["step"] for record in read_metrics(dead / "metrics.jsonl")} == {1}
     with pytest.raises(InputError, match="exists already"):  # now there is something to lose
         check_new(dead)
