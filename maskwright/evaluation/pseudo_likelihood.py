@@ -264,7 +264,8 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
                 row_starts = torch.arange(len(columns)) * batch.ids.shape[1]
                 with autocast(self.precision, self.device):
                     vectors = self.encode(batch, self.model.predictors(row_starts + columns))
-                hidden.append(vectors.float())
+                # Without autocast they have the dtype of the head, which FSDP may have chosen.
+                hidden.append(vectors if self.precision == "fp32" else vectors.float())
                 order += batch.numbers
             if not hidden:
                 return []
