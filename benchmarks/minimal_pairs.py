@@ -17,10 +17,10 @@ from maskwright.evaluation.minimal_pairs import MinimalPair, read_minimal_pairs
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
 from maskwright.evaluation.suite_blimp import evaluate_minimal_pairs
 from maskwright.runs.find_model import find_model_folder
-from maskwright.train.config import Precision
+from maskwright.train.config import FixedPrecision
 
 
-def measure(folder: Path, pairs: list[MinimalPair], precision: Precision) -> dict[str, Any]:
+def measure(folder: Path, pairs: list[MinimalPair], precision: FixedPrecision) -> dict[str, Any]:
     """Return the accuracy on each group of pairs with its interval, and the seconds for all."""
     scorer = PseudoLikelihoodScorer(folder, "cpu")
     began, processor = time.perf_counter(), time.process_time()
@@ -40,7 +40,7 @@ def measure(folder: Path, pairs: list[MinimalPair], precision: Precision) -> dic
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", help="runs of pretraining, or model folders")
-    parser.add_argument("--precision", choices=get_args(Precision), default="fp32")
+    parser.add_argument("--precision", choices=get_args(FixedPrecision), default="fp32")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
 
 

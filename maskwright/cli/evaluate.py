@@ -19,7 +19,7 @@ from maskwright.formatting import count_noun
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import find_run
-from maskwright.train.config import Precision
+from maskwright.train.config import FixedPrecision
 
 if TYPE_CHECKING:
     from maskwright.finetuning.glue import GlueResults
@@ -62,7 +62,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument(
         "--precision",
-        choices=get_args(Precision),
+        choices=get_args(FixedPrecision),
         default="fp32",
         help="of the matrix products of blimp; bf16 is faster with bf16 units [fp32]",
     )

@@ -193,7 +193,7 @@ def keep_texts(
                     digest.update(line)
                     file.write(line)
         if not number:
-            raise CorpusError("texts is empty: there is nothing to train on. Give at least one.")
+            raise CorpusError("texts is empty. Give at least one text to train on.")
         flush(temporary)
         kept = folder / f"texts-{digest.hexdigest()[:12]}.jsonl"
         temporary.replace(kept)

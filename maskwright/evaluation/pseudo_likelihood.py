@@ -34,7 +34,7 @@ from maskwright.inference.text_model import (
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
-from maskwright.train.config import Precision
+from maskwright.train.config import FixedPrecision
 from maskwright.train.device import autocast
 
 Metric = Literal["original", "within_word_l2r"]
@@ -145,7 +145,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         InputError: there is no such device.
     """
 
-    precision: Precision = "fp32"
+    precision: FixedPrecision = "fp32"
 
     def __call__(
         self,
@@ -332,7 +332,7 @@ def scoring(
     model: MaskedLanguageModel,
     tokenizer: Tokenizer,
     add_special_tokens: bool | None = None,
-    precision: Precision = "fp32",
+    precision: FixedPrecision = "fp32",
 ) -> Generator[PseudoLikelihoodScorer]:
     """Yield a scorer of a model in memory, and restore the model's training mode afterwards."""
     if add_special_tokens is None:

@@ -48,7 +48,7 @@ from maskwright.runs.run_directory import (
     find_run,
     load_run_config,
 )
-from maskwright.train.config import MILESTONE, Precision
+from maskwright.train.config import MILESTONE, FixedPrecision
 
 CORPORA = "MASKWRIGHT_DATA"
 
@@ -61,7 +61,7 @@ def evaluate(
     blimp: str | Path | None = None,
     babylm: str | Path | None = None,
     rerank: str | Path | None = None,
-    precision: Precision = "fp32",
+    precision: FixedPrecision = "fp32",
     out: str | Path | None = None,
     fast: bool = False,
     seq_length: int | None = None,
@@ -135,8 +135,10 @@ def check_row_length(seq_length: int | None) -> None:
 
 def _check_precision(precision: str, suites: Sequence[str]) -> None:
     """Raise an InputError for an unknown precision, and for one without the suite that has it."""
-    if precision not in get_args(Precision):
-        raise InputError(f"--precision = {precision} must be {', '.join(get_args(Precision))}")
+    if precision not in get_args(FixedPrecision):
+        raise InputError(
+            f"--precision = {precision} must be {' or '.join(get_args(FixedPrecision))}"
+        )
     if precision != "fp32" and "blimp" not in suites:
         raise InputError("--precision needs --suite blimp. Add it, or remove --precision.")
 

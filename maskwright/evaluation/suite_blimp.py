@@ -24,7 +24,7 @@ from maskwright.files import write_json
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
-from maskwright.train.config import Precision
+from maskwright.train.config import FixedPrecision
 
 _CHANCE = 0.5
 _TIE = 0.5
@@ -42,7 +42,7 @@ def evaluate_minimal_pairs(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
     predictions: Path | None = None,
-    precision: Precision = "fp32",
+    precision: FixedPrecision = "fp32",
 ) -> SuiteResult:
     """Return the accuracy on each paradigm, phenomenon and field, and on all pairs.
 

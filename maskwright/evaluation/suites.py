@@ -16,7 +16,7 @@ from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, suggest
 from maskwright.files import hash_file
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
-from maskwright.train.config import Precision
+from maskwright.train.config import FixedPrecision
 
 if TYPE_CHECKING:
     from maskwright.evaluation.held_out_text import EvaluationText
@@ -105,7 +105,7 @@ class Request:
     babylm: Path | None = None
     files: Sequence[str] = ()
     rerank: Path | None = None
-    precision: Precision = "fp32"
+    precision: FixedPrecision = "fp32"
 
     @property
     def wraps(self) -> bool:

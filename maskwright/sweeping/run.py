@@ -295,7 +295,7 @@ def list_trials(plan: Sweep, study: Any) -> list[Trial]:
 def _write_page(plan: Sweep, study: Any) -> None:
     trials = list_trials(plan, study)
     if trials[0].score is None:
-        return  # there is nothing to recommend
+        return  # no trial has a score
     best = ["maskwright", plan.command, *plan.arguments, *plan.flags(trials[0].settings)]
     rows = [(t.folder.name, t.score, t.settings) for t in trials]
     goal = "validation loss" if plan.command == "pretrain" else "validation score"

@@ -10,6 +10,7 @@ from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import ConfigError
 
 Precision = Literal["auto", "fp32", "bf16"]
+FixedPrecision = Literal["fp32", "bf16"]  # the same on every machine, as a record needs it
 MILESTONE = "chck_"  # the prefix of the folders of `TrainConfig.list_milestones`
 TRACKER_NAMES = ("tensorboard", "wandb", "mlflow", "trackio")
 BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")

@@ -268,6 +268,7 @@ def test_what_is_refused(
         (run, "--suite", "blimp"): "needs --blimp",
         (run, "--babylm", tmp_path): "--babylm needs --suite blimp",
         (run, "--precision", "bf16"): "--precision needs --suite blimp",
+        (run, "--suite", "blimp", "--blimp", pairs, "--precision", "auto"): "--precision",
         (run, "--suite", "blimp", "--blimp", pairs, "--babylm", "x", "--fast"): "--babylm needs",
         (run, "--blimp", tmp_path): "--blimp needs --suite blimp",
         (run, "--data", data, workplace / "animals.txt"): "cannot be mixed with other text",

@@ -18,7 +18,7 @@ from maskwright.evaluation.pseudo_likelihood import (
     scoring,
 )
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.train.config import Precision
+from maskwright.train.config import FixedPrecision
 from tests.golden.pseudo_likelihood import METRICS, MODELS, TEXTS, make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -153,7 +153,7 @@ def test_scores_are_of_full_precision_under_autocast() -> None:
 def test_in_half_precision_scores_are_nearly_the_same() -> None:
     texts = TOKENIZER.encode_batch(["the cat sleeps", "dogs see the tree ."])
     scores: list[list[float]] = []
-    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    precisions: tuple[FixedPrecision, ...] = ("fp32", "bf16")
     for precision in precisions:
         with scoring(MODEL, TOKENIZER, precision=precision) as scorer:
             scores += [sum(scorer.score_encoded(texts), list[float]())]
