@@ -93,6 +93,7 @@ class World:
 
 
 ALONE = World()
+_left: list[object] = []  # the process group that was left last
 
 
 def open_channel(timeout: timedelta | None = None) -> dist.ProcessGroup:
@@ -165,10 +166,14 @@ def joining(world: World, device: torch.device) -> Generator[World]:
         raise TrainingError(
             f"rank {world.rank} cannot reach the others through {address} ({reason})"
         ) from None
+    group = dist.group.WORLD
     try:
         yield world
     finally:
         dist.destroy_process_group()
+        # DDP's reducer may live longer. If its reference to the group were the last one, it would
+        # wait for gloo's threads and keep Python's lock, for which they wait to free a tensor.
+        _left[:] = [group]
 
 
 def _open_store(world: World) -> Store:

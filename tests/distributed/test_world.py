@@ -1,12 +1,17 @@
+import gc
+import os
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from maskwright.distributed.world import ALONE, World, joining, read_world
 from maskwright.errors import ConfigError, TrainingError
 from tests.distributed.work import fail_on_one_rank, validate
-from tests.distributed.worlds import alone, run_world, start_world
+from tests.distributed.worlds import alone, list_names, run_world, start_rank, start_world
 
 PLACE = (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "1"))
 
@@ -26,6 +31,32 @@ def test_ranks_agree(size: int) -> None:
         assert sums == pytest.approx([sum(range(size)), 0.1 * size], abs=1e-15)
         assert first == [0.25]
         assert text == "größer, von Rang 0"
+
+
+def count_gloo_threads() -> int:
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    return sum(name.startswith("pt_gloo") for name in names)
+
+
+def outlive_the_group(names: dict[str, str]) -> tuple[int, int]:
+    """The threads of the group that was left, before and after the last model of it is freed."""
+    os.environ.update(names)
+    with joining(read_world(), torch.device("cpu")):
+        model = DistributedDataParallel(nn.Linear(2, 2))
+        model(torch.ones(1, 2)).sum().backward()
+    before = count_gloo_threads()
+    del model
+    gc.collect()
+    return before, count_gloo_threads()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of threads")
+def test_a_model_that_outlives_its_group_does_not_wait_for_its_threads() -> None:
+    """It would keep Python's lock meanwhile, and now and then two ranks of a run never ended."""
+    ranks = [start_rank(outlive_the_group, names) for names in list_names(2)]
+    for rank in ranks:
+        before, after = rank.result(timeout=60)
+        assert before == after > 0
 
 
 def sum_ranks(world: World) -> list[float]:

@@ -42,12 +42,12 @@ def run_world(size: int, work: Callable[..., Result], *arguments: Any) -> list[R
 
 def start_world(size: int, work: Callable[..., Result], *arguments: Any) -> list[Future[Result]]:
     """Like `run_world`, but does not wait. Each rank is a pool of its own, so that one may die."""
-    return [_start(_join_and_work, names, work, arguments) for names in list_names(size)]
+    return [start_rank(_join_and_work, names, work, arguments) for names in list_names(size)]
 
 
 def run_command(ranks: list[dict[str, str]], arguments: list[str]) -> list[int]:
     """The exit codes of ``maskwright ARGUMENTS`` in processes with these environments."""
-    started = [_start(_run_main, {**os.environ, **names}, arguments) for names in ranks]
+    started = [start_rank(_run_main, {**os.environ, **names}, arguments) for names in ranks]
     return [rank.result(timeout=_PATIENCE_SECONDS) for rank in started]
 
 
@@ -58,7 +58,10 @@ def list_names(size: int) -> list[dict[str, str]]:
     return [{**world, "RANK": str(rank)} for rank in range(size)]
 
 
-def _start(work: Callable[..., Result], names: dict[str, str], *arguments: Any) -> Future[Result]:
+def start_rank(
+    work: Callable[..., Result], names: dict[str, str], *arguments: Any
+) -> Future[Result]:
+    """Calls ``work(names, *arguments)`` in a process of its own."""
     pool = ProcessPoolExecutor(1, _CONTEXT)
     result = pool.submit(work, names, *arguments)
     pool.shutdown(wait=False)
