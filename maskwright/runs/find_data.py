@@ -9,13 +9,7 @@ from typing import Any
 
 from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.config import CorpusConfig
-from maskwright.errors import (
-    CheckpointError,
-    ConfigError,
-    InputError,
-    MaskwrightError,
-    ShardError,
-)
+from maskwright.errors import CheckpointError, ConfigError, InputError, MaskwrightError, ShardError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.input_identity import fingerprint_input
 from maskwright.preparation.pipeline import prepare
