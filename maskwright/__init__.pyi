@@ -2,10 +2,7 @@
 from .errors import MaskwrightError
 from .evaluation.compare import compare
 from .evaluation.minimal_pairs import read_minimal_pairs
-from .evaluation.pseudo_likelihood import (
-    PseudoLikelihoodScorer,
-    score_pseudo_likelihood,
-)
+from .evaluation.pseudo_likelihood import PseudoLikelihoodScorer, score_pseudo_likelihood
 from .evaluation.run import evaluate
 from .evaluation.suite_blimp import evaluate_minimal_pairs
 from .evaluation.suite_pll import evaluate_pseudo_likelihood

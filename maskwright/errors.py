@@ -107,8 +107,7 @@ class UnknownKeyError(ConfigError):
 
     def __init__(self, field: str, nearest: str | None) -> None:
         MaskwrightError.__init__(
-            self,
-            f"unknown key {field}" + (f"; did you mean {nearest}?" if nearest else "."),
+            self, f"unknown key {field}" + (f"; did you mean {nearest}?" if nearest else ".")
         )
         self.field, self.value, self.rule, self.remedy = field, None, "unknown key", nearest or ""
 

@@ -117,6 +117,18 @@ def locking_folder(
         os.close(descriptor)
 
 
+def is_locked(folder: Path) -> bool:
+    """Return True if a process has locked `folder`; also where the file system has no locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 class HeldFolder:
     """An open folder, to detect that it was removed, renamed or replaced.
 

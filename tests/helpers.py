@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig, MaskingConfig, PairKind
-from maskwright.data.loader import RowSource
+from maskwright.data.loader import LoadedStep, RowSource
 from maskwright.data.masking import Masker, Vocabulary
 from maskwright.distributed.world import ALONE, World
 
@@ -56,6 +56,11 @@ def vocabulary(counts: NDArray[np.int64] | None = None) -> Vocabulary:
     ordinary = np.arange(NUM_SPECIAL, VOCAB_SIZE)
     counts = np.ones(VOCAB_SIZE, np.int64) if counts is None else counts
     return Vocabulary(VOCAB_SIZE, MASK, ordinary, counts)
+
+
+def count_predictions(loaded: LoadedStep) -> int:
+    """Return the number of tokens to predict in the micro-batches of a rank."""
+    return sum(batch.num_predictions for batch in loaded.micro_batches)
 
 
 def row_source(

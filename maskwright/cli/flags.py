@@ -83,10 +83,7 @@ class _HelpAll(argparse.Action):
 
 
 def add_config_flags(
-    parser: Parser,
-    config: type,
-    skip: Collection[str] = (),
-    usual: Collection[str] | None = None,
+    parser: Parser, config: type, skip: Collection[str] = (), usual: Collection[str] | None = None
 ) -> None:
     """Add ``--section.field VALUE`` for every field of a configuration tree.
 

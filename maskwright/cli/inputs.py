@@ -1,6 +1,7 @@
 """Arguments that several commands share: a model and texts, or the text of an evaluation."""
 
 import argparse
+import io
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -65,6 +66,8 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
         with _naming_source(name), arguments.file.open(encoding="utf-8-sig") as file:
             yield from _read_lines(file, name)
     elif arguments.text in ([], ["-"]):
+        if isinstance(sys.stdin, io.TextIOWrapper):  # which has the encoding of the locale
+            sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
         with _naming_source("standard input"):
             yield from _read_lines(sys.stdin, "standard input")
     else:

@@ -10,12 +10,7 @@ import maskwright
 from maskwright.cli.flags import Parser, add_config_flags, config_values, folder_name
 from maskwright.config import Plain, merge
 from maskwright.errors import InputError
-from maskwright.runs.config import (
-    CONTINUE_RECIPE,
-    DEFAULT_RECIPE,
-    PretrainConfig,
-    default_recipe,
-)
+from maskwright.runs.config import CONTINUE_RECIPE, DEFAULT_RECIPE, PretrainConfig, default_recipe
 from maskwright.runs.find_data import is_prepared
 from maskwright.shards.remote import is_remote
 

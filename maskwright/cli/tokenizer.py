@@ -42,9 +42,10 @@ class TokenizerRunConfig:
 
     def __post_init__(self) -> None:
         check_extension(self.tokenizer)
-        if self.corpus.valid_text:
-            rule = "has no use here, where all text is learned from"
-            raise ConfigError("corpus.valid_text", ", ".join(self.corpus.valid_text), rule)
+        for name in ("valid_text", "valid_fraction"):
+            if (value := getattr(self.corpus, name)) != getattr(CorpusConfig, name):
+                rule = "has no effect here: a tokenizer learns from the whole text"
+                raise ConfigError(f"corpus.{name}", value, rule, "Remove it.")
         if self.tokenizer.path is not None and not self.tokenizer.extend_vocab:
             remedy = "To add tokens to it, give --tokenizer.extend_vocab too."
             raise ConfigError("tokenizer.path", self.tokenizer.path, "exists already", remedy)

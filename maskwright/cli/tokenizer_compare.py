@@ -89,10 +89,7 @@ def _read(text: str) -> Iterator[str]:
 
 
 def _show(
-    console: Console,
-    text: str,
-    found: dict[str, TokenizerStats],
-    tokenizers: dict[str, Tokenizer],
+    console: Console, text: str, found: dict[str, TokenizerStats], tokenizers: dict[str, Tokenizer]
 ) -> None:
     first = next(iter(found.values()))
     console.print(f"[bold]{escape(text)}[/bold]: {first.num_words:,} words")

@@ -88,16 +88,6 @@ class LoadedStep:
     num_tokens: int
     is_causal: bool = False
 
-    @property
-    def num_predictions(self) -> int:
-        """The number of tokens to predict in this rank's micro-batches."""
-        return sum(batch.num_predictions for batch in self.micro_batches)
-
-    @property
-    def num_pairs(self) -> int:
-        """The number of labeled pairs in this rank's micro-batches."""
-        return sum(batch.num_pairs for batch in self.micro_batches)
-
     def pin(self) -> "LoadedStep":
         """Return the same step with pinned batches; see `Batch.pin`."""
         return replace(self, micro_batches=tuple(batch.pin() for batch in self.micro_batches))
@@ -150,15 +140,22 @@ class RowSource:
         passes = self.mixture.passes
         return MixturePlanner(tables, passes, row_length, extra, self.seed, packed)
 
-    def load(self, request: StepRequest, position: DataPosition) -> LoadedStep:
-        """Load the batches of one step. A change of the row length begins a new epoch."""
+    def load(
+        self, request: StepRequest, position: DataPosition, first: DataPosition | None = None
+    ) -> LoadedStep:
+        """Load the batches of one step. A change of the row length begins a new epoch.
+
+        Args:
+            first: the position of the step's first row, to load later rows of it.
+        """
         if request.row_length != position.row_length:
             position = DataPosition(request.row_length, position.epoch + 1, 0)
         planner = self.planner(request.row_length)
         rows, next_position = planner.plan_rows(position, request.num_rows)
         # The draw depends on the step's first row, so that all ranks and a resumed run agree.
-        keys = derive_keys(self.seed, position.epoch, position.row)
-        is_causal = self._is_causal(position)
+        first = first or position
+        keys = derive_keys(self.seed, first.epoch, first.row)
+        is_causal = self._is_causal(first)
         ids, offsets = self._draw_candidates(request.num_candidates, keys)
         built = (
             build_batch(

@@ -93,16 +93,16 @@ def view_rows(
     mask_rate: float,
     name_source: Callable[[int], str] | None = None,
 ) -> Iterator[RowView]:
-    """Yield `count` rows starting at `position`, across the ends of epochs.
+    """Yield `count` rows of a step that starts at `position`, across the ends of epochs.
 
     Args:
         name_source: a function that maps a token position to its source; None: a single source.
     """
-    length = position.row_length
+    length, first = position.row_length, position
     while count > 0:
         size = min(count, _ROWS_AT_ONCE)
         rows, _ = source.planner(length).plan_rows(position, size)
-        loaded = source.load(StepRequest(length, size, size, mask_rate), position)
+        loaded = source.load(StepRequest(length, size, size, mask_rate), position, first)
         [batch] = loaded.micro_batches
         columns = [
             batch.input_ids.numpy(),

@@ -25,12 +25,7 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import InputError
-from maskwright.inference.text_model import (
-    TextModel,
-    check_finite,
-    raise_errors,
-    split_blocks,
-)
+from maskwright.inference.text_model import TextModel, check_finite, raise_errors, split_blocks
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from maskwright.console import tell
 from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
@@ -26,10 +26,10 @@ from maskwright.evaluation.suites import (
 )
 from maskwright.files import check_new_file, hash_file, write_json
 from maskwright.finetuning.glue import evaluate_glue
+from maskwright.inference.embed import Embedder
 from maskwright.inference.text_model import TextModel
-from maskwright.model.flops import count_parameters
-from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import CONFIG
+from maskwright.objectives.build import count_parameters_of
 from maskwright.progress import Pulse
 from maskwright.provenance import describe_environment
 from maskwright.runs.evaluation_file import (
@@ -44,10 +44,7 @@ from maskwright.runs.evaluation_file import (
 )
 from maskwright.runs.find_data import list_prepared
 from maskwright.runs.find_model import find_masked_model, find_model_folder
-from maskwright.runs.run_directory import (
-    find_run,
-    load_run_config,
-)
+from maskwright.runs.run_directory import find_run, load_run_config
 from maskwright.train.config import MILESTONE, FixedPrecision
 
 CORPORA = "MASKWRIGHT_DATA"
@@ -104,8 +101,8 @@ def evaluate(
         found = find_model_folder(folder)
         tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
-    evaluation = Evaluation(os.fspath(folder), find_masked_model(folder, tell), device)
     suites = [load_suite(name) for name in names]
+    evaluation = _open(os.fspath(folder), suites, device)
     given = (suites, sources, seq_length, blimp, babylm, rerank)
     request = replace(evaluation.make_request(*given, is_fast=fast), precision=precision)
     if request.text is not None and (line := describe_partial_text(request.text.data)):
@@ -115,11 +112,18 @@ def evaluate(
     return described
 
 
+def _open(folder: str, suites: Sequence[Suite], device: str | None) -> "Evaluation":
+    """Open the model that suites score; for vectors alone it needs no head."""
+    fills = any(suite.needs != "files" for suite in suites)
+    found = find_masked_model(folder, tell) if fills else find_model_folder(folder)
+    return Evaluation(folder, found, device, fills=fills)
+
+
 def _write_results(described: EvaluationResult, run: Path | None, path: Path | None) -> None:
-    if run is not None:
-        write_json(run / RESULTS_NAME, merge_earlier(run / RESULTS_NAME, described))
     if path is not None:
         write_json(path, described)
+    if run is not None:  # which may belong to somebody else
+        write_json(run / RESULTS_NAME, merge_earlier(run / RESULTS_NAME, described))
 
 
 def list_sources(data: str | Path | Sequence[str | Path]) -> list[str]:
@@ -157,6 +161,7 @@ class Evaluation:
         argument: the name that the user gave.
         folder: its model folder.
         device: the device; None: a GPU if there is one.
+        fills: False if only vectors are scored, which need no head.
 
     Attributes:
         run: `argument` if it is a run directory, else None.
@@ -166,10 +171,12 @@ class Evaluation:
         InputError: there is no such device.
     """
 
-    def __init__(self, argument: str, folder: Path, device: str | None = None) -> None:
+    def __init__(
+        self, argument: str, folder: Path, device: str | None = None, *, fills: bool = True
+    ) -> None:
         self.argument, self.folder = argument, folder
         self.run = find_run(argument)
-        self.model: TextModel[MaskedLanguageModel] = TextModel(folder, device)
+        self.model: TextModel[Any] = (TextModel if fills else Embedder)(folder, device)
 
     def make_request(
         self,
@@ -213,7 +220,10 @@ class Evaluation:
         if pairs is None and blimp is not None:
             raise InputError("--blimp needs --suite blimp. Add it, or remove --blimp.")
         if babylm is not None and (pairs is None or is_fast):
-            raise InputError("--babylm needs --suite blimp with all pairs. Remove --fast.")
+            raise InputError("--babylm needs --suite blimp, without --fast.")
+        if not needs & {"text", "files"} and (sources or max_seq_length):
+            flag = "--data" if sources else "--seq-length"
+            raise InputError(f"{flag} has no effect with --suite blimp alone. Remove it.")
         _check_alone(suites)
         text = self._open_text(sources) if "text" in needs else None
         submission = None if babylm is None else _locate_submission(Path(babylm), self.argument)
@@ -250,7 +260,7 @@ class Evaluation:
         return {
             "name": self.argument,
             "sha256": hash_model(self.folder),
-            "num_parameters": count_parameters(self.model.model.config).total,
+            "num_parameters": count_parameters_of(self.model.model),
             "tokenizer_fingerprint": self.model.tokenizer.fingerprint,
         }
 
@@ -265,7 +275,7 @@ class Evaluation:
 
 
 @contextmanager
-def reporting_progress(model: TextModel[MaskedLanguageModel], task: str) -> Generator[None]:
+def reporting_progress(model: TextModel[Any], task: str) -> Generator[None]:
     """Report the progress of `task`: on a terminal immediately, otherwise if it takes long."""
     pulse, began = Pulse(tell), time.monotonic()
     if sys.stderr.isatty():

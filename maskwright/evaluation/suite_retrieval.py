@@ -60,10 +60,12 @@ def read_collection(folder: Path) -> Collection:
     grades: dict[str, dict[str, int]] = defaultdict(dict)
     for row in read_columns(qrels, columns, has_header=True):
         query, document = row.values["query"], row.values["document"]
-        if query in asked and document in documents:
-            grades[query][document] = int(row.number("grade"))
+        if not (grade := row.number("grade")).is_integer():
+            raise CorpusError(f"{row.place}: grade = {grade} is not a whole number.")
+        if query in asked:  # with documents that the corpus lacks, which cannot be found
+            grades[query][document] = max(0, int(grade))
     answered = {query: found for query, found in grades.items() if max(found.values()) > 0}
-    if not answered:
+    if not documents.keys() & {name for found in answered.values() for name in found}:
         raise CorpusError(f"{qrels}: no query has a relevant document. Check the ids.")
     chosen = {query: asked[query] for query in answered}
     return Collection(documents, chosen, answered, (corpus, queries, qrels))
@@ -88,8 +90,9 @@ def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
             continue
         try:
             record: dict[str, Any] = json.loads(line)
-            yield str(record["_id"]), f"{record.get('title') or ''} {record['text']}".strip()
-        except (ValueError, KeyError, TypeError):
+            text = (record.get("title") or "") + " " + record["text"]
+            yield str(record["_id"]), text.strip()
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise CorpusError(
                 f'{name}:{number} is not {{"_id": …, "text": …}}. Correct the line.'
             ) from None
@@ -98,12 +101,11 @@ def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
 def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
     """Return the documents of each query ranked by cosine."""
     names = np.array(list(task.documents))
+    vectors = np.concatenate(list(embed.stream(task.documents.values())))
+    # One query after the other: all similarities together may not fit in memory.
     texts = embed(list(task.queries.values()))
-    similar = np.concatenate(
-        [texts @ block.T for block in embed.stream(task.documents.values())], axis=1
-    )
-    best = np.argsort(-similar, axis=1, kind="stable")[:, :_DEEPEST]
-    return dict(zip(task.queries, names[best].tolist(), strict=True))
+    best = [np.argsort(-(vectors @ text), kind="stable")[:_DEEPEST] for text in texts]
+    return dict(zip(task.queries, (names[each].tolist() for each in best), strict=True))
 
 
 def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str, Ranking]:
@@ -141,7 +143,7 @@ def measure_ndcg(grades: Mapping[str, int], ranking: Ranking, depth: int = 10) -
         return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains[:depth]))
 
     best = sum_gains(sorted(grades.values(), reverse=True))
-    return sum_gains([max(0, grades.get(name, 0)) for name in ranking]) / best
+    return sum_gains([grades.get(name, 0) for name in ranking]) / best
 
 
 def measure_recall(grades: Mapping[str, int], ranking: Ranking, depth: int) -> float:
@@ -156,9 +158,9 @@ def measure_reciprocal_rank(grades: Mapping[str, int], ranking: Ranking, depth: 
     return 1 / next(places, math.inf)
 
 
-def open_ranker(folder: Path) -> Predictor:
+def open_ranker(folder: Path, device: str) -> Predictor:
     """Open a model of ``finetune --task ranking``; raise InputError for any other."""
-    predict = Predictor(folder)
+    predict = Predictor(folder, device)
     if predict.loaded.problem != "regression" or predict.loaded.num_texts == 1:
         raise InputError(f"--rerank = {folder} does not score pairs. Train it by --task ranking.")
     return predict
@@ -186,10 +188,7 @@ _MEASURES: dict[str, Callable[[Mapping[str, int], Ranking], float]] = {
 
 
 def score_rankings(
-    prefix: str,
-    grades: Grades,
-    rankings: Mapping[str, Ranking],
-    baseline: Mapping[str, Ranking],
+    prefix: str, grades: Grades, rankings: Mapping[str, Ranking], baseline: Mapping[str, Ranking]
 ) -> tuple[Score, ...]:
     """Return the mean of each measure over the queries, with intervals and the baseline's.
 
@@ -213,7 +212,7 @@ def _score_retrieval(request: Request) -> SuiteResult:
     rankings, by_words = rank_by_vectors(embed, task), rank_by_words(task)
     scores = score_rankings("retrieval", task.grades, rankings, by_words)
     if request.rerank is not None:
-        predict = open_ranker(request.rerank)
+        predict = open_ranker(request.rerank, str(request.model.device))
         for prefix, found in (
             ("retrieval/reranked", rankings),
             ("retrieval/reranked_bm25", by_words),
@@ -233,7 +232,7 @@ def _score_retrieval(request: Request) -> SuiteResult:
 def _check_retrieval(request: Request) -> None:
     read_collection(request.need_file("retrieval"))
     if request.rerank is not None:
-        open_ranker(request.rerank)
+        open_ranker(request.rerank, str(request.model.device))
 
 
 SUITE = Suite(

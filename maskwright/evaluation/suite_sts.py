@@ -15,7 +15,7 @@ from maskwright.errors import CorpusError
 from maskwright.evaluation.suite_retrieval import split_words
 from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
 from maskwright.finetuning.metrics import compute_metric
-from maskwright.finetuning.table_files import read_columns
+from maskwright.finetuning.table_files import list_names, read_columns
 from maskwright.runs.evaluation_file import Score, SuiteResult
 
 _USUAL_COLUMNS = ("sentence1", "sentence2", "score")
@@ -31,6 +31,7 @@ def read_graded_pairs(path: Path) -> tuple[list[str], list[str], NDArray[np.floa
         CorpusError: as `read_columns`, or all scores are equal.
     """
     has_names = path.name.removesuffix(".gz").endswith((".jsonl", ".parquet", ".tsv"))
+    has_names = has_names or {*_USUAL_COLUMNS} <= {*list_names(path)}
     columns = {role: role if has_names else place for place, role in enumerate(_USUAL_COLUMNS)}
     rows = list(read_columns(path, columns))
     pairs, scores = [row.texts for row in rows], np.array([row.number("score") for row in rows])

@@ -55,7 +55,7 @@ NEGATIVE, SCORE = "negative", "score"
 USUAL_NAMES = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
 _CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
 _FEWEST = 32  # training pairs; fewer are too few to train on
-_FEWEST_WORDS = 8  # words of a text that is split into halves
+_FEWEST_CHARACTERS = 24  # of a text that is split into halves
 _OBJECTIVES = {
     "simcse": "each text is its own positive, under another dropout mask (SimCSE)",
     "tsdae": "a decoder rebuilds each text from the vector of 40 % of its tokens (TSDAE)",
@@ -70,7 +70,7 @@ class Embedding(CustomTask):
     unused = ("seeds", "metric", "class_weights", "pooling", "control", "test", "teacher")
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
-        if is_text(train):
+        if is_text(train) and not given:
             return {}
         found = super().find_columns(train, given)
         names = list_names(train)
@@ -212,7 +212,7 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     else:
         valid = read(files.valid)
     if is_text(files.valid or files.train):
-        valid = [halve(row) for row in valid if len(row.texts[0].split()) >= _FEWEST_WORDS]
+        valid = [halve(row) for row in valid if len(row.texts[0]) >= _FEWEST_CHARACTERS]
     valid = valid if valid and SCORE in valid[0].values else valid[:_CANDIDATES]
 
     def encode(chosen: Sequence[TableRow]) -> Pairs:
@@ -255,10 +255,11 @@ def read_plain(path: Path) -> list[TableRow]:
 
 def halve(row: TableRow) -> TableRow:
     """Return the halves of a text as a pair, which belong together more than other halves."""
-    words = row.texts[0].split()
-    middle = len(words) // 2
-    first, second = " ".join(words[:middle]), " ".join(words[middle:])
-    return TableRow(row.place, {"sentence1": first, "sentence2": second})
+    text = row.texts[0]
+    middle = len(text) // 2
+    near = (i for i in range(middle // 2, 2 * middle - middle // 2) if text[i].isspace())
+    cut = min(near, key=lambda i: abs(i - middle), default=middle)  # some scripts have no blanks
+    return TableRow(row.place, {"sentence1": text[:cut], "sentence2": text[cut:].lstrip()})
 
 
 def _read_negative(row: TableRow) -> list[str]:

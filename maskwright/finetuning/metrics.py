@@ -48,6 +48,8 @@ def _matthews(true: NDArray[Any], found: NDArray[Any]) -> float:
 
 
 def _f1(average: str, true: NDArray[Any], found: NDArray[Any]) -> float:
+    if true.shape[1:] == (1,):  # one label of several a text can have
+        average = "binary"
     return float(_sklearn().f1_score(true, found, average=average, zero_division=0))
 
 

@@ -202,7 +202,7 @@ def choose_example(predictions: Predictions) -> list[str]:
 def show_label(value: Any) -> str:
     """Return a label, several labels as ``a|b``, or a number."""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.7g}"  # all digits of float32
     return str(value) if isinstance(value, str) else "|".join(value)
 
 

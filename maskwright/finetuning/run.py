@@ -142,6 +142,8 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
         raise InputError("give either --task or --preset, such as --task classification")
     if not 0 < flags["valid_share"] < 1:
         raise InputError(f"--valid-share = {flags['valid_share']} must be between 0 and 1")
+    if flags["valid"] and flags["valid_share"] != TaskFiles.valid_share:
+        raise InputError("--valid-share has no effect with --valid. Remove one of them.")
     for name, known in (("task", TASKS), ("preset", GLUE_TASKS)):
         _check_known(name, flags[name], known)
     task = load_task(flags["task"] or GLUE_TASKS[flags["preset"]].task)
@@ -173,10 +175,7 @@ def _check_unused(task: Task, flags: Mapping[str, Any], config: FinetuneConfig) 
 
 
 def _find_files(
-    task: Task,
-    flags: Mapping[str, Any],
-    columns: Mapping[str, Column],
-    paths: Mapping[str, Any],
+    task: Task, flags: Mapping[str, Any], columns: Mapping[str, Column], paths: Mapping[str, Any]
 ) -> TaskFiles:
     """Return the files of examples, in the layout of a preset if one is given."""
     header, share = flags["header"], flags["valid_share"]

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import Row
+from maskwright.finetuning.squad import Question
 from maskwright.finetuning.table_files import TableRow
 
 RowType = TypeVar("RowType", bound=Row)
@@ -100,6 +101,8 @@ def _choose_groups(sizes: Counter[str], target: float) -> set[str]:
 
 
 def _list_texts(row: Row) -> Texts:
+    if isinstance(row, Question):  # contexts are kept apart first
+        return [row.context, row.question]
     return ["\x1f".join(row.words)] if isinstance(row, TaggedSentence) else row.texts
 
 

@@ -104,7 +104,8 @@ def _read_squad(path: Path) -> Iterator[Question]:
     except OSError as error:
         raise CorpusError(f"{path}: {error.strerror}") from error
     except ValueError as error:
-        raise CorpusError(f"{path} is not JSON: {error}. Name JSON lines .jsonl.") from error
+        remedy = "Give JSON lines as .jsonl."
+        raise CorpusError(f"{path} is not JSON, or too large: {error}. {remedy}") from error
     except (KeyError, TypeError) as error:
         raise CorpusError(
             f"{path} is not in the layout of SQuAD: data, paragraphs with context and qas, and "

@@ -29,6 +29,7 @@ from maskwright.files import JsonObject
 Column = str | int  # a name, or a position from 0
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
+_LARGEST = 3e38  # of float32
 _PEEKED = 100  # lines from which the layout of a table is inferred
 FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
 TEXT_ROLES = (FIRST, SECOND)
@@ -84,13 +85,13 @@ class TableRow:
         return texts
 
     def number(self, role: str) -> float:
-        """Return a value as a number; raise CorpusError unless it is finite."""
+        """Return a value as a number; raise CorpusError unless float32 can hold it."""
         value = self.values[role]
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if not math.isfinite(number):
+        if not abs(number) < _LARGEST:
             remedy = "Write a decimal point." if "," in str(value) else "Correct the line."
             raise CorpusError(f"{self.place}: {role} = {value} is not a number. {remedy}")
         return number
@@ -195,7 +196,7 @@ def _find_layout(source: Source) -> _Layout:
     # GLUE's TSV files contain unescaped quotation marks, which are text.
     is_plain = source.kind == "tsv" and delimiter == "\t"
     quoting = csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL
-    return _Layout(delimiter, quoting, cut(lines, delimiter))
+    return _Layout(delimiter, quoting, cut(lines, delimiter, is_plain))
 
 
 def _read_table(
@@ -369,11 +370,12 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
             line into the same number of columns and `own` does not; for a comma, which is frequent
             in text, the first line must also hold a usual name.
     """
-    rows = cut(lines, own)
+    is_plain = own == "\t"
+    rows = cut(lines, own, is_plain)
     if not rows or (len(rows[0]) > 1 and len({len(row) for row in rows}) == 1):
         return own
     for mark in ";\t,":
-        found = cut(lines, mark) if mark != own else []
+        found = cut(lines, mark, is_plain) if mark != own else []
         widths = {len(row) for row in found}
         is_table = len(widths) == 1 and min(widths) > 1 and 2 * len(found) > len(lines)
         if is_table and (mark != "," or _names_anything(found[0])):
@@ -381,7 +383,7 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
     if len(rows[0]) > 1:
         return own
     others = (mark for mark in ";\t," if mark != own)
-    return next((m for m in others if _names_anything(*cut(lines[:1], m))), own)
+    return next((m for m in others if _names_anything(*cut(lines[:1], m, is_plain))), own)
 
 
 def _names_anything(row: Sequence[str] = ()) -> bool:
@@ -389,9 +391,13 @@ def _names_anything(row: Sequence[str] = ()) -> bool:
     return len(row) > 1 and any(names & usual for usual in _USUAL.values())
 
 
-def cut(lines: Iterable[str], delimiter: str) -> list[list[str]]:
-    """Return the rows of some lines, without a last row whose quotation mark is not closed."""
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+def cut(lines: Iterable[str], delimiter: str, is_plain: bool) -> list[list[str]]:
+    """Return the rows of some lines, without a last row whose quotation mark is not closed.
+
+    Args:
+        is_plain: quotation marks between tabs are text.
+    """
+    quoting = csv.QUOTE_NONE if is_plain and delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader([f"{line}\n" for line in lines], delimiter=delimiter, quoting=quoting)
     rows: list[list[str]] = []
     with suppress(csv.Error):  # raised again, with its line, when the whole table is read

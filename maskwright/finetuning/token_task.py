@@ -14,14 +14,7 @@ from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_con
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Metric, Scores, score_spans
 from maskwright.finetuning.table_files import Column
-from maskwright.finetuning.task import (
-    Baseline,
-    Labels,
-    LabelTask,
-    Logits,
-    PredictedRows,
-    TaskFiles,
-)
+from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, PredictedRows, TaskFiles
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
@@ -62,6 +55,9 @@ class Tokens(LabelTask):
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the tags, with ``O`` first."""
         counts = Counter(tag for row in rows for tag in _sentence(row).tags)
+        if len(counts) < 2:
+            tag = next(iter(counts), "none")
+            raise CorpusError(f"all words have the tag {tag}. Check the files and --columns tag=…")
         names = tuple(sorted(counts, key=lambda tag: (tag != "O", tag)))
         return Labels(names, tuple(counts[name] for name in names))
 

@@ -3,6 +3,7 @@
 The page needs files only, from any place that serves them: the browser computes the model.
 """
 
+import html
 from importlib.resources import files
 from pathlib import Path
 
@@ -59,7 +60,9 @@ def write(folder: Path, source: Source) -> Written:
     graph.parent.mkdir()
     write_graph(graph, source.model)
     page = files("maskwright.interop").joinpath("transformers_js.html").read_text("utf-8")
-    write_text(folder / PAGE, page.replace("{{mask}}", source.loaded.tokenizer.mask_token))
+    write_text(
+        folder / PAGE, page.replace("{{mask}}", html.escape(source.loaded.tokenizer.mask_token))
+    )
     note = f"{PAGE} needs a place that serves files: python -m http.server -d DIR"
     return Written(source.compare(OnnxModel(graph)), notes=(note,))
 

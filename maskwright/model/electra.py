@@ -42,10 +42,7 @@ class Discriminator(EncoderModel):
         self.head = ReplacedTokenHead(config)
 
     def forward(
-        self,
-        input_ids: Tensor,
-        context: AttentionContext,
-        token_type_ids: Tensor | None = None,
+        self, input_ids: Tensor, context: AttentionContext, token_type_ids: Tensor | None = None
     ) -> Tensor:
         """Return [T], the log odds that each token is replaced.
 

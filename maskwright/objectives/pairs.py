@@ -135,10 +135,7 @@ def predict_pairs(model: MaskedLanguageModel, batch: Batch) -> Tensor:
 
 
 def evaluate_sentence_pairs(
-    model: MaskedLanguageModel,
-    batches: Iterable[Batch],
-    device: torch.device,
-    world: World = ALONE,
+    model: MaskedLanguageModel, batches: Iterable[Batch], device: torch.device, world: World = ALONE
 ) -> SentencePairScores:
     """Return the scores of `model`, in evaluation mode, on the batches of all ranks."""
     sums = torch.zeros(3, dtype=torch.float64)
@@ -151,7 +148,8 @@ def evaluate_sentence_pairs(
         logits, labels = logits[used], batch.pair_labels[used]
         loss = F.cross_entropy(logits, labels, reduction="sum")
         correct = (logits.argmax(-1) == labels).sum()
-        sums += torch.stack([loss.double(), correct.double(), labels.sum().double()]).cpu()
+        found = (loss, correct, labels.sum())
+        sums += torch.stack([one.cpu().double() for one in found])  # Apple's GPUs have no float64
         count += len(labels)
     *totals, count = world.sum(*sums.tolist(), count)
     loss, accuracy, second = (total / max(count, 1) for total in totals)

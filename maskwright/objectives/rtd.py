@@ -34,11 +34,7 @@ from maskwright.data.masking import IGNORED
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError
 from maskwright.model.config import GENERATOR, EncoderConfig
-from maskwright.model.electra import (
-    Discriminator,
-    GeneratorAndDiscriminator,
-    narrow_config,
-)
+from maskwright.model.electra import Discriminator, GeneratorAndDiscriminator, narrow_config
 from maskwright.model.flops import (
     count_flops_per_token,
     count_parameters,

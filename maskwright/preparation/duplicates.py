@@ -114,10 +114,7 @@ def connect_range(work: Work, stage: str, number: int) -> Facts:
     round_number, changed = int(stage.rpartition("-")[2]), False
     before = f"{CONNECT}-{round_number - 1}" if round_number > 1 else NEAR
     whole = cut_range(0, _ALL, number, work.plan.num_ranges)
-    with (
-        work.writing(stage, number, PAIRS) as pairs,
-        work.writing(stage, number, DROPS) as drops,
-    ):
+    with work.writing(stage, number, PAIRS) as pairs, work.writing(stage, number, DROPS) as drops:
         for part in work.read_range(before, PAIRS, *whole):
             if chunks := list(part()):
                 joined = connect(np.concatenate(chunks))

@@ -144,14 +144,14 @@ def choose_size(
 ) -> tuple[PretrainConfig, str]:
     """Return the configuration with the largest of its sizes that the budget pays for, and why.
 
-    Rank 0 measures the speed. Without sizes, or with a model that exists, nothing changes.
+    Rank 0 measures the speed. Without sizes nothing changes.
 
     Args:
         resolve: returns the architecture of a configuration.
         epoch_tokens: tokens of the text, if they are known.
     """
     sizes = parse_sizes(config.model.sizes)
-    if not sizes or config.init_from is not None:
+    if not sizes:
         return config, ""
     sized = [replace(config, model=set_size(config.model, *size)) for _, *size in sizes]
 

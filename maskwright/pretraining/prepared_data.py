@@ -154,19 +154,28 @@ def build_planner(config: PretrainConfig) -> Planner:
     return Planner(config.train, config.data, config.masking, config.optim)
 
 
+def check_machine(config: PretrainConfig) -> None:
+    """Check what a run needs of this machine: its device, packages and files.
+
+    Raises:
+        ConfigError: the device or a file does not exist.
+        MissingPackageError: the package of a tracker is not installed.
+    """
+    choose_device(config.train.device)
+    if config.train.trackers:
+        check_trackers(config.train.trackers)
+    if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
+        raise ConfigError("evaluate.blimp", config.evaluate.blimp, "does not exist")
+
+
 def check_config(config: PretrainConfig) -> None:
     """Check everything that does not depend on the text, before it is prepared for hours.
 
     Raises:
-        ConfigError: sections contradict each other, or do not suit this machine.
+        ConfigError: sections contradict each other.
         TokenizerError: there is no tokenizer in ``tokenizer.path``.
     """
     build_planner(config)
-    if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
-        raise ConfigError("evaluate.blimp", config.evaluate.blimp, "does not exist")
-    if config.train.trackers:
-        check_trackers(config.train.trackers)
-    choose_device(config.train.device)
     model = guess_model(config)
     with torch.device("meta"):
         network = objective_of(config).build_network(model)

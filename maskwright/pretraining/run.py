@@ -19,15 +19,11 @@ from maskwright.model.config import SIZE_FIELDS
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.budget import choose_size
 from maskwright.pretraining.dry_run import describe_run
-from maskwright.pretraining.init_from import (
-    adopt_model,
-    adopt_teacher,
-    load_initial,
-    load_teacher,
-)
+from maskwright.pretraining.init_from import adopt_model, adopt_teacher, load_initial, load_teacher
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     check_config,
+    check_machine,
     fetch_ahead,
     open_data,
     resolve_model,
@@ -190,9 +186,13 @@ def _carry_out(request: _Request, print_config: bool, dry_run: bool) -> Path:
     """Carry out a request; return the model folder of the run."""
     if print_config:
         say(write_yaml(request.config), end="")
-    elif not request.config.text:
+        return request.run / MODEL_NAME
+    if not request.config.text:
         raise InputError("no text given. Name files or folders, or try pydocs.")
-    elif dry_run:
+    check_machine(request.config)
+    if dry_run:
+        if request.changes is None:
+            check_new(request.run)
         for line in describe_run(request.config, request.data_dir):
             say(line, flush=True)
     elif request.changes is None:
@@ -376,10 +376,7 @@ def _open_data(
 
 
 def _describe_run(
-    recipe: str | None,
-    num_parameters: int,
-    data: PreparedData,
-    models: Mapping[str, Origin | None],
+    recipe: str | None, num_parameters: int, data: PreparedData, models: Mapping[str, Origin | None]
 ) -> RunFacts:
     manifest = data.train.manifest
     folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from maskwright.console import Console
+from maskwright.files import is_locked
 from maskwright.logs import Record, read_training
 from maskwright.pretraining.prepared_data import objective_of
 from maskwright.runs.run_directory import (
@@ -19,7 +20,7 @@ _SECONDS = 1.0
 
 
 def watch(run: str | Path, *, once: bool = False) -> None:
-    """Show a run of pretraining on the terminal until its model is saved::
+    """Show a run of pretraining on the terminal until no process trains in it::
 
         watch("runs/mine")
 
@@ -42,16 +43,18 @@ def watch(run: str | Path, *, once: bool = False) -> None:
             panel.show({**record, "final": False}, progress)
     if console.is_terminal:  # which has removed the live panel
         console.print(panel.draw())
+    if not (once or (run / MODEL_NAME).is_dir()):
+        console.print(f"no process trains {run}; resume it with maskwright pretrain --resume {run}")
 
 
 def follow(run: Path, *, once: bool = False) -> Iterator[Record]:
-    """Yield the records of a run, and new ones until its model is saved.
+    """Yield the records of a run, and new ones as long as a process trains in it.
 
     A resumed run removes some records and writes them again; they are then yielded again.
     """
     shown = 0
     while True:
-        is_finished = once or (run / MODEL_NAME).is_dir()
+        is_finished = once or not is_locked(run)
         records = read_training(run / METRICS_NAME)
         shown = min(shown, len(records))
         yield from records[shown:]

@@ -160,10 +160,7 @@ def _draw_curves(figure: Any, curves: Sequence[Curve]) -> None:
 
 
 def _draw_panel(
-    axes: Any,
-    curves: Sequence[Curve],
-    cost: tuple[str, str, float],
-    score: tuple[str, str, str],
+    axes: Any, curves: Sequence[Curve], cost: tuple[str, str, float], score: tuple[str, str, str]
 ) -> None:
     (x, _, scale), (y, baseline, _) = cost, score
     for number, curve in enumerate(curves):

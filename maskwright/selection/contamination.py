@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from maskwright.corpus.clean import clean_text
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
@@ -39,7 +40,7 @@ class EvaluationTexts:
 
     def __init__(self, texts: Iterable[str]) -> None:
         hashes, found = WordHashes(), defaultdict[int, list[Hashes]](list)
-        for text in texts:
+        for text in (clean_text(each, Counter()) for each in texts):  # as documents are
             words = split_words(text)
             letters = count_letters_a_word(text, words)
             if len(words) >= FEWEST_WORDS * letters:

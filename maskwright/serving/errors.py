@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from maskwright.errors import MaskwrightError
+from maskwright.errors import MaskwrightError, ModelFolderError
 from maskwright.serving.batcher import QueueFullError
 from maskwright.serving.schemas import INPUT_TAGS, ErrorResponse, OpenAIErrorResponse
 
@@ -76,7 +76,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(MaskwrightError)
     async def handle_refused(request: Request, error: MaskwrightError) -> JSONResponse:
-        return respond(request, 422, str(error))
+        return respond(request, 500 if isinstance(error, ModelFolderError) else 422, str(error))
 
     @app.exception_handler(QueueFullError)
     async def handle_full_queue(request: Request, error: QueueFullError) -> JSONResponse:

@@ -102,7 +102,11 @@ class Pipeline(ABC, Generic[Parameters]):
             except InputError as error:  # for example a text of blanks
                 results.append(error)
                 continue
-            tokens = zip(tokenizer.tokens(found.token_ids), offsets, found.scores, strict=True)
+            names = tokenizer.tokens(found.token_ids)
+            if len(offsets) != len(names):  # encoding cuts very long words, offsets do not
+                results.append(InputError("a word is too long: the places of its tokens differ"))
+                continue
+            tokens = zip(names, offsets, found.scores, strict=True)
             results.append(
                 {
                     "score": found.total,

@@ -75,8 +75,7 @@ def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
         source={"paths": [p for part in parts for p in _list_paths(part)], "sources": described},
         splits={split: _join_splits([part.splits[split] for part in parts]) for split in SPLITS},
         unigram_counts=FileInfo(
-            parts[0].unigram_counts.num_bytes,
-            _hash([part.unigram_counts.sha256 for part in parts]),
+            parts[0].unigram_counts.num_bytes, _hash([part.unigram_counts.sha256 for part in parts])
         ),
         dropped=dict(sum((Counter(part.dropped) for part in parts), Counter[str]())),
     )

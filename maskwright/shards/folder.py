@@ -26,14 +26,7 @@ from maskwright.shards.cache import (
     leave,
     locking_file,
 )
-from maskwright.shards.checks import (
-    REMEDY,
-    Verify,
-    check_ends,
-    check_file,
-    check_ids,
-    check_shard,
-)
+from maskwright.shards.checks import REMEDY, Verify, check_ends, check_file, check_ids, check_shard
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,

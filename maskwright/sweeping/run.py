@@ -239,8 +239,9 @@ def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | Non
         message = f"stopped in {folder}; the same command resumes the sweep"
         raise KeyboardInterrupt(message) if stopped_by == signal.SIGINT else StoppedError(message)
     if code == 2 and number == 0:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise InputError(f"the first trial fails: {lines[-1] if lines else f'see {log}'}")
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
+        if not lines[-1].startswith(TrainingError.__name__):  # settings that diverge
+            raise InputError(f"the first trial fails: {lines[-1] or f'see {log}'}")
     return read_score(plan.command, folder) if code == 0 else None
 
 

@@ -79,9 +79,7 @@ BERT_CUTTING = Cutting(
     _split_at_blanks, re.compile(r"[!-~]+"), re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 )
 BYTE_CUTTING = Cutting(
-    _split_before_blanks,
-    re.compile(r" ?[!-&(-~]+"),
-    re.compile(r" ?[A-Za-z0-9]+| ?[^ A-Za-z0-9]+"),
+    _split_before_blanks, re.compile(r" ?[!-&(-~]+"), re.compile(r" ?[A-Za-z0-9]+| ?[^ A-Za-z0-9]+")
 )
 BLANK_CUTTING = Cutting(_split_at_blanks)
 # For any tokenizer; approximate, but sufficient to count words.

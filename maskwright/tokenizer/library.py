@@ -33,9 +33,9 @@ def calling_library(what: str) -> Generator[None]:
     """Convert every failure of the library to a TokenizerError that begins with `what`."""
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
+    except BaseException as error:  # of Rust, too, whose PanicException is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise TokenizerError(f"{what}: {' '.join(str(error).split()).rstrip('.')}.") from None
 
 

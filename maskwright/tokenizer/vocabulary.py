@@ -11,13 +11,7 @@ from typing import Any, cast
 
 from maskwright.files import JsonObject, as_mapping
 
-SPECIAL_TOKENS = {
-    "pad": "[PAD]",
-    "unk": "[UNK]",
-    "cls": "[CLS]",
-    "sep": "[SEP]",
-    "mask": "[MASK]",
-}
+SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 _MULTIPLE = 64
 _FILLER = re.compile(r"\[unused\d+\]")

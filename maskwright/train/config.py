@@ -95,7 +95,7 @@ class TrainConfig:
                 rule = f"is not one of {', '.join(TRACKER_NAMES)}"
                 raise ConfigError("trackers", name, rule)
         counts = ("batch_tokens", "log_every_steps", "num_validations", "keep_checkpoints")
-        for name in (*counts, "max_skipped_steps"):
+        for name in (*counts, "max_skipped_steps", "valid_tokens", "final_valid_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must be at least 1")
         if self.valid_seq_length is not None and self.valid_seq_length < MIN_ROW_LENGTH:

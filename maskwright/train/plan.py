@@ -36,6 +36,14 @@ class Planner:
                 f"is longer than data.max_seq_length = {self.data.max_seq_length}",
                 f"Set data.max_seq_length to {longest}.",
             )
+        stages = (*self.train.batch_tokens_schedule, *self.train.seq_length_schedule)
+        for start in (0.0, *(float(stage.partition(":")[0]) for stage in stages)):
+            tokens = self.train.batch_tokens_at(start)
+            length = self.train.seq_length_at(start, self.data.max_seq_length)
+            if tokens < length:
+                name = "batch_tokens" + "_schedule" * bool(self.train.batch_tokens_schedule)
+                rule = f"is less than one row of {length} tokens"
+                raise ConfigError(f"train.{name}", tokens, rule, f"Set it to {length} or more.")
         valid = self.train.valid_seq_length
         if valid is not None and valid > self.data.max_seq_length:
             raise ConfigError(
@@ -48,7 +56,7 @@ class Planner:
     def plan_step(self, progress: float) -> StepPlan:
         """Return the plan of the step at `progress` (0..1)."""
         length = self.train.seq_length_at(progress, self.data.max_seq_length)
-        num_rows = max(1, self.train.batch_tokens_at(progress) // length)
+        num_rows = self.train.batch_tokens_at(progress) // length
         micro_tokens = self.train.micro_batch_tokens or num_rows * length
         request = StepRequest(
             row_length=length,

@@ -8,9 +8,8 @@ everything in any case. A resumed run continues the run of the tracker, by the i
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from queue import Full, Queue
+from queue import Queue
 from threading import Thread
 from typing import Any, Protocol
 
@@ -128,7 +127,8 @@ class TrackerThread:
 
     def __init__(self, name: str, folder: Path, config: Mapping[str, Any]) -> None:
         self._name, self._folder, self._config = name, folder, config
-        self._waiting: Queue[tuple[Scores, int] | None] = Queue(_MOST_WAITING)
+        self._waiting: Queue[tuple[Scores, int] | None] = Queue()
+        self._has_lost = False
         self._thread = Thread(target=self._work, name=f"tracker-{name}", daemon=True)
         self._thread.start()
 
@@ -139,13 +139,15 @@ class TrackerThread:
             for name, value in record.items()
             if isinstance(value, int | float) and name != "step"
         }
-        with suppress(Full):  # a network that has been down for hours
+        if self._waiting.qsize() < _MOST_WAITING:
             self._waiting.put_nowait((scores, int(record["step"])))
+        elif not self._has_lost:  # a network that has been down for hours
+            self._has_lost = True
+            tell(f"{self._name} does not keep up: it will lack records, metrics.jsonl has them")
 
     def close(self) -> None:
         """Wait until all is sent, for a minute at most."""
-        with suppress(Full):
-            self._waiting.put_nowait(None)
+        self._waiting.put_nowait(None)
         self._thread.join(_MOST_SECONDS)
         if self._thread.is_alive():
             tell(f"{self._name} does not answer: it lacks the last records, metrics.jsonl has them")

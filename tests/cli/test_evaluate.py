@@ -270,6 +270,8 @@ def test_what_is_refused(
         (run, "--precision", "bf16"): "--precision needs --suite blimp",
         (run, "--suite", "blimp", "--blimp", pairs, "--precision", "auto"): "--precision",
         (run, "--suite", "blimp", "--blimp", pairs, "--babylm", "x", "--fast"): "--babylm needs",
+        (run, "--suite", "blimp", "--blimp", pairs, "--data", data): "--data has no effect",
+        (run, "--suite", "blimp", "--blimp", pairs, "--seq-length", 32): "--seq-length has no",
         (run, "--blimp", tmp_path): "--blimp needs --suite blimp",
         (run, "--data", data, workplace / "animals.txt"): "cannot be mixed with other text",
         (run, "--data", other): "was prepared with another tokenizer",

@@ -2,11 +2,14 @@
 
 import io
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
+from maskwright.cli.inputs import read_sentences
 from maskwright.cli.main import main
+from maskwright.errors import CorpusError
 
 GOOD = "The small horse in the river eats [MASK] every day."
 
@@ -51,6 +54,19 @@ def test_bad_lines_of_standard_input_are_numbered(
     code, out, err = fill(capsys, run, "--json")
     assert (code, len(out)) == (2, 1)
     assert err[0].startswith('InputError: standard input:2: "no mask" has no [MASK]')
+
+
+def test_standard_input_is_utf_8_whatever_the_locale(
+    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def read(content: bytes) -> list[str]:
+        raw = io.TextIOWrapper(io.BytesIO(content), encoding="ascii", errors="surrogateescape")
+        monkeypatch.setattr("sys.stdin", raw)
+        return [each.text for each in read_sentences(Namespace(file=None, text=["-"]))]
+
+    assert read("\ufeffein Fr\u00fchst\u00fcck\n".encode()) == ["ein Fr\u00fchst\u00fcck"]
+    with pytest.raises(CorpusError, match="standard input"):
+        read("ein Fr\u00fchst\u00fcck\n".encode("latin-1"))
 
 
 def test_a_random_word_is_not_hidden_beside_a_mask(run: str, capsys: pytest.CaptureFixture[str]):

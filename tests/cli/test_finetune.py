@@ -231,6 +231,10 @@ def test_held_out_pairs_are_of_other_texts(
         (["--task", "classification", "--preset", "sst2"], "give either --task or --preset"),
         (["--task", "classification", "--epochs", "0"], "epochs = 0.0 must be above 0"),
         (["--task", "classification", "--valid-share", "1"], "--valid-share = 1.0 must be"),
+        (
+            ["--task", "classification", "--valid", "v.tsv", "--valid-share", "0.2"],
+            "--valid-share has no effect with --valid",
+        ),
         (["--task", "classification", "--columns", "text"], "--columns text is not ROLE=COLUMN"),
         (["--task", "classification", "--columns", "word=0"], "roles are sentence1, sentence2"),
         (["--task", "tokens", "--columns", "label=1"], "roles are word, tag"),

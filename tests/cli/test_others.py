@@ -108,6 +108,9 @@ def test_tokenizer_train_and_inspect(
     assert "320 tokens" in run(capsys, "tokenizer", "train", text, "--out", out, *flags)
     assert main(["tokenizer", "train", text, "--out", out]) == 2
     assert "exists already. Choose another folder" in capsys.readouterr().err
+    other = ["--out", str(tmp_path / "other"), "--corpus.valid_fraction", "0.2"]
+    assert main(["tokenizer", "train", text, *other]) == 2
+    assert "corpus.valid_fraction" in capsys.readouterr().err
     report = run(capsys, "tokenizer", "inspect", out, "The cat eats fish.", "--on", text)
     assert "fertility" in report.lower()
 

@@ -160,6 +160,9 @@ def test_dry_run_writes_nothing(workplace: Path, capsys: pytest.CaptureFixture[s
     report = capsys.readouterr().out
     assert all(word in report for word in ("parameters", "MB", "tokens/s", "minutes"))
     assert sorted(workplace.rglob("*")) == before
+    again = [*folders, "--name", "small", *SMALL, "--train.max_steps", "5", "--dry-run"]
+    assert main(["pretrain", text, *again]) == 2
+    assert "exists already" in capsys.readouterr().err
 
 
 def test_dry_run_before_preparation(workplace: Path, capsys: pytest.CaptureFixture[str]):

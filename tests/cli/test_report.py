@@ -1,6 +1,7 @@
 """``maskwright report`` and ``maskwright watch`` on a finished run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
 from maskwright.pretraining.watch import follow
+from maskwright.runs.run_directory import locking_run
 from tests.workplace import SMALL
 
 
@@ -39,15 +41,26 @@ def test_a_run_is_followed_to_its_end(workplace: Path, capsys: pytest.CaptureFix
     assert main(["watch", str(run / "model"), "--once"]) == 2
 
 
+def test_a_run_whose_process_died_is_no_longer_followed(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name in ("config.yaml", "metrics.jsonl"):
+        shutil.copy(workplace / "runs" / "small" / name, tmp_path)
+    assert main(["watch", str(tmp_path)]) == 0
+    assert "--resume" in capsys.readouterr().out
+
+
 def test_lines_that_a_resumed_run_writes_again_are_shown_again(tmp_path: Path):
     log = tmp_path / "metrics.jsonl"
     lines = [f'{{"split": "train", "step": {n}, "tokens": {n}, "seconds": {n}}}\n' for n in (1, 2)]
     log.write_text("".join([*lines, '{"split": "tra']))
-    records = follow(tmp_path)
-    assert [next(records)["step"], next(records)["step"]] == [1, 2]
-    log.write_text(lines[0])
-    (tmp_path / "model").mkdir()
+    (tmp_path / "model").mkdir()  # of a run that was resumed with a new budget
+    with locking_run(tmp_path, print):
+        records = follow(tmp_path)
+        assert [next(records)["step"], next(records)["step"]] == [1, 2]
+        log.write_text(lines[0])
     assert list(records) == []
+    assert [record["step"] for record in follow(tmp_path)] == [1]
 
 
 def test_a_run_of_fine_tuning_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -303,7 +303,8 @@ def test_a_crowded_row_has_as_many_labels_as_slots() -> None:
 def test_a_corpus_of_one_document_is_one_line() -> None:
     with pytest.raises(ShardError, match=r"fewer than 2 documents.*data\.pairs = next"):
         Setting([50, 0]).source()
-    assert Setting([51, 0], "order").load(2).num_pairs == 2
+    [batch] = Setting([51, 0], "order").load(2).micro_batches
+    assert batch.num_pairs == 2
 
 
 def test_pairs_need_special_tokens() -> None:

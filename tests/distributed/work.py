@@ -40,7 +40,7 @@ from maskwright.train.checkpoint import (
     open_checkpoint,
 )
 from maskwright.train.trainer import Trainer
-from tests.helpers import random_corpus, special_ids, vocabulary
+from tests.helpers import count_predictions, random_corpus, special_ids, vocabulary
 from tests.models import small_model
 from tests.train.helpers import Recorder, make_trainer
 
@@ -85,7 +85,7 @@ def finish(trainer: Trainer, recorder: Recorder) -> Outcome:
 
     def watch(request: StepRequest, position: DataPosition) -> LoadedStep:
         loaded = take(request, position)
-        predictions.append(loaded.num_predictions)
+        predictions.append(count_predictions(loaded))
         return loaded
 
     trainer.prefetcher.take = watch

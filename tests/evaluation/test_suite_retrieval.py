@@ -30,7 +30,7 @@ QUERIES = [
     {"_id": "2", "text": "what does the horse eat, grass"},
     {"_id": "3", "text": "not judged"},
 ]
-QRELS = "query-id\tcorpus-id\tscore\n1\ta\t2\n2\tb\t1\n2\tc\t0\n2\tmissing\t1\n"
+QRELS = "query-id\tcorpus-id\tscore\n1\ta\t2\n2\tb\t1\n2\tc\t-1\n2\tmissing\t1\n"
 
 
 def write_lines(path: Path, records: Sequence[Any]) -> None:
@@ -56,7 +56,7 @@ def test_a_collection_is_read(folder: Path) -> None:
     assert task.documents["a"] == "Cats The old cat in the village eats fish."
     assert task.documents["c"].startswith("The small bird")
     assert task.queries.keys() == {"1", "2"}
-    assert task.grades == {"1": {"a": 2}, "2": {"b": 1, "c": 0}}
+    assert task.grades == {"1": {"a": 2}, "2": {"b": 1, "c": 0, "missing": 1}}
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,12 @@ def test_a_collection_is_read(folder: Path) -> None:
     [
         ("queries.jsonl", '{"_id": "1"}\n'),
         ("queries.jsonl", "no json\n"),
+        ("queries.jsonl", '{"_id": "1", "text": null}\n'),
+        ("queries.jsonl", '{"_id": "1", "text": ' + "[" * 100_000),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n9\t9\t1\n"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\ta\tgood\n"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\ta\t0.5\n"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\t9\t1\n"),
         ("queries.jsonl", None),
         ("qrels/test.tsv", None),
     ],
@@ -101,8 +105,10 @@ def test_a_model_is_scored(workplace: Path, folder: Path) -> None:
     model = workplace / "runs" / "small" / "model"
     found = maskwright.evaluate(model, suite="retrieval", data=folder)
     scores = {score["name"]: score for score in found["suites"][0]["scores"]}
-    assert scores["retrieval/recall_100"]["value"] == 1
-    assert scores["retrieval/ndcg_10"]["baseline"] == 1
+    # One of the two answers to the second query is not in the corpus.
+    assert scores["retrieval/recall_100"]["value"] == (1 + 1 / 2) / 2
+    best = 1 / (1 + 1 / math.log2(3))
+    assert scores["retrieval/ndcg_10"]["baseline"] == pytest.approx((1 + best) / 2)
     assert scores["retrieval/ndcg_10"]["num_samples"] == 2
 
 

@@ -22,6 +22,9 @@ def test_graded_pairs_are_read(tmp_path: Path) -> None:
     first, second, scores = read_graded_pairs(plain)
     assert (first, second) == (["A cat.", "One, two."], ["A dog.", "Three."])
     assert scores.tolist() == [2.5, 0]
+    plain.write_text('score,sentence2,sentence1\n2.5,A dog.,A cat.\n0,Three.,"One, two."\n')
+    again = read_graded_pairs(plain)
+    assert (again[0], again[1], again[2].tolist()) == (first, second, [2.5, 0])
     plain.write_text('"A cat.","A dog.",1\n"One.","Three.",1\n')
     with pytest.raises(MaskwrightError, match="all scores are the same"):
         read_graded_pairs(plain)

@@ -225,4 +225,11 @@ def test_text_without_labels_is_enough(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_halves_are_of_one_text() -> None:
     row = halve(TableRow("a.txt:1", {"sentence1": "one two three four five"}))
-    assert row.texts == ["one two", "three four five"]
+    assert row.texts == ["one two three", "four five"]
+
+
+def test_halves_of_a_script_without_blanks() -> None:
+    text = "去年 北京大学附属中学的学生参观了中华人民共和国全国人民代表大会会议中心"
+    first, second = halve(TableRow("a.txt:1", {"sentence1": text})).texts
+    assert first + second == text
+    assert abs(len(first) - len(second)) <= 1

@@ -30,6 +30,13 @@ def test_several_labels_at_once() -> None:
     assert compute_metric("micro_f1", true, found) == pytest.approx(2 * 2 / (3 + 3))
 
 
+@pytest.mark.parametrize("metric", ["micro_f1", "macro_f1"])
+def test_the_only_label_of_several_is_what_is_scored(metric: Metric) -> None:
+    true = np.array([[1], [1], [0], [0]])
+    assert compute_metric(metric, true, np.zeros_like(true)) == 0
+    assert compute_metric(metric, true, np.array([[1], [0], [0], [0]])) == pytest.approx(2 / 3)
+
+
 def test_metrics_of_numbers() -> None:
     true, found = np.array([1.0, 2.0, 3.0, 10.0]), np.array([1.0, 2.0, 3.0, 4.0])
     assert compute_metric("spearman", true, found) == pytest.approx(1.0)

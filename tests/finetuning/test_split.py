@@ -12,6 +12,7 @@ from maskwright.finetuning.split import (
     hold_out,
     split_examples,
 )
+from maskwright.finetuning.squad import Question
 from maskwright.finetuning.table_files import TableRow
 
 TEXT_PAIRS = st.lists(st.tuples(*[st.text("ABCDEFGH", min_size=1, max_size=2)] * 2), max_size=30)
@@ -89,6 +90,17 @@ def test_where_all_have_one_first_text_both_texts_decide() -> None:
     assert len(valid) == count_shared(train, valid) == 10
     known = {row.values["sentence2"] for row in train}
     assert not known & {row.values["sentence2"] for row in valid}
+
+
+def test_contexts_of_repeated_questions_are_on_one_side() -> None:
+    rows = [
+        Question("", f"{text}-{asked}", f"What is {asked}?", f"The text {text}.", ())
+        for text in range(20)
+        for asked in range(5)
+    ]
+    kept, held_out = split_examples(rows, [()] * len(rows), 0.2)
+    assert 0.1 < len(held_out) / len(rows) < 0.3
+    assert not {row.context for row in kept} & {row.context for row in held_out}
 
 
 def test_a_share_of_single_texts_is_about_that_share() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import (
+    TableRow,
     find_delimiter,
     find_roles,
     list_names,
@@ -43,6 +44,19 @@ ROWS = [{"text": 'He said "no".', "label": "1"}, {"text": "a, b", "label": "0"}]
 )
 def test_columns_by_name(name: str, content: str, tmp_path: Path) -> None:
     assert read(write(tmp_path, name, content), text="text", label="label") == ROWS
+
+
+def test_tabs_and_quotation_marks_in_a_csv_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", '"text"\t"label"\n"a ""b""\t"\t1\nc\t0\n')
+    assert list_names(path) == ["text", "label"]
+    rows = [{"text": 'a "b"\t', "label": "1"}, {"text": "c", "label": "0"}]
+    assert read(path, text="text", label="label") == rows
+
+
+@pytest.mark.parametrize("value", ["1e39", 10**400, "nan", "inf", None])
+def test_numbers_fit_in_float32(value: object) -> None:
+    with pytest.raises(CorpusError, match="a:1: label = "):
+        TableRow("a:1", {"label": value}).number("label")
 
 
 def test_columns_by_position_have_no_header(tmp_path: Path) -> None:

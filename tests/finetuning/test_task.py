@@ -7,7 +7,7 @@ import torch
 from maskwright.errors import ConfigError, CorpusError, ModelFolderError, TrainingError
 from maskwright.finetuning import fit
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.conll import find_entities
+from maskwright.finetuning.conll import TaggedSentence, find_entities
 from maskwright.finetuning.fit import EarlyStopping, RunResult, train_seeds
 from maskwright.finetuning.metrics import Metric
 from maskwright.finetuning.network import build_classifier
@@ -262,3 +262,9 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ModelFolderError, match=r"labels texts .*Use maskwright predict"):
         open_model(tmp_path / "labels")
+
+
+def test_words_with_a_single_tag_teach_nothing() -> None:
+    rows = [TaggedSentence("a:1", ("The", "cat"), ("O", "O"))]
+    with pytest.raises(CorpusError, match="all words have the tag O"):
+        load_label_task("tokens").find_labels(rows)

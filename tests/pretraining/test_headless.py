@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
+import maskwright
 from maskwright.cli.main import main
 from maskwright.inference.embed import Embedder
 from maskwright.model.masked_lm import BareEncoder
@@ -65,3 +66,17 @@ def test_a_model_of_sentence_transformers_is_continued(text: Path, tmp_path: Pat
     modules[0]["path"] = "../elsewhere"
     (folder / "modules.json").write_text(json.dumps(modules))
     assert find_model_folder(folder) == folder
+
+
+def test_vectors_are_evaluated_without_a_head(tmp_path: Path) -> None:
+    whole, bare = write_headless(tmp_path, "bert")
+    table = tmp_path / "pairs.csv"
+    animals = ("horse", "cat", "bird", "fox")
+    rows = [f"The {a} eats.,The {b} eats.,{int(a == b)}" for a in animals for b in animals]
+    table.write_text("\n".join(["sentence1,sentence2,score", *rows]))
+    [found, expected] = (
+        maskwright.evaluate(folder, suite="sts", data=table) for folder in (bare, whole)
+    )
+    ([ours], [theirs]) = (each["suites"][0]["scores"] for each in (found, expected))
+    assert ours["value"] == pytest.approx(theirs["value"], abs=0.01)  # vectors differ by rounding
+    assert found["model"]["num_parameters"] < expected["model"]["num_parameters"]

@@ -21,7 +21,7 @@ from maskwright.pretraining import training_suites
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import (
     PreparedData,
-    check_config,
+    check_machine,
     objective_of,
     resolve_model,
 )
@@ -174,7 +174,7 @@ def test_missing_minimal_pairs_are_noticed_before_anything_is_prepared(workplace
     evaluate = {"suites": ["blimp"], "blimp": "nowhere"}
     config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
     with pytest.raises(ConfigError, match=r"evaluate\.blimp = nowhere does not exist"):
-        check_config(config)
+        check_machine(config)
 
 
 def test_a_validation_stops_between_batches(workplace: Path, tmp_path: Path) -> None:

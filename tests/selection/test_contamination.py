@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given
@@ -82,6 +83,15 @@ def test_json_counts_in_a_folder_and_what_is_passed_over_is_counted(tmp_path: Pa
     ignored: Counter[str] = Counter()
     assert list(read_evaluation([str(tmp_path)], ignored)) == [LONG, PHRASE, SHORT]
     assert ignored == {"ignored file .xml": 1, "ignored file .bin": 1}
+
+
+def test_texts_are_compared_as_documents_are_cleaned() -> None:
+    said = "\u00fcber die Schwelle des alten Hauses trat ein sehr junger Mann herein"
+    asked = normalize("NFD", said).replace("Schwelle", "Schwel\u00adle\ud83d")
+    assert asked != said
+    words = WordHashes().of(split_words(said))
+    assert EvaluationTexts([asked.replace("\ud83d", "")]).find_in(words) is not None
+    assert EvaluationTexts([asked]).find_in(words) is None  # half of an emoji is a letter
 
 
 def test_letters_of_scripts_without_blanks_are_no_words() -> None:

@@ -13,6 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
+from maskwright.errors import InputError
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask
 from maskwright.serving.app import build_app
@@ -67,6 +68,12 @@ def test_vectors_and_scores(client: TestClient, folder: Path) -> None:
     assert scored["score"] == pytest.approx(sum(token["score"] for token in scored["tokens"]))
     pieces = [texts[0][token["start"] : token["end"]] for token in scored["tokens"]]
     assert "".join(pieces) == texts[0].replace(" ", "")
+
+
+def test_a_word_that_is_too_long_is_refused_alone(folder: Path) -> None:
+    long, scored = open_pipeline(folder, "cpu").score(["a" * 20_000, "The fox eats berries."])
+    assert isinstance(long, InputError)
+    assert not isinstance(scored, InputError)
 
 
 def test_it_says_how_it_is(client: TestClient) -> None:

@@ -29,6 +29,7 @@ class Machine:
     def __init__(self) -> None:
         self.rates: list[float] = []
         self.codes: dict[int, int] = {}  # by call, from 0
+        self.said = ""
 
     def __call__(self, command: Sequence[str], log: Path) -> tuple[int, signal.Signals | None]:
         code = self.codes.get(len(self.rates), 0)
@@ -37,7 +38,7 @@ class Machine:
         folder = Path(command[command.index("--runs-dir") + 1])
         folder = folder / command[command.index("--name") + 1]
         folder.mkdir(exist_ok=True)
-        log.touch()
+        log.write_text(self.said)
         record = {"split": "valid", "step": 1, "final": True, "loss": abs(rate - 0.3)}
         if code == 0:
             (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
@@ -97,6 +98,13 @@ def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tm
     assert len(search(tmp_path / "sweep", 2, over=corrected)) == 2
     with pytest.raises(InputError, match="another command, space or seed"):
         search(tmp_path / "sweep", 3)
+
+
+def test_a_first_trial_that_diverges_is_one_failure(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine.codes, machine.said = {0: 2}, "TrainingError: the loss is not finite\n"
+    assert [trial.score is None for trial in search(tmp_path / "sweep", 3)] == [False, False, True]
 
 
 def test_a_checkpoint_keeps_the_folder_for_its_sweep(machine: Machine, tmp_path: Path) -> None:

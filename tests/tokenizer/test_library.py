@@ -22,6 +22,15 @@ def charsmap(replacement: bytes) -> str:
     return base64.b64encode(table).decode()
 
 
+class Terminated(BaseException):
+    """What a signal handler raises."""
+
+
+def test_signals_are_no_failures_of_the_library() -> None:
+    with pytest.raises(Terminated), calling_library("it fails"):
+        raise Terminated
+
+
 GROWTHS = {
     "nothing": (None, 1),
     "lower case": ({"type": "Lowercase"}, 1),
@@ -69,7 +78,7 @@ def test_an_id_that_no_model_has_an_embedding_for(place: dict[str, Any]) -> None
 
 def test_any_failure_of_the_library_is_one_line() -> None:
     with pytest.raises(TokenizerError, match=r"^x: two lines\.$"), calling_library("x"):
-        raise BaseException("two\nlines.")
+        raise type("PanicException", (BaseException,), {})("two\nlines.")  # as of Rust
     with pytest.raises(KeyboardInterrupt), calling_library("x"):
         raise KeyboardInterrupt
 

@@ -41,8 +41,23 @@ def test_micro_batches_are_whole_rows() -> None:
     assert [rows_at_once(tokens) for tokens in (None, 1, 128, 300)] == [8, 1, 1, 2]
 
 
-def test_a_batch_smaller_than_a_row_is_one_row() -> None:
-    assert make_planner(TrainConfig(batch_tokens=50)).plan_step(0).request.num_rows == 1
+@pytest.mark.parametrize(
+    ("field", "train"),
+    [
+        ("batch_tokens", TrainConfig(batch_tokens=50)),
+        (
+            "batch_tokens_schedule",
+            TrainConfig(
+                batch_tokens_schedule=("0:64", "0.7:128"),
+                seq_length_schedule=("0:64", "0.6:128"),
+            ),
+        ),
+    ],
+)
+def test_a_batch_has_a_row_at_every_time(field: str, train: TrainConfig) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_planner(train)
+    assert caught.value.field == f"train.{field}"
 
 
 def test_validation_rows_may_not_pass_the_longest_input() -> None:

@@ -96,7 +96,8 @@ def test_terms_are_weighed_and_added_up() -> None:
     once, loss, correct = gradients_of(model, loaded)
     objective = Twice(model)
     counts = count_predictions(loaded, objective.terms)
-    assert counts == {"mlm": loaded.num_predictions, "again": loaded.num_predictions}
+    expected = sum(batch.num_predictions for batch in loaded.micro_batches)
+    assert counts == {"mlm": expected, "again": expected}
     model.zero_grad()
     # Of "again" another rank has as many predictions as this one.
     counts["again"] *= 2

@@ -37,13 +37,7 @@ _BLOCK_TAGS = frozenset((
 # Elements whose content is shown verbatim.
 _LITERAL_TAGS = frozenset(("nowiki", "pre"))
 # Templates that show the arguments with these numbers, which are parts of sentences.
-_SHOWN_ARGUMENTS = {
-    "lang": (2,),
-    "nowrap": (1,),
-    "nobr": (1,),
-    "convert": (1, 2),
-    "cvt": (1, 2),
-}
+_SHOWN_ARGUMENTS = {"lang": (2,), "nowrap": (1,), "nobr": (1,), "convert": (1, 2), "cvt": (1, 2)}
 _MOST_SHOWN = 4  # by `convert`, where the second argument is one of these words
 _RANGES = frozenset(("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1"))
 # Templates that show one character.
