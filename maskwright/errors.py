@@ -1,6 +1,4 @@
-"""The errors that a user can cause, as one hierarchy.
-
-::
+"""The errors that a user can cause, as one hierarchy::
 
     MaskwrightError            shown as one line on standard error, exit code 2
     ├── ConfigError            a configuration field or flag
@@ -28,14 +26,12 @@ _MOST_BITS = 256
 
 
 class MaskwrightError(Exception):
-    """The base class of all errors that the user's input causes.
+    """The base class of all errors that the user's input causes::
 
-    ::
-
-        try:
-            load_model("runs/missing")
-        except MaskwrightError as error:
-            print(error)  # one line: what is wrong, the rule, the remedy
+    try:
+        load_model("runs/missing")
+    except MaskwrightError as error:
+        print(error)  # one line: what is wrong, the rule, the remedy
     """
 
     def __init__(self, message: str = "") -> None:

@@ -12,7 +12,7 @@ from maskwright.cli.inputs import add_text_flags
 from maskwright.cli.tables import make_console, print_table, show_number
 from maskwright.console import Console, say_json
 from maskwright.errors import InputError
-from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite
+from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite, parse_names
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.results import get_judged, show_mean
 from maskwright.formatting import count_noun
@@ -79,7 +79,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     given = vars(build_parser().parse(argv))
     as_json, in_detail = given.pop("json"), given.pop("details")
-    if given["suite"].strip(" ,") == GLUE_SUITE:
+    if parse_names(given["suite"]) == (GLUE_SUITE,):
         if in_detail:
             raise InputError("--details has no effect with --suite glue. Remove it.")
         tasks: Any = maskwright.evaluate(**given)

@@ -40,7 +40,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--random", action="store_true", help="mask a random word of each sentence and compare"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of --random [0]")
+    parser.add_argument("--seed", type=int, help="of --random [0]")
     return parser
 
 
@@ -50,6 +50,8 @@ def main(argv: Sequence[str]) -> int:
         raise InputError(f"--top-k = {arguments.top_k} must be at least 1")
     if arguments.random and (arguments.json or arguments.top_k or arguments.targets):
         raise InputError("--random shows one word; it takes no --json, --top-k or --targets")
+    if arguments.seed is not None and not arguments.random:
+        raise InputError("--seed has no effect without --random. Remove it.")
     sentences, given = tee(read_filled_sentences(arguments, "there is no sentence to fill"))
     fill = maskwright.FillMask(find_model_folder(arguments.folder), arguments.device)
     num_bad = 0
@@ -75,7 +77,7 @@ def _answer(
         yield from fill.stream(texts, arguments.top_k or _TOP_K, arguments.targets)
     for text in texts:
         try:
-            yield fill.describe_random(text, arguments.seed)
+            yield fill.describe_random(text, arguments.seed or 0)
         except InputError as error:
             yield error
 

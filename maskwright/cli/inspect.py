@@ -17,6 +17,7 @@ from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.find_data import locate
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
+    check_pretraining,
     load_run_config,
     name_prepared,
     read_provenance,
@@ -115,6 +116,7 @@ def _find_data(arguments: argparse.Namespace) -> tuple[dict[str, Path], Pretrain
 
 
 def _find_data_of_run(run: Path) -> dict[str, Path]:
+    check_pretraining(run)
     provenance = read_provenance(run)
     folders = name_prepared(provenance)
     for folder in folders.values():

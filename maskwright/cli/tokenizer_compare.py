@@ -51,6 +51,8 @@ def compare(argv: Sequence[str]) -> int:
         raise InputError("compare needs at least two tokenizers")
     if "-" in arguments.on:
         raise InputError("--on - can be read only once, and there are several tokenizers")
+    if len(set(arguments.folders)) < len(arguments.folders):
+        raise InputError("compare needs different tokenizers: one is named twice. Remove it.")
     names = shorten_names([str(folder) for folder in arguments.folders])
     tokenizers = dict(zip(names, map(Tokenizer.load, map(find, arguments.folders)), strict=True))
     measured = {text: measure(tokenizers, text) for text in arguments.on}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.masking import IGNORED
 from maskwright.data.pairs import SegmentPair, pairs_per_row
-from maskwright.data.rows import Ints, Rows, concat_ranges, segments_per_row
+from maskwright.data.rows import Ints, Rows, concat_ranges
 
 
 class TokenSource(Protocol):
@@ -151,7 +151,8 @@ def collate(
 
     block_lengths, numbers = segments.with_tails(row_length)
     block_ends = np.cumsum(block_lengths)[block_lengths > 0]
-    bounds = np.full(len(rows) * (segments_per_row(row_length) + 1) + 1, ids.size, np.int32)
+    # Few shapes are to be compiled, and flash attention pays for empty segments: a power of two.
+    bounds = np.full(max(2, 1 << len(block_ends).bit_length()), ids.size, np.int32)
     bounds[0], bounds[1 : 1 + len(block_ends)] = 0, block_ends
     return CollatedRows(
         ids,

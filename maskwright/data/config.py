@@ -90,12 +90,9 @@ class MaskingConfig:
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(name, getattr(self, name), "must be between 0 and 1")
         if self.mask_share + self.random_share > 1 + 1e-9:
-            raise ConfigError(
-                "random_share",
-                self.random_share,
-                f"and mask_share = {self.mask_share} add up to more than 1",
-                f"Set random_share to at most {1 - self.mask_share:g}.",
-            )
+            rule = f"and mask_share = {self.mask_share} add up to more than 1"
+            remedy = f"Set random_share to at most {1 - self.mask_share:g}."
+            raise ConfigError("random_share", self.random_share, rule, remedy)
         check_choice("strategy", self.strategy, STRATEGIES)
         if self.max_span_length < 1:
             raise ConfigError("max_span_length", self.max_span_length, "must be at least 1")

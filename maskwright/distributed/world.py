@@ -143,7 +143,9 @@ def joining(world: World, device: torch.device) -> Generator[World]:
         ConfigError: `device` does not support several processes.
         TrainingError: the other ranks cannot be reached.
     """
-    if world.size == 1:
+    if world.size == 1 and not dist.is_torchelastic_launched():
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
         yield world
         return
     backends = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}

@@ -109,9 +109,7 @@ def compare(
     seq_length: int | None = None,
     device: str | None = None,
 ) -> Comparison:
-    """Score models on the same masks, one in memory at a time.
-
-    ::
+    """Score models on the same masks, one in memory at a time::
 
         found = compare(["runs/A", "runs/B"])
         [difference] = found["differences_from_first"]

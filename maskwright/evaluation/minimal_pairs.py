@@ -49,9 +49,7 @@ class MinimalPair:
 
 
 def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
-    """Return all pairs in files, or in the ``.jsonl`` files of folders, in a fixed order.
-
-    ::
+    """Return all pairs in files, or in the ``.jsonl`` files of folders, in a fixed order::
 
         pairs = read_minimal_pairs(["blimp/data"])
         print(pairs[0].good, pairs[0].bad)

@@ -127,9 +127,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     """A model that scores texts, loaded from a folder; the API behind ``maskwright score``.
 
     Attributes:
-        precision: the precision of the matrix products in the blocks.
-
-    ::
+        precision: the precision of the matrix products in the blocks::
 
         score = PseudoLikelihoodScorer("runs/mine/model")
         [good, bad] = score(["The cats sleep.", "The cats sleeps."])
@@ -302,9 +300,7 @@ def score_pseudo_likelihood(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
 ) -> list[PseudoLikelihood]:
-    """Return the scores of texts from a model in memory, for example during training.
-
-    ::
+    """Return the scores of texts from a model in memory, for example during training::
 
         model, tokenizer = load_model("runs/mine")
         [score] = score_pseudo_likelihood(model, tokenizer, ["The cats sleep."])

@@ -64,9 +64,7 @@ def evaluate(
     seq_length: int | None = None,
     device: str | None = None,
 ) -> EvaluationResult:
-    """Score a model.
-
-    ::
+    """Score a model::
 
         found = evaluate("runs/mine", suite="mlm")
         scores = {score["name"]: score["value"] for score in found["suites"][0]["scores"]}
@@ -221,9 +219,10 @@ class Evaluation:
             raise InputError("--blimp needs --suite blimp. Add it, or remove --blimp.")
         if babylm is not None and (pairs is None or is_fast):
             raise InputError("--babylm needs --suite blimp, without --fast.")
-        if not needs & {"text", "files"} and (sources or max_seq_length):
-            flag = "--data" if sources else "--seq-length"
-            raise InputError(f"{flag} has no effect with --suite blimp alone. Remove it.")
+        if needs == {"pairs"} and sources:
+            raise InputError("--data has no effect with --suite blimp alone. Remove it.")
+        if max_seq_length and all(suite.name != "mlm" for suite in suites):
+            raise InputError("--seq-length has no effect without --suite mlm. Remove it.")
         _check_alone(suites)
         text = self._open_text(sources) if "text" in needs else None
         submission = None if babylm is None else _locate_submission(Path(babylm), self.argument)

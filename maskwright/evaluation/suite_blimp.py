@@ -232,7 +232,6 @@ def _score(request: Request) -> SuiteResult:
 SUITE = Suite(
     name="blimp",
     needs="pairs",
-    full=None,
     fast=20,
     check=_check,
     score=_score,

@@ -50,9 +50,7 @@ def evaluate_pseudo_likelihood(
 
     ``pll/pseudo_perplexity``, ``exp(-total / tokens)`` (Salazar et al. 2020), is comparable only
     for the same tokenizer, ``pll/bits_per_character`` also between tokenizers;
-    ``pll/mean_log_likelihood`` is the mean over texts, in nats.
-
-    ::
+    ``pll/mean_log_likelihood`` is the mean over texts, in nats::
 
         model, tokenizer = load_model("runs/mine")
         result = evaluate_pseudo_likelihood(model, tokenizer, ["The cats sleep."])

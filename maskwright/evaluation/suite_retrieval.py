@@ -238,8 +238,6 @@ def _check_retrieval(request: Request) -> None:
 SUITE = Suite(
     name="retrieval",
     needs="files",
-    full=None,
-    fast=0,
     check=_check_retrieval,
     score=_score_retrieval,
     headlines=(

@@ -64,8 +64,6 @@ def _score_sts(request: Request) -> SuiteResult:
 SUITE = Suite(
     name="sts",
     needs="files",
-    full=None,
-    fast=0,
     check=lambda request: read_graded_pairs(request.need_file("sts")),
     score=_score_sts,
     headlines=("sts/spearman",),

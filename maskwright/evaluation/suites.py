@@ -60,7 +60,7 @@ GLUE_SUITE = "glue"
 GLUE_HELP = "fine-tuning on every GLUE task in --data DIR; not combined with other suites"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Suite:
     """An evaluation suite.
 
@@ -75,8 +75,8 @@ class Suite:
 
     name: str
     needs: Literal["text", "pairs", "files"]
-    full: int | None
-    fast: int
+    full: int | None = None
+    fast: int = 0
     check: "Callable[[Request], object]"
     score: "Callable[[Request], SuiteResult]"
     headlines: tuple[str, ...]

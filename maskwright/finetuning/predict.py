@@ -42,9 +42,7 @@ Texts = tuple[str, ...]
 
 
 class Predictor:
-    """A fine-tuned model, loaded from the folder that ``maskwright finetune`` wrote.
-
-    ::
+    """A fine-tuned model, loaded from the folder that ``maskwright finetune`` wrote::
 
         predict = Predictor("runs/sst2/model")
         predict(["a fine film", "a long one"])[0].label

@@ -145,18 +145,22 @@ def add_classes(results: Results, predictions: Sequence[Predictions]) -> None:
             found["confusion_matrix"] = confusions
 
 
+def _name_predictions(predictions: Predictions) -> str:
+    kinds = {"span": "json", "token": "conll"}
+    return f"predictions.{kinds.get(predictions.task.level, 'csv')}"
+
+
 def write_predictions(folder: Path, predictions: Predictions) -> Path:
     """Write ``predictions.csv``; for tags ``predictions.conll``: word, true tag, prediction.
 
     Answers to questions go to ``predictions.json``, which the script of SQuAD reads: id -> answer.
     """
+    path = folder / _name_predictions(predictions)
     if predictions.task.level == "span":
         keys = [row.key for row in predictions.rows if isinstance(row, Question)]
-        path = folder / "predictions.json"
         write_json(path, dict(zip(keys, predictions.found, strict=True)))
         return path
     is_conll = predictions.task.level == "token"
-    path = folder / f"predictions.{'conll' if is_conll else 'csv'}"
     # A text from JSON may hold a lone surrogate, which UTF-8 cannot encode.
     with (
         replacing_file(path) as temporary,
@@ -248,6 +252,7 @@ def render_page(
         confusions=_list_confusions(confusions),
         mistakes=list(_list_mistakes(predictions)),
         mistakes_note=predictions.task.mistakes_note,
+        predictions_name=_name_predictions(predictions),
         curves=_draw_curves(records, results) if has_plots else None,
         config=[(key, str(value)) for key, value in config.items()],
     )

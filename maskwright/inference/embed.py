@@ -101,9 +101,7 @@ def embed(
 
 
 class Embedder(TextModel[EncoderModel]):
-    """A model that computes vectors of texts, loaded from a folder.
-
-    ::
+    """A model that computes vectors of texts, loaded from a folder::
 
         embed = Embedder("runs/mine/model")
         vectors = embed(["snails eat leaves", "larvae eat snails"])   # float32 [2, D]

@@ -111,9 +111,7 @@ class FillResult:
 
 
 class FillMask(TextModel[MaskedLanguageModel]):
-    """A model that fills masks, loaded from a folder; the API behind ``maskwright fill``.
-
-    ::
+    """A model that fills masks, loaded from a folder; the API behind ``maskwright fill``::
 
         fill = FillMask("runs/mine")
         [result] = fill("Paris is the [MASK] of France.")

@@ -93,9 +93,7 @@ def publish(
     dry_run: bool = False,
     report: Callable[[str], None] = tell,
 ) -> PublishResult:
-    """Check a model, list what would be uploaded, and upload it to the Hugging Face hub.
-
-    ::
+    """Check a model, list what would be uploaded, and upload it to the Hugging Face hub::
 
         publish("runs/mine", "me/my-encoder", private=True, license="apache-2.0", language="en")
 

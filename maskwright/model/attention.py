@@ -72,7 +72,7 @@ def attend(
             or ``products``.
     """
     if backend == "auto":
-        backend = choose_backend(q.device, q.dtype, dropout, context.row_length)
+        backend = choose_backend(q.device, q.dtype, dropout, context.row_length, q.shape[-1])
     assert relative is None or backend in ("reference", "products"), backend
     if backend == "reference":
         return attend_reference(q, k, v, context, window, dropout, relative)
@@ -86,11 +86,12 @@ def attend(
 
 
 def choose_backend(
-    device: torch.device, dtype: torch.dtype, dropout: float, row_length: int
+    device: torch.device, dtype: torch.dtype, dropout: float, row_length: int, head_size: int
 ) -> AttentionBackend:
     """Return the fastest backend for these inputs, which on a CPU depends on gradients."""
     half = dtype in (torch.float16, torch.bfloat16)
-    if device.type == "cuda" and half and dropout == 0:
+    fits = head_size % 8 == 0 and head_size <= 256  # the kernel
+    if device.type == "cuda" and half and dropout == 0 and fits:
         return "varlen"
     if device.type == "cpu" and torch.is_grad_enabled():
         short = row_length <= _LONGEST_ROW_FOR_PRODUCTS

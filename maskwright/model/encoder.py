@@ -102,15 +102,16 @@ class Encoder(nn.Module):
         return self.project(self.embeddings(input_ids, context.positions, token_type_ids))
 
     def _choose_backend(self, device: torch.device, row_length: int) -> AttentionBackend:
-        if self.config.attention_backend != "auto":
-            return self.config.attention_backend
-        if self.relative is not None:
-            return "products"
-        dtype = self.embeddings.word.weight.dtype
+        dtype, chosen = self.embeddings.word.weight.dtype, self.config.attention_backend
         if torch.is_autocast_enabled(device.type):
             dtype = torch.get_autocast_dtype(device.type)
+        # Validations are in fp32, which varlen does not have.
+        if chosen != "auto" and not (chosen == "varlen" and dtype is torch.float32):
+            return chosen
+        if self.relative is not None:
+            return "products"
         dropout = self.config.attention_dropout if self.training else 0.0
-        return choose_backend(device, dtype, dropout, row_length)
+        return choose_backend(device, dtype, dropout, row_length, self.config.head_size)
 
     def _layer_context(
         self,

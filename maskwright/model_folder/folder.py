@@ -86,9 +86,7 @@ def save_model(
     *,
     add_special_tokens: bool = True,
 ) -> None:
-    """Write a model folder atomically, and replace an older one.
-
-    ::
+    """Write a model folder atomically, and replace an older one::
 
         model, tokenizer = load_model("runs/mine")
         save_model("models/copy", model, tokenizer)
@@ -170,11 +168,9 @@ def find_model(folder: Path | str) -> Path:
 
 
 def load_model(folder: Path | str) -> tuple[MaskedLanguageModel, Tokenizer]:
-    """Return the model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`.
+    """Return the model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`::
 
-    ::
-
-        model, tokenizer = load_model("runs/mine")  # a torch.nn.Module
+    model, tokenizer = load_model("runs/mine")  # a torch.nn.Module
     """
     loaded = open_model(folder)
     return loaded.model, loaded.tokenizer

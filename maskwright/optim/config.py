@@ -59,12 +59,9 @@ class OptimConfig:
         if self.schedule == "noam":
             self._check_noam()
         if self.schedule in STABLE and self.warmup_share + self.decay_share > 1:
-            raise ConfigError(
-                "decay_share",
-                self.decay_share,
-                f"and warmup_share = {self.warmup_share} add up to more than 1",
-                f"Set it to at most {1 - self.warmup_share:g}.",
-            )
+            rule = f"and warmup_share = {self.warmup_share} add up to more than 1"
+            remedy = f"Set it to at most {1 - self.warmup_share:g}."
+            raise ConfigError("decay_share", self.decay_share, rule, remedy)
 
     def _check_noam(self) -> None:
         """Check ``noam``: its formula divides by the warm-up and has no initial or final share."""

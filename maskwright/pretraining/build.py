@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from maskwright.data.loader import Prefetcher
@@ -49,7 +50,7 @@ def distribute(
     blocks = [module for module in model.modules() if isinstance(module, EncoderBlock)]
     if config.activation_checkpointing:
         checkpoint_activations(blocks)
-    if world.size > 1 and config.parallel == "fsdp":
+    if dist.is_initialized() and config.parallel == "fsdp":
         for block in blocks if compiles else ():
             _compile(block)
         bf16 = product_dtype(config.precision, device) is torch.bfloat16
@@ -62,6 +63,7 @@ def distribute(
 
 def _compile(module: Any) -> None:
     """Compile a module in place, a graph for each shape; torch leaves the method untyped."""
+    torch.compiler.config.recompile_limit = 256  # beyond it torch does not compile new shapes
     module.compile(dynamic=False)
 
 

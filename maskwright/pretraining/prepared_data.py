@@ -15,7 +15,7 @@ from maskwright.data.loader import RowSource
 from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.mixture import MOST_SOURCES, Mixture, count_passes
 from maskwright.data.rows import DataPosition
-from maskwright.distributed.world import ALONE, World
+from maskwright.distributed.world import ALONE, World, read_world
 from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
 from maskwright.model.encoder import count_stacked_matrices
@@ -161,7 +161,10 @@ def check_machine(config: PretrainConfig) -> None:
         ConfigError: the device or a file does not exist.
         MissingPackageError: the package of a tracker is not installed.
     """
-    choose_device(config.train.device)
+    device = choose_device(config.train.device, read_world().local_rank)
+    if config.model.attention_backend == "varlen" and device.type != "cuda":
+        rule = f"needs a GPU of NVIDIA, and the run is on {device}"
+        raise ConfigError("model.attention_backend", "varlen", rule, "Set it to auto.")
     if config.train.trackers:
         check_trackers(config.train.trackers)
     if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():

@@ -119,7 +119,7 @@ def pretrain(
     if resume is None:
         request = _request_run(text, texts, recipe, config, Path(out), folder, given, auto_resume)
     elif text or texts is not None or recipe or config or auto_resume:
-        raise InputError("--resume resumes a run as it is. Remove text, recipe, config and name.")
+        raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
         begun = load_run_config(Path(resume), given)
         request = _Request(Path(resume), folder, begun, changes=given)
@@ -331,12 +331,9 @@ def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Traine
     used = f"{state.step:,} steps, {state.tokens:,} tokens and {state.seconds / 60:.1f} minutes"
     if getattr(trainer.config, spent) != getattr(config.train, spent):
         spent = BUDGETS[-1]  # epochs, which the trainer counts in tokens
-    raise ConfigError(
-        f"train.{spent}",
-        getattr(config.train, spent),
-        f"is already spent: the run has taken {used}",
-        "Raise it, or remove it to resume with the budget of the run.",
-    )
+    rule = f"is already spent: the run has taken {used}"
+    remedy = "Raise it, or remove it to resume with the budget of the run."
+    raise ConfigError(f"train.{spent}", getattr(config.train, spent), rule, remedy)
 
 
 @contextmanager

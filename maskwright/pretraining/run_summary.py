@@ -98,7 +98,7 @@ def describe_training(
         fingerprint=data.tokenizer.fingerprint[:12],
         extension=_describe_extension(source.get(EXTENSION_KEY)),
         seed=config.seed,
-        circumstances=_describe_machine(),
+        circumstances=_describe_machine(config.train.device),
         recipe=write_code_block(write_yaml(shorten_paths(to_mapping(config))), "yaml"),
     )
 
@@ -205,14 +205,10 @@ def _describe_extension(extension: object) -> str:
     return template.format(new=size - base, base=base, before=before, after=after).rstrip()
 
 
-def _describe_machine() -> str:
+def _describe_machine(device: str) -> str:
     """Return hardware and package versions of this machine, to end a sentence."""
     packages = describe_environment()["packages"]
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
-    return f"{_describe_hardware()}, with {versions}"
-
-
-def _describe_hardware() -> str:
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"{describe_cpu()} ({os.cpu_count()} cores)"
+    if device != "cpu" and torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()}, with {versions}"
+    return f"{describe_cpu()} ({os.cpu_count()} cores), with {versions}"

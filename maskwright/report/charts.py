@@ -289,14 +289,17 @@ def draw_counts(counts: Mapping[str, int], label: str) -> str:
 
 def draw_scatter(points: Sequence[tuple[Any, float]], x: str, y: str) -> str:
     """Return a point for each trial of a sweep: a setting against the score."""
-    numbers = [value for value, _ in points if isinstance(value, int | float)]
-    is_numeric = len(numbers) == len(points)
+    try:  # the choices of a sweep are text
+        numbers = [float(value) for value, _ in points]
+    except ValueError:
+        numbers = []
+        points = sorted((str(value), score) for value, score in points)
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        values = [value if is_numeric else str(value) for value, _ in points]
+        values = numbers or [value for value, _ in points]
         axes.plot(values, [score for _, score in points], "o", color=COLORS[0], alpha=0.7)
-        if is_numeric and min(numbers) > 0 and max(numbers) > 10 * min(numbers):
+        if numbers and min(numbers) > 0 and max(numbers) > 10 * min(numbers):
             axes.set_xscale("log")
         axes.set_xlabel(x)
         axes.set_ylabel(y)

@@ -261,7 +261,8 @@ def _describe_suite(result: SuiteResult) -> str:
 def _list_scores(result: SuiteResult) -> Iterator[tuple[str, str, str, str]]:
     """Yield name, value, interval and baseline of each score that is not in a chart."""
     for score in result.scores:
-        if _DECADE.fullmatch(score.name) or score.name.count("/") > 1:
+        is_of_paradigm = result.suite == "blimp" and score.name.count("/") > 1
+        if _DECADE.fullmatch(score.name) or is_of_paradigm:
             continue
         interval = ""
         if score.low is not None and score.high is not None:

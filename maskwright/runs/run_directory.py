@@ -239,6 +239,9 @@ def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
         raise CheckpointError(
             f"{run} is not a run directory: it holds no {CONFIG_NAME}{suggest_run(run)}"
         )
+    if is_fine_tuning(run):
+        remedy = f"To resume it: maskwright finetune --resume {run}"
+        raise CheckpointError(f"{run} is a run of fine-tuning, not of pretraining. {remedy}")
     check_changes(overrides)
     return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))
 
@@ -274,12 +277,10 @@ def check_changes(changes: Mapping[str, Any]) -> None:
         fixed = names if section not in _CHANGEABLE else [n for n in names if n == "name"]
         if fixed or not names:
             field = ".".join([section, *fixed[:1]])
-            raise ConfigError(
-                field,
-                fields[fixed[0]] if fixed else values,
-                "cannot change when a run is resumed",
-                "Only train.*, optim.* and evaluate.* values can, but not optim.name.",
-            )
+            value = fields[fixed[0]] if fixed else values
+            rule = "cannot change when a run is resumed"
+            remedy = "Only train.*, optim.* and evaluate.* values can, but not optim.name."
+            raise ConfigError(field, value, rule, remedy)
 
 
 def record_resumption(run: Path, config: str, step: int, changes: Mapping[str, Any]) -> None:

@@ -62,13 +62,17 @@ def serve(
     from maskwright.serving.pipelines import open_pipeline
 
     pipeline = open_pipeline(path, device)
-    given = Path(folder).resolve()
-    name = name or (given.parent.name if given.name == "model" else given.name)
+    name = name or name_model(Path(folder).resolve())
     if not name or set(name) & set("{}/"):
         raise InputError(f"--name = {name!r} must not be empty or contain {{, }} or /.")
     app = build_app(name, pipeline, config, token, allowed_host)
     with _logging(quiet=quiet):
         _run(app, config, f"{name} ({pipeline.task})", has_token=token is not None)
+
+
+def name_model(folder: Path) -> str:
+    """Return the name of the run for its model folder, else that of the folder."""
+    return (folder.name == "model" and folder.parent.name) or folder.name
 
 
 def _check_event_loop() -> None:

@@ -1,6 +1,4 @@
-"""The cache of downloaded data: folders under one size limit; the least recently used go first.
-
-::
+"""The cache of downloaded data: folders under one size limit; the least recently used go first::
 
     CACHE/
       .lock                         held while space is freed and while a mirror is opened

@@ -38,9 +38,7 @@ class TokenStore:
 
     Documents are in the order of the shards; document `d` begins at position
     ``document_lengths[:d].sum()``. Tokens are read on request. A pickled store contains only its
-    path, and opens the files again when it is unpickled.
-
-    ::
+    path, and opens the files again when it is unpickled::
 
         store = TokenStore.open("data/mine", "train")
         first = store.tokens(0, int(store.document_lengths[0]))  # ids of the first document

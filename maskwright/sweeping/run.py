@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from maskwright.console import say
 from maskwright.errors import InputError, StoppedError, TrainingError
 from maskwright.extras import import_extra
-from maskwright.files import write_text
+from maskwright.files import locking_folder, write_text
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.metrics import LOWER_IS_BETTER
 from maskwright.finetuning.results import RESULTS_NAME, read_deciding_score
@@ -72,6 +72,10 @@ class Sweep:
         metric = _find_value(self.arguments, "--metric")
         is_small = self.command == "pretrain" or metric in LOWER_IS_BETTER
         return "minimize" if is_small else "maximize"
+
+    def refuse(self) -> NoReturn:
+        """Raise the InputError of a sweep whose folder another process uses."""
+        raise InputError(f"{self.out} is in use by another sweep. Wait, or name another --out.")
 
     def folder(self, number: int) -> Path:
         return self.out / f"trial-{number:03}"
@@ -137,6 +141,12 @@ def sweep(
         raise InputError("--over is missing: name what to vary, e.g. masking.rate=0.15,0.3,0.4")
     space = parse_space(over or DEFAULT_SPACE, _CONFIGS[command])
     plan = Sweep(command, tuple(arguments), tuple(space), Path(out), seed)
+    plan.out.mkdir(parents=True, exist_ok=True)
+    with locking_folder(plan.out, plan.refuse, report):
+        return _search(plan, trials, report)
+
+
+def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Trial]:
     study = _open_study(plan)
     while len(finished := _list_finished(study)) < trials:
         _check_failures(plan, finished)
@@ -181,9 +191,8 @@ def _open_study(plan: Sweep) -> Any:
     optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path = plan.out / STUDY_NAME
-    if plan.out.exists() and any(plan.out.iterdir()) and not path.exists():
+    if any(plan.out.iterdir()) and not path.exists():
         raise InputError(f"{plan.out} holds something else. Name another folder with --out.")
-    plan.out.mkdir(parents=True, exist_ok=True)
     where = {"storage": f"sqlite:///{path.resolve()}", "study_name": "sweep"}
     create = partial(optuna.create_study, **where, direction=plan.direction, load_if_exists=True)
     study, described = create(), plan.describe()
@@ -298,7 +307,7 @@ def _write_page(plan: Sweep, study: Any) -> None:
     if trials[0].score is None:
         return  # no trial has a score
     best = ["maskwright", plan.command, *plan.arguments, *plan.flags(trials[0].settings)]
-    rows = [(t.folder.name, t.score, t.settings) for t in trials]
+    rows = [(t.folder.name, (t.folder / REPORT_NAME).exists(), t.score, t.settings) for t in trials]
     goal = "validation loss" if plan.command == "pretrain" else "validation score"
     write_text(plan.out / REPORT_NAME, render_sweep(plan.out.name, goal, best, rows))
 

@@ -52,9 +52,7 @@ class EncodedPrompt(EncodedText):
 
 
 class Tokenizer:
-    """A trained tokenizer with the five special tokens of BERT, whatever they are called.
-
-    ::
+    """A trained tokenizer with the five special tokens of BERT, whatever they are called::
 
         tokenizer = Tokenizer.load("runs/mine/model")
         ids = tokenizer.encode("Snails eat leaves.").ids  # uint32 [tokens]

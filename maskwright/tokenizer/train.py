@@ -41,9 +41,7 @@ _UNIGRAM_WORDS = 1_000_000
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0) -> Tokenizer:
-    """Train a tokenizer on (a sample of) `texts`, which are read once, as a stream.
-
-    ::
+    """Train a tokenizer on (a sample of) `texts`, which are read once, as a stream::
 
         tokenizer = train_tokenizer(texts, TokenizerConfig(kind="bpe", vocab_size=4096))
         tokenizer.save("tokenizers/mine")

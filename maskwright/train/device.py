@@ -19,6 +19,7 @@ _WORTH_COMPILING = {
     ("cuda", torch.float32): (3.0, 20_000_000),
     ("cuda", torch.bfloat16): (3.0, 20_000_000),
 }
+_COMPILERS = (("g++", "clang++"), ("gcc", "clang"))  # on a CPU; of Triton on a GPU
 
 
 def choose_device(name: str, local_rank: int = 0, field: str = "train.device") -> torch.device:
@@ -65,8 +66,9 @@ def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str
     """Return whether to compile, and the reason, for the user."""
     if config.compile != "auto":
         return config.compile == "on", f"train.compile is {config.compile}"
-    if device.type == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
-        return False, "no C++ compiler found"
+    names = _COMPILERS[device.type == "cuda"]
+    if not any(map(shutil.which, names)):
+        return False, f"no compiler found: {' or '.join(names)}"
     kind = (device.type, product_dtype(config.precision, device))
     least_minutes, least_tokens = _WORTH_COMPILING.get(kind, (float("inf"), 0))
     if config.most_minutes < least_minutes or config.most_tokens < least_tokens:

@@ -28,14 +28,12 @@ class Planner:
     optim: OptimConfig
 
     def __post_init__(self) -> None:
+        too_long = f"is longer than data.max_seq_length = {self.data.max_seq_length}"
         longest = max(self.train.seq_lengths(self.data.max_seq_length))
         if longest > self.data.max_seq_length:
-            raise ConfigError(
-                "train.seq_length_schedule",
-                list(self.train.seq_length_schedule),
-                f"is longer than data.max_seq_length = {self.data.max_seq_length}",
-                f"Set data.max_seq_length to {longest}.",
-            )
+            remedy = f"Set data.max_seq_length to {longest}."
+            stages = list(self.train.seq_length_schedule)
+            raise ConfigError("train.seq_length_schedule", stages, too_long, remedy)
         stages = (*self.train.batch_tokens_schedule, *self.train.seq_length_schedule)
         for start in (0.0, *(float(stage.partition(":")[0]) for stage in stages)):
             tokens = self.train.batch_tokens_at(start)
@@ -46,12 +44,7 @@ class Planner:
                 raise ConfigError(f"train.{name}", tokens, rule, f"Set it to {length} or more.")
         valid = self.train.valid_seq_length
         if valid is not None and valid > self.data.max_seq_length:
-            raise ConfigError(
-                "train.valid_seq_length",
-                valid,
-                f"is longer than data.max_seq_length = {self.data.max_seq_length}",
-                "Remove it.",
-            )
+            raise ConfigError("train.valid_seq_length", valid, too_long, "Remove it.")
 
     def plan_step(self, progress: float) -> StepPlan:
         """Return the plan of the step at `progress` (0..1)."""

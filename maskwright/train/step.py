@@ -83,23 +83,36 @@ def clip_gradients(model: nn.Module, limit: float, parallel: Parallel) -> Tensor
 
 @dataclass(frozen=True)
 class StepFigures:
-    """The results of a step, on the device: reading them waits until the step is done.
+    """The results of a step, which its device may not have computed yet.
 
     Attributes:
         values: [2 N + 1], fp32: mean loss and correct predictions of each of N terms, of all ranks
             together, and the norm of the gradient.
-        is_good: [], True if all values are finite.
+        is_good: [], on the device: True if all values are finite.
+        copied: the event after which a GPU has copied `values` to memory.
     """
 
     values: Tensor
     is_good: Tensor
+    copied: torch.cuda.Event | None = None
 
     @classmethod
     def gather(cls, own: Mapping[str, TermSums], norm: Tensor, world: World) -> "StepFigures":
         """Sum each rank's part of each term; `norm` is the same on all ranks already."""
         sums = torch.stack([figure.float() for term in own.values() for figure in term])
         values = torch.cat([world.sum_tensor(sums), norm.float()[None]])
-        return cls(values, values.isfinite().all())
+        is_good = values.isfinite().all()
+        if not values.is_cuda:
+            return cls(values, is_good)
+        copy, copied = values.to("cpu", non_blocking=True), torch.cuda.Event()
+        copied.record(torch.cuda.current_stream(values.device))
+        return cls(copy, is_good, copied)
+
+    def read(self) -> list[float]:
+        """Return the values; wait for their step, but not for one that was started later."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.values.tolist()
 
 
 def update_weights(

@@ -212,7 +212,7 @@ class Trainer:
         unread, self._unread = self._unread, None
         if unread is None:
             return
-        *values, norm = unread.figures.values.tolist()
+        *values, norm = unread.figures.read()
         if all(map(math.isfinite, (*values, norm))):
             terms = zip(values[::2], values[1::2], unread.num_predictions.values(), strict=True)
             figures = (TermFigures(*term) for term in terms)

@@ -93,6 +93,7 @@ def test_all_bad_targets_are_named(run: str, capsys: pytest.CaptureFixture[str])
         (["a [MASK]", "--file", "x"], "give texts or --file, not both"),
         (["a [MASK]", "--device", "gpu"], "device = gpu is not a device here"),
         ([" "], "there is no sentence to fill"),
+        (["a [MASK]", "--seed", "1"], "--seed has no effect without --random"),
     ],
 )
 def test_what_cannot_be_filled_at_all(

@@ -138,6 +138,7 @@ def test_tokenizers_are_compared_text_by_text(
         ([letters, "--on", text], "at least two tokenizers"),
         ([letters, str(tmp_path), "--on", text], "holds no tokenizer.json"),
         ([letters, letters, "--on", "-"], "can be read only once"),
+        ([letters, letters, "--on", text], "one is named twice"),
     ):
         assert main(["tokenizer", "compare", *wrong]) == 2
         assert message in capsys.readouterr().err

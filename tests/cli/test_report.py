@@ -69,6 +69,9 @@ def test_a_run_of_fine_tuning_is_told_apart(tmp_path: Path, capsys: pytest.Captu
     for command in ("report", "watch"):
         assert main([command, str(tmp_path)]) == 2
         assert "is a run of fine-tuning: see its results.json" in capsys.readouterr().err
+    for command in (["inspect", str(tmp_path)], ["pretrain", "--resume", str(tmp_path)]):
+        assert main(command) == 2
+        assert "is a run of fine-tuning" in capsys.readouterr().err
     assert main(["predict", str(tmp_path), "text"]) == 2
     assert "unfinished run of fine-tuning" in capsys.readouterr().err
 

@@ -37,7 +37,7 @@ def test_a_row_is_laid_out_as_it_should_be() -> None:
         [*range(4), *range(8)],
     ]
     assert clean.segment_ids.tolist() == [[*6 * [0], *5 * [1], 2], [*4 * [0], *8 * [1]]]
-    assert clean.cu_seqlens.tolist() == [0, 6, 11, 12, 16, 24, 24, 24, 24]
+    assert clean.cu_seqlens.tolist() == [0, 6, 11, 12, 16, 24, 24, 24]
     assert clean.num_tokens == 15
     # The first token of a segment begins a word; special tokens and padding are words of their own.
     assert clean.word_starts[0].astype(int).tolist() == [1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
@@ -48,7 +48,7 @@ def test_without_special_tokens_a_full_row_has_no_padding() -> None:
         Rows.of([Row(0, 0, ((0, 8),))]), 8, SyntheticCorpus([8]), special_ids(wrap=False)
     )
     assert clean.ids[0].tolist() == SyntheticCorpus([8]).ids.tolist()
-    assert clean.cu_seqlens.tolist() == [0, 8, 8, 8]
+    assert clean.cu_seqlens.tolist() == [0, 8]
 
 
 @pytest.mark.parametrize("strategy", ["tokens", "words", "spans"])

@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
@@ -93,6 +95,22 @@ def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
     records = read_metrics(tmp_path / "killed" / "metrics.jsonl")
     steps = [record["step"] for record in records if record["split"] == "train"]
     assert steps == list(range(1, NUM_STEPS + 1))
+
+
+def test_fsdp_of_one_process_trains_as_without_it(workplace: Path, tmp_path: Path) -> None:
+    """A GPU alone can show that sharding works."""
+    precise = ["--train.precision", "fp32"]
+    arguments = [*list_arguments(data_of(workplace), tmp_path, "sharded"), *precise]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "-m", "maskwright"]
+    subprocess.run([sys.executable, *launcher, *arguments], cwd=ROOT, check=True)
+    checkpoint = max((tmp_path / "sharded" / "checkpoints").iterdir())
+    assert list(checkpoint.glob("shard-*"))
+    assert main([*list_arguments(data_of(workplace), tmp_path, "plain"), *precise]) == 0
+    models = [
+        load_file(tmp_path / run / "model" / "model.safetensors") for run in ("sharded", "plain")
+    ]
+    for name, weight in models[1].items():
+        torch.testing.assert_close(models[0][name], weight)
 
 
 def test_several_processes_need_a_name(

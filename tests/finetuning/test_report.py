@@ -145,6 +145,11 @@ def test_a_page_holds_scores_classes_confusions_and_mistakes() -> None:
     assert page.count("<svg") == 1
 
 
+def test_a_page_names_the_file_of_predictions() -> None:
+    assert "predictions.csv" in render("classification", ["a", "b"], ["a", "a"])
+    assert "predictions.conll" in render("tokens", [["O", "B-X"]], [["B-X", "O"]], ("O", "B-X"))
+
+
 @pytest.mark.parametrize(
     ("task", "true", "found", "names"),
     [

@@ -87,12 +87,14 @@ def test_dropout_changes_the_result_and_keeps_its_mean(backend: AttentionBackend
 
 def test_a_backend_is_chosen_only_where_it_runs_and_is_fast() -> None:
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert choose_backend(cuda, torch.bfloat16, 0.0, 64) == "varlen"
-    assert choose_backend(cuda, torch.bfloat16, 0.1, 64) == "sdpa"
-    assert choose_backend(cuda, torch.float32, 0.0, 64) == "sdpa"
-    assert choose_backend(cpu, torch.float32, 0.0, 64) == "sdpa"
-    assert choose_backend(cpu, torch.bfloat16, 0.0, 64) == "products"
-    assert choose_backend(cpu, torch.float32, 0.1, 512) == "products"
-    assert choose_backend(cpu, torch.bfloat16, 0.0, 512) == "sdpa"
+    assert choose_backend(cuda, torch.bfloat16, 0.0, 64, 64) == "varlen"
+    assert choose_backend(cuda, torch.bfloat16, 0.1, 64, 64) == "sdpa"
+    assert choose_backend(cuda, torch.bfloat16, 0.0, 64, 20) == "sdpa"
+    assert choose_backend(cuda, torch.bfloat16, 0.0, 64, 264) == "sdpa"
+    assert choose_backend(cuda, torch.float32, 0.0, 64, 64) == "sdpa"
+    assert choose_backend(cpu, torch.float32, 0.0, 64, 64) == "sdpa"
+    assert choose_backend(cpu, torch.bfloat16, 0.0, 64, 20) == "products"
+    assert choose_backend(cpu, torch.float32, 0.1, 512, 64) == "products"
+    assert choose_backend(cpu, torch.bfloat16, 0.0, 512, 64) == "sdpa"
     with torch.no_grad():
-        assert choose_backend(cpu, torch.bfloat16, 0.0, 64) == "sdpa"
+        assert choose_backend(cpu, torch.bfloat16, 0.0, 64, 64) == "sdpa"

@@ -1,10 +1,12 @@
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from maskwright.errors import InputError
 from maskwright.report import charts
-from maskwright.report.charts import Curve, plot_curves
+from maskwright.report.charts import Curve, draw_scatter, plot_curves
 
 RECORDS = [
     {
@@ -18,6 +20,16 @@ RECORDS = [
     }
     for step in (10, 20, 30)
 ]
+
+
+def test_numbers_that_are_text_are_in_their_order() -> None:
+    def list_ticks(values: Sequence[str]) -> list[str]:
+        picture = draw_scatter([(value, 1.0) for value in values], "setting", "loss")
+        texts = re.findall("<text[^>]*>([^<]*)", picture)
+        return texts[: texts.index("setting")]
+
+    assert list_ticks(["0.4", "0.15", "0.3"]) == ["0.15", "0.20", "0.25", "0.30", "0.35", "0.40"]
+    assert list_ticks(["muon", "adamw"]) == ["adamw", "muon"]
 
 
 def test_a_picture_has_names_axes_and_the_baseline_and_is_the_same_twice(tmp_path: Path) -> None:

@@ -95,6 +95,12 @@ def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
     evaluation = [
         SuiteResult("mlm", {"name": "held out", "fingerprint": "f"}, {"fast": True}, scores),
         SuiteResult("blimp", {"name": "pairs", "fingerprint": "f"}, {}, pairs),
+        SuiteResult(
+            "retrieval",
+            {"name": "beir", "fingerprint": "f"},
+            {},
+            (Score("retrieval/reranked/ndcg_10", 0.875, 0.5, 0.9, 9),),
+        ),
     ]
     manifest = make_manifest(dropped={"duplicate": 1234})
     page = render_page(
@@ -108,6 +114,7 @@ def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
         "0.250",
         "binding",
         "0.515",
+        "0.875",
         "1.333",
         "8,192",
         "Scores of mlm on held out, with --fast",

@@ -17,6 +17,7 @@ from huggingface_hub import InferenceClient
 from maskwright.cli.main import main
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import listen
+from maskwright.serving.server import name_model
 
 TEXT = "The small [MASK] eats grass every day."
 
@@ -340,6 +341,11 @@ def test_a_port_that_is_taken_is_one_line(
         assert main(["serve", str(workplace / "runs" / "small"), *flags]) == 2
         error = capsys.readouterr().err
         assert all(part in error for part in parts)
+
+
+def test_a_model_is_called_by_its_run_or_its_folder() -> None:
+    names = [name_model(Path(path)) for path in ("/runs/mine/model", "/runs/mine", "/model")]
+    assert names == ["mine", "mine", "model"]
 
 
 def test_a_name_without_an_address_is_one_line(

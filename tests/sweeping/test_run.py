@@ -14,6 +14,7 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.errors import InputError, StoppedError, TrainingError
+from maskwright.files import locking_folder
 from maskwright.sweeping import run
 from maskwright.sweeping.run import sweep
 from tests.reliability.test_locks import wait_until
@@ -65,6 +66,16 @@ def test_the_best_comes_first(machine: Machine, tmp_path: Path) -> None:
     page = (tmp_path / "sweep" / "report.html").read_text(encoding="utf-8")
     assert f"--masking.rate {found[0].settings['masking.rate']}" in page
     assert page.count("<svg") == 2
+
+
+def test_one_process_at_a_time_sweeps_in_a_folder(machine: Machine, tmp_path: Path) -> None:
+    search(tmp_path / "sweep", 1)
+    with (
+        locking_folder(tmp_path / "sweep", lambda: None, print),
+        pytest.raises(InputError, match="is in use by another sweep"),
+    ):
+        search(tmp_path / "sweep", 2)
+    assert len(machine.rates) == 1
 
 
 def test_a_sweep_that_was_stopped_tries_the_same_settings(machine: Machine, tmp_path: Path) -> None:

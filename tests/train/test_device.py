@@ -60,4 +60,6 @@ def test_long_runs_are_compiled(
 
 def test_nothing_is_compiled_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert should_compile(TrainConfig(max_minutes=90), CPU) == (False, "no C++ compiler found")
+    for device, name in ((CPU, "g++"), (torch.device("cuda"), "gcc")):
+        compiles, reason = should_compile(TrainConfig(max_minutes=90), device)
+        assert (compiles, name in reason) == (False, True)
