@@ -26,12 +26,14 @@ _MOST_BITS = 256
 
 
 class MaskwrightError(Exception):
-    """The base class of all errors that the user's input causes::
+    """The base class of all errors that the user's input causes.
 
-    try:
-        load_model("runs/missing")
-    except MaskwrightError as error:
-        print(error)  # one line: what is wrong, the rule, the remedy
+    ::
+
+        try:
+            load_model("runs/missing")
+        except MaskwrightError as error:
+            print(error)  # one line: what is wrong, the rule, the remedy
     """
 
     def __init__(self, message: str = "") -> None:

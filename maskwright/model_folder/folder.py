@@ -168,9 +168,11 @@ def find_model(folder: Path | str) -> Path:
 
 
 def load_model(folder: Path | str) -> tuple[MaskedLanguageModel, Tokenizer]:
-    """Return the model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`::
+    """Return the model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`.
 
-    model, tokenizer = load_model("runs/mine")  # a torch.nn.Module
+    ::
+
+        model, tokenizer = load_model("runs/mine")  # a torch.nn.Module
     """
     loaded = open_model(folder)
     return loaded.model, loaded.tokenizer

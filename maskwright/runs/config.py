@@ -49,10 +49,12 @@ CONTINUE_RECIPE = "continue"  # the default for runs with init_from
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """A pretraining run from raw text (or prepared data) to a model folder::
+    """A pretraining run from raw text (or prepared data) to a model folder.
 
-    config = PretrainConfig(text=("corpus/",), train=TrainConfig(max_steps=1000))
-    pretrain(config=config, out="runs/mine")
+    ::
+
+        config = PretrainConfig(text=("corpus/",), train=TrainConfig(max_steps=1000))
+        pretrain(config=config, out="runs/mine")
     """
 
     text: tuple[str, ...] = setting(
