@@ -118,12 +118,14 @@ def locking_folder(
 
 
 def is_locked(folder: Path) -> bool:
-    """Return True if a process has locked `folder`; also where the file system has no locks."""
+    """Return True if a process of this machine has locked `folder`."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:  # a file system without locks
+        return False
     finally:
         os.close(descriptor)
     return False

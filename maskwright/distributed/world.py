@@ -143,16 +143,17 @@ def joining(world: World, device: torch.device) -> Generator[World]:
         ConfigError: `device` does not support several processes.
         TrainingError: the other ranks cannot be reached.
     """
-    if world.size == 1 and not dist.is_torchelastic_launched():
+    backends = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+    is_launched = device.type in backends and dist.is_torchelastic_launched()
+    if world.size == 1 and not is_launched:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         yield world
         return
-    backends = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
     if device.type not in backends:
         rule = "cannot be used by several processes"
         raise ConfigError("train.device", device.type, rule, "Use cpu or cuda, or one process.")
-    if device.type == "cuda" and device.index != world.local_rank:
+    if world.size > 1 and device.type == "cuda" and device.index != world.local_rank:
         rule = "is a single GPU, and every process needs its own"
         raise ConfigError("train.device", str(device), rule, "Set it to cuda.")
     if device.type == "cuda":

@@ -124,14 +124,14 @@ class PseudoLikelihood:
 
 
 class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
-    """A model that scores texts, loaded from a folder; the API behind ``maskwright score``.
-
-    Attributes:
-        precision: the precision of the matrix products in the blocks::
+    """A model that scores texts, loaded from a folder; the API behind ``maskwright score``::
 
         score = PseudoLikelihoodScorer("runs/mine/model")
         [good, bad] = score(["The cats sleep.", "The cats sleeps."])
         good.total > bad.total
+
+    Attributes:
+        precision: the precision of the matrix products in the blocks.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.

@@ -44,7 +44,7 @@ from maskwright.runs.evaluation_file import (
 )
 from maskwright.runs.find_data import list_prepared
 from maskwright.runs.find_model import find_masked_model, find_model_folder
-from maskwright.runs.run_directory import find_run, load_run_config
+from maskwright.runs.run_directory import MODEL_NAME, find_run, load_run_config
 from maskwright.train.config import MILESTONE, FixedPrecision
 
 CORPORA = "MASKWRIGHT_DATA"
@@ -258,7 +258,8 @@ class Evaluation:
         """Return the name, hash, size and tokenizer of the model."""
         return {
             "name": self.argument,
-            "sha256": hash_model(self.folder),
+            # Of a run always the same, so that suites of its other model do not replace these.
+            "sha256": hash_model(self.run / MODEL_NAME if self.run else self.folder),
             "num_parameters": count_parameters_of(self.model.model),
             "tokenizer_fingerprint": self.model.tokenizer.fingerprint,
         }

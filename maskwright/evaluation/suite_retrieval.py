@@ -65,7 +65,8 @@ def read_collection(folder: Path) -> Collection:
         if query in asked:  # with documents that the corpus lacks, which cannot be found
             grades[query][document] = max(0, int(grade))
     answered = {query: found for query, found in grades.items() if max(found.values()) > 0}
-    if not documents.keys() & {name for found in answered.values() for name in found}:
+    relevant = {name for found in answered.values() for name, grade in found.items() if grade}
+    if not documents.keys() & relevant:
         raise CorpusError(f"{qrels}: no query has a relevant document. Check the ids.")
     chosen = {query: asked[query] for query in answered}
     return Collection(documents, chosen, answered, (corpus, queries, qrels))
@@ -92,7 +93,7 @@ def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
             record: dict[str, Any] = json.loads(line)
             text = (record.get("title") or "") + " " + record["text"]
             yield str(record["_id"]), text.strip()
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
             raise CorpusError(
                 f'{name}:{number} is not {{"_id": …, "text": …}}. Correct the line.'
             ) from None

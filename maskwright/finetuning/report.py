@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from maskwright.config import read_yaml
@@ -206,7 +207,7 @@ def choose_example(predictions: Predictions) -> list[str]:
 def show_label(value: Any) -> str:
     """Return a label, several labels as ``a|b``, or a number."""
     if isinstance(value, float):
-        return f"{value:.7g}"  # all digits of float32
+        return np.format_float_positional(np.float32(value), trim="-")  # all digits of float32
     return str(value) if isinstance(value, str) else "|".join(value)
 
 

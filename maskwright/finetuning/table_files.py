@@ -93,7 +93,8 @@ class TableRow:
             number = math.nan
         if not abs(number) < _LARGEST:
             remedy = "Write a decimal point." if "," in str(value) else "Correct the line."
-            raise CorpusError(f"{self.place}: {role} = {value} is not a number. {remedy}")
+            rule = "is too large" if abs(number) >= _LARGEST else "is not a number"
+            raise CorpusError(f"{self.place}: {role} = {value} {rule}. {remedy}")
         return number
 
 

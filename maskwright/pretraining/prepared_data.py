@@ -32,7 +32,7 @@ from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
-from maskwright.train.device import choose_device
+from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.plan import Planner
 from maskwright.train.trackers import check_trackers
 
@@ -162,8 +162,9 @@ def check_machine(config: PretrainConfig) -> None:
         MissingPackageError: the package of a tracker is not installed.
     """
     device = choose_device(config.train.device, read_world().local_rank)
-    if config.model.attention_backend == "varlen" and device.type != "cuda":
-        rule = f"needs a GPU of NVIDIA, and the run is on {device}"
+    in_fp32 = product_dtype(config.train.precision, device) is torch.float32
+    if config.model.attention_backend == "varlen" and (device.type != "cuda" or in_fp32):
+        rule = f"needs a GPU of NVIDIA and bf16, and the run is on {device}"
         raise ConfigError("model.attention_backend", "varlen", rule, "Set it to auto.")
     if config.train.trackers:
         check_trackers(config.train.trackers)

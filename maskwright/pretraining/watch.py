@@ -16,7 +16,7 @@ from maskwright.runs.run_directory import (
 )
 from maskwright.train.panel import Panel
 
-_SECONDS = 1.0
+_SECONDS, _LONGEST_PAUSE = 1.0, 600.0
 
 
 def watch(run: str | Path, *, once: bool = False) -> None:
@@ -44,21 +44,28 @@ def watch(run: str | Path, *, once: bool = False) -> None:
     if console.is_terminal:  # which has removed the live panel
         console.print(panel.draw())
     if not (once or (run / MODEL_NAME).is_dir()):
-        console.print(f"no process trains {run}; resume it with maskwright pretrain --resume {run}")
+        console.print(
+            f"{run} is not trained any more; resume it with maskwright pretrain --resume {run}"
+        )
 
 
 def follow(run: Path, *, once: bool = False) -> Iterator[Record]:
     """Yield the records of a run, and new ones as long as a process trains in it.
 
+    Another machine may train it, whose lock cannot be seen: a run without a model has ended if it
+    has written nothing for ten minutes.
+
     A resumed run removes some records and writes them again; they are then yielded again.
     """
     shown = 0
     while True:
-        is_finished = once or not is_locked(run)
-        records = read_training(run / METRICS_NAME)
+        log = run / METRICS_NAME
+        quiet = not log.exists() or time.time() - log.stat().st_mtime > _LONGEST_PAUSE
+        has_ended = not is_locked(run) and (quiet or (run / MODEL_NAME).is_dir())
+        records = read_training(log)
         shown = min(shown, len(records))
         yield from records[shown:]
         shown = len(records)
-        if is_finished:
+        if once or has_ended:
             return
         time.sleep(_SECONDS)

@@ -67,12 +67,9 @@ class WordHashes:
             known.clear()
         for word in words:
             if word not in known:
-                known[word] = _hash_word(word)
+                digest = blake2b(word.encode(), digest_size=8).digest()
+                known[word] = int.from_bytes(digest, "little")
         return np.fromiter(map(known.__getitem__, words), np.uint64, len(words))
-
-
-def _hash_word(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little")
 
 
 def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, Hashes]]:

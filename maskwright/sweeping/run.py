@@ -152,9 +152,11 @@ def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Tri
         _check_failures(plan, finished)
         trial = _ask(study, plan)
         settings = dict(trial.params)
-        report(f"trial {trial.number + 1} of {trials}: {_show(settings)}")
+        shown = ", ".join(f"{name} {_shorten(value)}" for name, value in settings.items())
+        report(f"trial {trial.number + 1} of {trials}: {shown}")
         score = _run(plan, trial.number, settings)
-        study.tell(trial.number, score, state=_state("COMPLETE" if score is not None else "FAIL"))
+        state = _optuna().trial.TrialState["FAIL" if score is None else "COMPLETE"]
+        study.tell(trial.number, score, state=state)
         report(f"trial {trial.number + 1}: {'failed' if score is None else f'{score:.4f}'}")
         _write_page(plan, study)
     found = list_trials(plan, study)
@@ -176,10 +178,6 @@ def _find_value(arguments: Sequence[str], flag: str) -> str | None:
 
 def _optuna() -> Any:
     return import_extra("optuna", "sweep", "maskwright sweep")
-
-
-def _state(name: str) -> Any:
-    return _optuna().trial.TrialState[name]
 
 
 def _open_study(plan: Sweep) -> Any:
@@ -310,10 +308,6 @@ def _write_page(plan: Sweep, study: Any) -> None:
     rows = [(t.folder.name, (t.folder / REPORT_NAME).exists(), t.score, t.settings) for t in trials]
     goal = "validation loss" if plan.command == "pretrain" else "validation score"
     write_text(plan.out / REPORT_NAME, render_sweep(plan.out.name, goal, best, rows))
-
-
-def _show(settings: Mapping[str, Value]) -> str:
-    return ", ".join(f"{name} {_shorten(value)}" for name, value in settings.items())
 
 
 def _shorten(value: Value) -> str:

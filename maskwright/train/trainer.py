@@ -119,9 +119,7 @@ class Trainer:
     _was_resumed: bool = field(init=False, default=False)
     _unread: "_UnreadStep | None" = field(init=False, default=None)
     _window: LogWindow = field(init=False)
-    _shapes: set[tuple[int, int, int, bool]] = field(
-        init=False, default_factory=set[tuple[int, int, int, bool]]
-    )
+    _shapes: set[tuple[int, ...]] = field(init=False, default_factory=set[tuple[int, ...]])
 
     def __post_init__(self) -> None:
         self._window = LogWindow(self.terms)
@@ -230,9 +228,9 @@ class Trainer:
 
     def _count(self, loaded: LoadedStep, seconds: float) -> None:
         # Compiled steps have a graph for each shape.
-        num_slots = len(loaded.micro_batches[0].input_ids)
-        request = loaded.request
-        shape = (request.row_length, num_slots, request.num_candidates, loaded.is_causal)
+        first, request = loaded.micro_batches[0], loaded.request
+        sizes = (len(first.input_ids), len(first.context.cu_seqlens), request.row_length)
+        shape = (*sizes, request.num_candidates, loaded.is_causal)
         startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
         self._shapes.add(shape)
         self._window.add_time(loaded.num_tokens)

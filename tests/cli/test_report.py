@@ -1,6 +1,7 @@
 """``maskwright report`` and ``maskwright watch`` on a finished run."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def test_a_run_whose_process_died_is_no_longer_followed(
 ):
     for name in ("config.yaml", "metrics.jsonl"):
         shutil.copy(workplace / "runs" / "small" / name, tmp_path)
+    os.utime(tmp_path / "metrics.jsonl", (0, 0))
     assert main(["watch", str(tmp_path)]) == 0
     assert "--resume" in capsys.readouterr().out
 

@@ -82,8 +82,8 @@ def test_the_example_is_quickly_read() -> None:
             [["sentence1", "sentence2", "label", "prediction"], ["x", "a|b", ""]],
         ),
         (
-            make("regression", [20195.0], [0.5]),
-            [["sentence1", "label", "prediction"], ["20195", "0.5"]],
+            make("regression", [12345678.0], [0.1]),
+            [["sentence1", "label", "prediction"], ["12345678", "0.1"]],
         ),
     ],
 )

@@ -108,10 +108,19 @@ def test_the_suites_score_the_generator_on_the_data_of_the_run(
     assert err.count("\n") == 1
     assert "its generator is scored" in err
     result = json.loads(out)
-    assert result["model"]["sha256"] == hash_model(run / "generator")
+    assert result["model"]["sha256"] == hash_model(run / "model")  # of the run, whatever is scored
     mlm = {score["name"]: score for score in result["suites"][0]["scores"]}
     assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"]
     assert (run / "evaluation.json").is_file()
+
+
+def test_suites_of_both_models_stand_beside_each_other(run: Path, tmp_path: Path) -> None:
+    table = tmp_path / "pairs.csv"
+    table.write_text("sentence1,sentence2,score\nA cat.,A cat.,1\nA cat.,A bird.,0\n")
+    assert main(["evaluate", str(run), "--suite", "fill"]) == 0
+    assert main(["evaluate", str(run), "--suite", "sts", "--data", str(table)]) == 0
+    found = json.loads((run / "evaluation.json").read_text())["suites"]
+    assert {"fill", "sts"} <= {suite["suite"] for suite in found}
 
 
 def test_a_dry_run_counts_both(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
-from maskwright.errors import InputError
+from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask
 from maskwright.serving.app import build_app
@@ -123,6 +123,20 @@ def test_a_model_that_fails_again_and_again_is_not_well(
             assert (answer.status_code, answer.json()["status"]) == (503, "not working")
         assert client.post("/embed", json={"inputs": TEXT}).status_code == 200  # the same model
         assert client.get("/health").json()["status"] == "ok"
+
+
+def test_damaged_weights_are_no_mistake_of_the_client(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise ModelFolderError("its weights are damaged")
+
+    pipeline = open_pipeline(folder, "cpu")
+    monkeypatch.setattr(pipeline.fill, "attempt", fail)
+    app: Any = build_app("small", pipeline, SMALL)
+    with TestClient(app, base_url="http://localhost") as client:
+        answer = client.post("/", json={"inputs": TEXT})
+    assert (answer.status_code, "damaged" in answer.text) == (500, True)
 
 
 def test_a_bug_is_one_line_for_the_client_and_a_traceback_for_the_log(
