@@ -131,7 +131,7 @@ def test_damaged_weights_are_no_mistake_of_the_client(
     def fail(*arguments: object) -> None:
         raise ModelFolderError("its weights are damaged")
 
-    pipeline = open_pipeline(folder, "cpu")
+    pipeline: Any = open_pipeline(folder, "cpu")
     monkeypatch.setattr(pipeline.fill, "attempt", fail)
     app: Any = build_app("small", pipeline, SMALL)
     with TestClient(app, base_url="http://localhost") as client:
