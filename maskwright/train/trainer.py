@@ -229,7 +229,8 @@ class Trainer:
     def _count(self, loaded: LoadedStep, seconds: float) -> None:
         # Compiled steps have a graph for each shape.
         first, request = loaded.micro_batches[0], loaded.request
-        sizes = (len(first.input_ids), len(first.context.cu_seqlens), request.row_length)
+        num_bounds = len(first.context.cu_seqlens) if self.device.type == "cuda" else 0
+        sizes = (len(first.input_ids), num_bounds, request.row_length)
         shape = (*sizes, request.num_candidates, loaded.is_causal)
         startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
         self._shapes.add(shape)

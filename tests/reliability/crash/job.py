@@ -168,7 +168,10 @@ class Job(ABC):
 
 def read_bytes(path: Path) -> bytes:
     """Return the content of a file; nothing if there is none."""
-    return path.read_bytes() if path.exists() else b""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:  # not there yet, or being replaced
+        return b""
 
 
 def read_stable(path: Path) -> Any:
