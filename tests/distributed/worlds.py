@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import socket
+import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -77,7 +78,11 @@ def find_free_port() -> int:
 def _run_main(names: dict[str, str], arguments: list[str]) -> int:
     torch.set_num_threads(1)
     os.environ.update(names)
-    return main(arguments)
+    code = main(arguments)
+    for thread in threading.enumerate():  # downloads of `run_in_threads`, which tests count
+        if thread.name.endswith(("(work)", "(wait)")):
+            thread.join()
+    return code
 
 
 def _join_and_work(
