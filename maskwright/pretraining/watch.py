@@ -20,7 +20,7 @@ _SECONDS, _LONGEST_PAUSE = 1.0, 600.0
 
 
 def watch(run: str | Path, *, once: bool = False) -> None:
-    """Show a run of pretraining on the terminal until no process trains in it::
+    """Show a run of pretraining on the terminal until it ends, or has written nothing for long::
 
         watch("runs/mine")
 
@@ -50,10 +50,10 @@ def watch(run: str | Path, *, once: bool = False) -> None:
 
 
 def follow(run: Path, *, once: bool = False) -> Iterator[Record]:
-    """Yield the records of a run, and new ones as long as a process trains in it.
+    """Yield the records of a run, and new ones until it ends.
 
-    Another machine may train it, whose lock cannot be seen: a run without a model has ended if it
-    has written nothing for ten minutes.
+    Without a lock and a model it may have died, or train on another machine, whose lock cannot be
+    seen: it has ended if it has written nothing for ten minutes.
 
     A resumed run removes some records and writes them again; they are then yielded again.
     """
