@@ -15,7 +15,10 @@ _INVALID = re.compile(r"[\ud800-\udfff]+")
 _LINE_ENDS = re.compile(r"[\r\v\f\x85\u2028\u2029]")
 _CONTROL = re.compile(r"[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffe\uffff]+")
 # Soft hyphen, zero-width space, direction marks, word joiner, byte order mark. The zero-width
-# (non-)joiner stays: Persian, the scripts of India and emoji need it.
+# (non-)joiner stays: Persian, the scripts of India and emoji need it. Between words of scripts that
+# are written without blanks, the zero-width space becomes a blank.
+_UNSPACED = "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]"  # Thai, Lao, Tibetan, Burmese, Khmer
+_WORD_BREAK = re.compile(f"(?<={_UNSPACED})\u200b|\u200b(?={_UNSPACED})")
 _INVISIBLE = re.compile(r"[\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]+")
 # The single blank, which is kept and most frequent, does not match.
 _BLANKS = re.compile(r"[^\S\n ][^\S\n]*| [^\S\n]+")
@@ -32,6 +35,7 @@ _REPAIRS = (
     (_INVALID, "\ufffd", "invalid UTF-8 replaced"),
     (re.compile(r"\0+"), "", "NUL removed"),
     (_CONTROL, "", "control character removed"),
+    (_WORD_BREAK, " ", "zero-width space replaced"),
     (_INVISIBLE, "", "invisible character removed"),
 )
 

@@ -4,15 +4,23 @@
 kind                  normalization and pre-tokens                whitespace
 ====================  ==========================================  ==============================
 ``wordpiece``         BERT's (Devlin et al. 2019)                 separates words, is dropped
-``bpe``               NFC; GPT-2's regular expression on bytes    kept: ``Ġ`` begins a word
+``bpe``               NFC; GPT-2's words, as bytes                kept: ``Ġ`` begins a word
 ``unigram``           NFKC; ``▁`` before words, punctuation apart  separates words, is dropped
 ``character``         NFC; every character                        kept
 ====================  ==========================================  ==============================
 
-One detail differs from BERT, which strips accents by decomposing all characters and dropping every
-nonspacing mark. That decomposes Hangul and deletes vowels of Thai and Hindi and the voicing marks
-of Japanese. Here only the marks of European scripts (U+0300 to U+036F) are dropped, and the rest is
-composed again.
+BERT's and GPT-2's rules were made for English. What differs from them here:
+
+- BERT strips accents by decomposing all characters and dropping every nonspacing mark. That
+  decomposes Hangul and deletes vowels of Thai and Hindi and the voicing marks of Japanese. Here
+  only the marks of European scripts (U+0300 to U+036F) are dropped, and the rest is composed again.
+- BERT drops all format characters. Here the zero-width (non-)joiner stays, which Persian, the
+  scripts of India and emoji need, and the zero-width space separates words of scripts without
+  blanks, as in `maskwright.corpus.clean`.
+- WordPiece encodes a word of more than 100 characters as [UNK]. Thai, Lao, Burmese and Khmer have
+  blanks between phrases only, so their runs are cut (Japanese kana as well).
+- GPT-2 splits words at combining marks, which are vowels in the scripts of India. Here a mark or a
+  joiner belongs to the letter before it.
 """
 
 from typing import Any, cast
@@ -24,6 +32,21 @@ from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
 
 WORDPIECE_PREFIX = "##"
+
+# Replaced in the text of WordPiece, character by character.
+ACCENTS = "[\u0300-\u036f]"
+INVISIBLE = (
+    "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+)
+_UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
+WORD_BREAK = f"(?<=[{_UNSPACED}])\u200b|\u200b(?=[{_UNSPACED}])"
+
+_LONG_RUN = rf"[{_UNSPACED}\u3040-\u30ff].{{63}}\p{{M}}*"
+# GPT-2's regular expression, with marks and joiners after letters.
+BYTE_WORDS = (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}[\p{L}\p{M}\u200c\u200d]*| ?\p{N}+| ?[^\s\p{L}\p{N}]+"
+    r"|\s+(?!\S)|\s+"
+)
 
 Model = models.WordPiece | models.BPE | models.Unigram | models.WordLevel
 
@@ -67,9 +90,13 @@ def install_model(backend: Tokenizer, model: Model, kind: TokenizerKind) -> None
 
 def _build_normalizer(config: TokenizerConfig) -> normalizers.Normalizer:
     if config.kind == "wordpiece":
-        bert = normalizers.BertNormalizer(lowercase=config.lowercase, strip_accents=False)
-        strip = [normalizers.NFD(), normalizers.Replace(Regex("[\u0300-\u036f]"), "")]
-        steps = [bert, *(strip if config.lowercase else []), normalizers.NFC()]
+        bert = normalizers.BertNormalizer(
+            clean_text=False, lowercase=config.lowercase, strip_accents=False
+        )
+        clean = [(WORD_BREAK, " "), (INVISIBLE, "")]
+        tidy = (normalizers.Replace(Regex(old), new) for old, new in clean)
+        strip = [normalizers.NFD(), normalizers.Replace(Regex(ACCENTS), "")]
+        steps = [*tidy, bert, *(strip if config.lowercase else []), normalizers.NFC()]
     else:
         compose = normalizers.NFKC() if config.kind == "unigram" else normalizers.NFC()
         steps = [compose, *([normalizers.Lowercase()] if config.lowercase else [])]
@@ -78,9 +105,12 @@ def _build_normalizer(config: TokenizerConfig) -> normalizers.Normalizer:
 
 def _build_pre_tokenizer(kind: TokenizerKind) -> pre_tokenizers.PreTokenizer:
     if kind == "wordpiece":
-        return pre_tokenizers.BertPreTokenizer()
+        long_runs = pre_tokenizers.Split(Regex(_LONG_RUN), "isolated")
+        return pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), long_runs])
     if kind == "bpe":
-        return pre_tokenizers.ByteLevel(add_prefix_space=False)
+        words = pre_tokenizers.Split(Regex(BYTE_WORDS), "isolated")
+        as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        return pre_tokenizers.Sequence([words, as_bytes])
     if kind == "unigram":
         return pre_tokenizers.Sequence(
             [

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import TokenizerError
 from maskwright.files import JsonObject
+from maskwright.tokenizer.backends import ACCENTS, BYTE_WORDS, INVISIBLE, WORD_BREAK
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.words import find_word_starts
 
@@ -96,15 +97,16 @@ def choose_cutting(description: JsonObject) -> Cutting | None:
     pre_tokenizer = description["pre_tokenizer"] or {"type": None}
     parts = cast(list[JsonObject], pre_tokenizer.get("pretokenizers", [pre_tokenizer]))
     kinds = [part["type"] for part in parts]
-    if kinds == ["BertPreTokenizer"]:
+    if kinds[:1] == ["BertPreTokenizer"] and set(kinds[1:]) <= {"Split"}:
         return BERT_CUTTING
     if kinds[:1] == ["WhitespaceSplit"]:
         schemes = {part["prepend_scheme"] for part in parts if part["type"] == "Metaspace"}
         return BLANK_CUTTING if schemes <= {"always"} else None
     if kinds == ["ByteLevel"] and parts[0]["use_regex"] and not parts[0]["add_prefix_space"]:
         return BYTE_CUTTING
-    if kinds == ["Split"] and parts[0]["pattern"] == {"Regex": r"[\s\S]"}:
-        return BYTE_CUTTING
+    if kinds in (["Split"], ["Split", "ByteLevel"]):
+        known = ({"Regex": r"[\s\S]"}, {"Regex": BYTE_WORDS})
+        return BYTE_CUTTING if parts[0]["pattern"] in known else None
     return None
 
 
@@ -116,7 +118,7 @@ def _is_per_character(normalizer: JsonObject | None) -> bool:
         parts = cast(list[JsonObject], normalizer["normalizers"])
         return all(_is_per_character(part) for part in parts)
     if normalizer["type"] == "Replace":  # exact for single characters other than whitespace
-        return normalizer["pattern"] == {"Regex": "[\u0300-\u036f]"}
+        return normalizer["pattern"].get("Regex") in (ACCENTS, INVISIBLE, WORD_BREAK)
     return normalizer["type"] in _PER_CHARACTER
 
 

@@ -29,10 +29,9 @@ from maskwright.tokenizer.word_counts import (
 _SPECIAL = list(SPECIAL_TOKENS.values())
 
 # The rarest characters of a large text are mostly from other scripts; words with them become
-# [UNK]. WordPiece may need two tokens per character, so its share is smaller.
+# [UNK]. The alphabet has at most one token in two.
 _COVERAGE = 0.9999
-_WORDPIECE_ALPHABET_SHARE = 4
-_UNIGRAM_ALPHABET_SHARE = 2
+_ALPHABET_SHARE = 2
 
 # Characters of different words to train on, which bounds memory and time.
 _MERGE_CHARACTERS = 2_000_000
@@ -74,15 +73,12 @@ def describe_shortage(tokenizer: Tokenizer, config: TokenizerConfig) -> str | No
     """Return a message if the text supports fewer tokens than configured, or None."""
     if config.kind == "character" or tokenizer.vocab_size >= config.vocab_size:
         return None
-    return (
-        f"the text is too small for a vocabulary of {config.vocab_size:,} tokens: it gives "
-        f"{tokenizer.vocab_size:,}"
-    )
+    return f"the text gives {tokenizer.vocab_size:,} of {config.vocab_size:,} tokens"
 
 
 def _learn_wordpiece(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
     bag = keep_frequent(words, _MERGE_CHARACTERS, seed)
-    alphabet = choose_alphabet(bag, _COVERAGE, size // _WORDPIECE_ALPHABET_SHARE)
+    alphabet = choose_alphabet(bag, _COVERAGE, size // _ALPHABET_SHARE, inner_tokens=1)
     bag = drop_words_beyond(bag, alphabet)
     num_learned = size - len(_SPECIAL)
     merges = learn_merges(bag, alphabet, num_learned, config.min_frequency, WORDPIECE_PREFIX)
@@ -104,7 +100,7 @@ def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed
     takes texts, so the words are repeated in proportion to their counts, a million in all.
     """
     bag = keep_frequent(words, _UNIGRAM_CHARACTERS, seed)
-    bag = drop_words_beyond(bag, choose_alphabet(bag, _COVERAGE, size // _UNIGRAM_ALPHABET_SHARE))
+    bag = drop_words_beyond(bag, choose_alphabet(bag, _COVERAGE, size // _ALPHABET_SHARE))
     learner = tokenizers.Tokenizer(models.Unigram())
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.UnigramTrainer(

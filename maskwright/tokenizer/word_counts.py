@@ -101,10 +101,13 @@ def keep_frequent(words: Counter[str], max_characters: int, seed: int) -> dict[s
     return kept
 
 
-def choose_alphabet(words: dict[str, int], coverage: float, max_size: int) -> list[str]:
-    """Return the most frequent characters, sorted: `coverage` of all in `words`, at most
-    `max_size`.
+def choose_alphabet(
+    words: dict[str, int], coverage: float, max_tokens: int, inner_tokens: int = 0
+) -> list[str]:
+    """Return the most frequent characters, sorted: `coverage` of all in `words`, if `max_tokens`
+    suffice; a character takes one, and `inner_tokens` more if a word has it after its first.
     """
+    inner = {character for word in words for character in word[1:]}
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -112,7 +115,8 @@ def choose_alphabet(words: dict[str, int], coverage: float, max_size: int) -> li
     wanted = coverage * sum(counts.values())
     alphabet: list[str] = []
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if wanted <= 0 or len(alphabet) == max_size:
+        max_tokens -= 1 + inner_tokens * (character in inner)
+        if wanted <= 0 or max_tokens < 0:
             break
         wanted -= count
         alphabet.append(character)

@@ -60,6 +60,7 @@ def test_words_survive(word: str) -> None:
         ("be\x07ll\x9f", "bell", "control character removed"),
         ("bro\udce9ken", "bro\ufffdken", "invalid UTF-8 replaced"),
         ("soft\u00adhy\u200bphen\ufeff", "softhyphen", "invisible character removed"),
+        ("ខ្មែរ\u200bភាសា \u200b។", "ខ្មែរ ភាសា ។", "zero-width space replaced"),
         ("cafe\u0301", "caf\u00e9", "Unicode normalized"),
         ("می\u200cخواهم 👩\u200d🔬", "می\u200cخواهم 👩\u200d🔬", None),
         ("한글과 漢字", "한글과 漢字", None),

@@ -1,7 +1,11 @@
 """What the kinds do to text before their vocabulary comes in."""
 
+import re
+import unicodedata
+
 import pytest
 from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import ByteLevel
 
 from maskwright.tokenizer.backends import build_backend
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
@@ -18,17 +22,52 @@ def normalize(kind: TokenizerKind, lowercase: bool, text: str) -> str:
 def test_wordpiece_normalizes_european_text_as_bert_does(lowercase: bool) -> None:
     bert = BertNormalizer(lowercase=lowercase)
     for text in ["Ångström naïve ÉCOLE Straße İstanbul ёлка\tx\u200by", *english_texts()]:
-        assert normalize("wordpiece", lowercase, text) == bert.normalize_str(text)
+        normal = normalize("wordpiece", lowercase, text)
+        assert re.sub(r"\s", " ", normal) == bert.normalize_str(text)
 
 
 def test_wordpiece_leaves_hangul_whole() -> None:
-    assert normalize("wordpiece", True, KOREAN) == KOREAN.replace("\n", " ")
+    assert normalize("wordpiece", True, KOREAN) == KOREAN
     assert BertNormalizer().normalize_str("실") != "실"
 
 
 def test_wordpiece_keeps_the_marks_of_other_scripts() -> None:
-    for text in ("がぎ", "हिन्दी", "สวัสดี"):
+    for text in ("がぎ", "हिन्दी", "สวัสดี", "می\u200cخواهم", "ශ්\u200dරී", "👩\u200d🔬"):
         assert normalize("wordpiece", True, text) == text
+
+
+def test_the_zero_width_space_separates_words_where_blanks_do_not() -> None:
+    assert normalize("wordpiece", True, "ខ្មែរ\u200bភាសា soft\u200bhyphen") == "ខ្មែរ ភាសា softhyphen"
+
+
+def split(kind: TokenizerKind, text: str) -> list[str]:
+    pre_tokenizer = build_backend(TokenizerConfig(kind=kind)).pre_tokenizer
+    assert pre_tokenizer is not None
+    return [text[start:stop] for _, (start, stop) in pre_tokenizer.pre_tokenize_str(text)]
+
+
+def test_long_runs_of_scripts_without_blanks_are_cut_below_the_limit_of_wordpiece() -> None:
+    text = "ภาษาไทยเป็นภาษาที่มีระดับเสียง" * 20
+    words = split("wordpiece", f"ab{text}12")
+    assert "".join(words) == f"ab{text}12"
+    assert max(map(len, words)) <= 100
+    assert not any(unicodedata.combining(word[0]) for word in words)
+    assert split("wordpiece", "x" * 200 + " ภาษา") == ["x" * 200, "ภาษา"]
+
+
+def test_bpe_keeps_marks_with_their_letters() -> None:
+    text = "हिन्दी தமிழ் می\u200cخواهم it's 12  ❤️!"
+    assert split("bpe", text) == [
+        *("हिन्दी", " தமிழ்", " می\u200cخواهم", " it", "'s", " 12", " ", " ❤️!"),
+    ]
+
+
+def test_bpe_splits_text_without_marks_as_gpt2_does() -> None:
+    gpt2 = ByteLevel(add_prefix_space=False)
+    for text in english_texts():
+        assert split("bpe", text) == [
+            text[start:stop] for _, (start, stop) in gpt2.pre_tokenize_str(text)
+        ]
 
 
 def test_cased_wordpiece_keeps_accents() -> None:
