@@ -52,6 +52,16 @@ def test_a_console_prints_its_own_control_characters_only() -> None:
     assert "\x1b[1m" in printed  # bold, of ours
 
 
+def test_the_time_left_does_not_count_compiling() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=200)
+    counts = {"split": "train", "step": 1, "tokens": 1}
+    with Panel(MaskedTokens.scores, console) as panel:
+        panel.show({**counts, "seconds": 60.0}, 0.01)
+        panel.show({**counts, "seconds": 66.0}, 0.02)
+    assert "1:06 9:48 left" in stream.getvalue()
+
+
 def test_a_live_panel_escapes_what_a_run_says() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=200)

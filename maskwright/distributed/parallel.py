@@ -74,7 +74,9 @@ def shard(
 
     mesh = init_device_mesh(device.type, (world.size,))
     policy = MixedPrecisionPolicy(
-        param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=torch.float32
+        param_dtype=torch.bfloat16 if bf16 else None,
+        reduce_dtype=torch.float32,
+        cast_forward_inputs=False,  # autocast does; the angles of positions stay fp32
     )
     for module in (*blocks, model):
         fully_shard(module, mesh=mesh, mp_policy=policy)

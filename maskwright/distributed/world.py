@@ -48,14 +48,14 @@ class World:
         if self.size == 1:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64)
-        with self._noticing_loss():
+        with self.noticing_loss():
             dist.all_reduce(sums)
         return sums.tolist()
 
     def sum_tensor(self, values: Tensor) -> Tensor:
         """Sum `values` over all ranks, on their device and in place. All ranks must call it."""
         if self.size > 1:
-            with self._noticing_loss():
+            with self.noticing_loss():
                 dist.all_reduce(values)
         return values
 
@@ -72,7 +72,7 @@ class World:
         if self.size == 1:
             return make()
         text = make().encode() if self.is_first else b""
-        with self._noticing_loss():
+        with self.noticing_loss():
             channel = open_channel(_LONG_WAIT)
             length = torch.tensor([len(text)])
             dist.broadcast(length, src=0, group=channel)
@@ -82,10 +82,14 @@ class World:
         return bytes(content.tolist()).decode()
 
     @contextmanager
-    def _noticing_loss(self) -> Generator[None]:
+    def noticing_loss(self) -> Generator[None]:
+        """Raise TrainingError where torch reports that another rank is lost."""
         try:
             yield
         except RuntimeError as error:
+            # gloo raises plain errors, with the name of its file in the message.
+            if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+                raise
             raise TrainingError(
                 f"rank {self.rank} has lost another rank, whose own message reports the reason "
                 f"({str(error).splitlines()[0]})"

@@ -114,7 +114,8 @@ def build_trainer(
         initial: what training begins with; not needed for weights that a checkpoint replaces.
         teacher: the model of ``config.teacher``, which every rank has whole.
     """
-    config = replace(config, train=config.train.count_epochs(data.epoch_tokens))
+    wrapped = measure_wrapping(config, data)
+    config = replace(config, train=config.train.count_epochs(data.epoch_tokens * wrapped))
     device = choose_device(config.train.device, world.local_rank)
     objective = objective_of(config)
     model = build_model(config, data, initial, teacher)
@@ -123,7 +124,7 @@ def build_trainer(
     loss = build_loss(config, model, teacher.model.to(device) if teacher else None)
     parallel = distribute(config.train, loss, model, world, device, compiles)
     decay = config.train.ema_decay
-    tokens_per_word = data.epoch_tokens / max(1, data.epoch_words)
+    tokens_per_word = wrapped * data.epoch_tokens / max(1, data.epoch_words)
     milestones = config.train.list_milestones().items()
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
     trainer = Trainer(
@@ -154,6 +155,16 @@ def build_trainer(
         scores_beginning=config.init_from is not None,
     )
     return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"
+
+
+def measure_wrapping(config: PretrainConfig, data: PreparedData) -> float:
+    """Return the tokens that a run counts per token of the text, with [CLS] and [SEP]."""
+    lengths, extra = data.train.document_lengths, config.data.extra_slots
+    added = (  # a document has segments of row_length - extra tokens
+        share * extra * int((-(-lengths // (row_length - extra))).sum())
+        for share, row_length in config.train.share_lengths(config.data.max_seq_length)
+    )
+    return 1 + sum(added) / max(1, int(lengths.sum()))
 
 
 def consolidate(trainer: Trainer) -> Network | None:

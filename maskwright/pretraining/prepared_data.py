@@ -32,7 +32,7 @@ from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
-from maskwright.train.device import choose_device, product_dtype
+from maskwright.train.device import choose_device, computes_in_bf16, product_dtype
 from maskwright.train.plan import Planner
 from maskwright.train.trackers import check_trackers
 
@@ -166,6 +166,8 @@ def check_machine(config: PretrainConfig) -> None:
     if config.model.attention_backend == "varlen" and (device.type != "cuda" or in_fp32):
         rule = f"needs a GPU of NVIDIA and bf16, and the run is on {device}"
         raise ConfigError("model.attention_backend", "varlen", rule, "Set it to auto.")
+    if config.train.precision == "bf16" and device.type == "cuda" and not computes_in_bf16(device):
+        raise ConfigError("train.precision", "bf16", "needs a newer GPU", "Set it to auto.")
     if config.train.trackers:
         check_trackers(config.train.trackers)
     if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():

@@ -33,10 +33,12 @@ def watch(run: str | Path, *, once: bool = False) -> None:
     """
     run = Path(run)
     check_pretraining(run)
-    config, console = load_run_config(run, {}), Console()
+    config, console, startup = load_run_config(run, {}), Console(), 0.0
     with Panel(objective_of(config).scores, console) as panel:
         for record in follow(run, once=once):
+            startup = record.get("startup_seconds") or startup
             counts = {name: record[name] for name in ("step", "tokens", "seconds")}
+            counts["startup_seconds"] = startup
             # Epochs need the number of tokens of the text, which is not known here.
             progress = min(max(config.train.used_shares(**counts).values(), default=0.0), 1.0)
             # The panel does not show final scores, which `pretrain` prints itself.

@@ -148,8 +148,9 @@ def sweep(
 
 def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Trial]:
     study = _open_study(plan)
+    num_before = len(_list_finished(study))
     while len(finished := _list_finished(study)) < trials:
-        _check_failures(plan, finished)
+        _check_failures(plan, finished[num_before:])
         trial = _ask(study, plan)
         settings = dict(trial.params)
         shown = ", ".join(f"{name} {_shorten(value)}" for name, value in settings.items())
@@ -226,7 +227,7 @@ def _ask(study: Any, plan: Sweep) -> Any:
         if not trial.state.is_finished() and len(trial.params) == len(plan.space):
             return trial
     number = len(study.get_trials(deepcopy=False))
-    study.sampler = _optuna().samplers.TPESampler(seed=plan.seed * 1_000_003 + number)
+    study.sampler = _optuna().samplers.TPESampler(seed=(plan.seed * 1_000_003 + number) % 2**32)
     trial = study.ask()
     for dimension in plan.space:
         dimension.draw(trial)

@@ -13,7 +13,7 @@ Value = float | int | str
 # Settings that change what a trial is scored on, or by which metric; a dot ends a whole section.
 _INCOMPARABLE = (
     "corpus.", "data.max_seq_length", "data.packed", "data.special_tokens", "init_from", "metric",
-    "select.", "teacher", "text", "tokenizer.", "train.final_valid_tokens",
+    "objective.", "select.", "teacher", "text", "tokenizer.", "train.final_valid_tokens",
     "train.valid_seq_length",
 )  # fmt: skip
 _RANGE = re.compile(r"(?P<low>[^.:]+(?:\.\d+[^.:]*)?)\.\.(?P<high>[^:]+?)(?P<log>:log)?")

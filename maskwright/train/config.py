@@ -28,7 +28,9 @@ class TrainConfig:
     max_steps: int | None = setting(None, "budget in optimizer steps")
     max_tokens: int | None = setting(None, "budget in tokens, without padding")
     max_epochs: float | None = setting(
-        None, "budget in passes over the text; [CLS] and [SEP] count, so it ends slightly early"
+        None,
+        "budget in passes over the text; each change of the row length begins a new order, so some "
+        "text comes twice and some not at all",
     )
     batch_tokens: int = setting(2048, "tokens in a step, padding included: rows times row length")
     batch_tokens_schedule: tuple[str, ...] = setting(
@@ -213,10 +215,7 @@ class TrainConfig:
         stages = parse_schedule(
             "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
         )
-        ends = [*(start for start, _ in stages[1:]), 1.0]
-        return sum(
-            (end - start) * tokens for (start, tokens), end in zip(stages, ends, strict=True)
-        )
+        return sum(share * tokens for share, tokens in _share_stages(stages))
 
     def seq_length_at(self, progress: float, max_seq_length: int) -> int:
         """Return the row length at `progress` (0..1) of the budget."""
@@ -225,8 +224,12 @@ class TrainConfig:
 
     def seq_lengths(self, max_seq_length: int) -> list[int]:
         """Return all row lengths of the run, in order."""
+        return [length for _, length in self.share_lengths(max_seq_length)]
+
+    def share_lengths(self, max_seq_length: int) -> list[tuple[float, int]]:
+        """Return all row lengths of the run, in order, each after its share of the budget."""
         stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)
-        return [length for _, length in stages]
+        return _share_stages(stages)
 
 
 def parse_schedule(name: str, stages: tuple[str, ...], default: int) -> list[tuple[float, int]]:
@@ -249,6 +252,12 @@ def parse_schedule(name: str, stages: tuple[str, ...], default: int) -> list[tup
     if min(count for _, count in parsed) < 1:
         raise ConfigError(name, list(stages), "holds a count below 1")
     return parsed
+
+
+def _share_stages(stages: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Replace the beginning of each stage by its share of the budget."""
+    ends = [*(start for start, _ in stages[1:]), 1.0]
+    return [(end - start, count) for (start, count), end in zip(stages, ends, strict=True)]
 
 
 def _stage_at(stages: list[tuple[float, int]], progress: float) -> int:

@@ -106,6 +106,7 @@ class Panel:
         )
         self._task = self._bar.add_task("training", total=1.0, elapsed="0:00", left="?")
         self._latest: dict[str, Record] = {}
+        self._start: tuple[float, float] | None = None
         self._samples: list[str] = []
         self._is_live = console.is_terminal or console.is_jupyter
         self._cell = Cell(console.width) if console.is_jupyter else None
@@ -154,9 +155,11 @@ class Panel:
             self._say(f"{progress:4.0%}  {describe_record(record, self._scores)}", record, is_first)
 
     def _move_bar(self, seconds: float, progress: float) -> None:
-        left = seconds * (1 - progress) / progress if progress > 0 else 0
-        elapsed = _duration(seconds)  # of the run, which may be older than this panel
-        self._bar.update(self._task, completed=progress, elapsed=elapsed, left=_duration(left))
+        # The pace since the first step that this panel shows: compiling comes before it.
+        start, first = self._start = self._start or (seconds, progress)
+        left = (seconds - start) * (1 - progress) / (progress - first) if progress > first else None
+        elapsed, left = _duration(seconds), "?" if left is None else _duration(left)
+        self._bar.update(self._task, completed=progress, elapsed=elapsed, left=left)
 
     def _say(self, line: str, record: Record, is_first: bool) -> None:
         if record["split"] == "train" and not is_first and not self._pulse.is_due:

@@ -134,14 +134,17 @@ class Trainer:
         self._window.restart_clock()
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
-        with StopRequest() as stop:
+        with StopRequest() as stop, self.world.noticing_loss():
             self._score_beginning(stop)
+            (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
+            self.state = replace(self.state, seconds=seconds)
             self._validate_if_due(stop)  # a resumed run may have been stopped during one
             while self.progress < 1:
                 plan = self.planner.plan_step(self.progress)
                 loaded = self.prefetcher.take(plan.request, self.state.position)
                 own = count_predictions(loaded, self.terms)
-                *counts, num_asked_to_stop = self.world.sum(*own.values(), stop.signal is not None)
+                flags = stop.signal is not None, self._meets_new_shape(loaded)
+                *counts, num_asked_to_stop, num_compiling = self.world.sum(*own.values(), *flags)
                 if num_asked_to_stop:
                     break
                 self._prefetch_after(loaded)
@@ -149,7 +152,7 @@ class Trainer:
                 self._train_on(loaded, plan, num_predictions)
                 (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
                 before = self.state.tokens
-                self._count(loaded, seconds)
+                self._count(loaded, seconds, is_startup=num_compiling > 0)
                 for name, tokens in self.milestones.items():
                     if save_model is not None and before < tokens <= self.state.tokens:
                         save_model(name)
@@ -161,10 +164,10 @@ class Trainer:
                     if not self.state.skipped_in_a_row:
                         self.save()
                         saved_at = seconds
-        self._read_figures()
-        self.save()
-        if self.checkpoints is not None:
-            self.checkpoints.wait()
+            self._read_figures()
+            self.save()
+            if self.checkpoints is not None:
+                self.checkpoints.wait()
         if self.progress >= 1 and self.state.validations == self.config.num_validations:
             return None
         return stop.signal or signal.SIGTERM  # SIGTERM: only another rank got a signal
@@ -226,14 +229,20 @@ class Trainer:
         if self.state.skipped_in_a_row >= self.config.max_skipped_steps:
             raise TrainingError(self._describe_failure(unread))
 
-    def _count(self, loaded: LoadedStep, seconds: float) -> None:
-        # Compiled steps have a graph for each shape.
-        first, request = loaded.micro_batches[0], loaded.request
-        num_bounds = len(first.context.cu_seqlens) if self.device.type == "cuda" else 0
-        sizes = (len(first.input_ids), num_bounds, request.row_length)
-        shape = (*sizes, request.num_candidates, loaded.is_causal)
-        startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
-        self._shapes.add(shape)
+    def _meets_new_shape(self, loaded: LoadedStep) -> bool:
+        """Return True if this rank has not done a step of this shape: compiled, it has no graph."""
+        request, counts_bounds = loaded.request, self.device.type == "cuda"
+        same = (request.row_length, request.num_candidates, loaded.is_causal)
+        shapes = {
+            (len(b.input_ids), len(b.context.cu_seqlens) if counts_bounds else 0, *same)
+            for b in loaded.micro_batches
+        }
+        is_new = not shapes <= self._shapes
+        self._shapes |= shapes
+        return is_new
+
+    def _count(self, loaded: LoadedStep, seconds: float, is_startup: bool) -> None:
+        startup = seconds - self.state.seconds if is_startup else 0.0
         self._window.add_time(loaded.num_tokens)
         self.state = replace(
             self.state,
@@ -303,10 +312,12 @@ class Trainer:
         if not self.scores_beginning or self.state.step > 0:
             return
         try:
+            began = time.perf_counter()
             scores = self.scores(final=True, is_asked_to_stop=lambda: self._hear(stop))
         except AbandonedError:
             return
-        self.reporter.report({**self._counts("valid"), **scores, "final": False}, self.progress)
+        took = {"validation_seconds": time.perf_counter() - began, "final": False}
+        self.reporter.report({**self._counts("valid"), **scores, **took}, self.progress)
 
     def _hear(self, stop: StopRequest) -> bool:
         """Return True if the run must stop; a validation calls this before each forward pass."""

@@ -121,7 +121,9 @@ def test_a_budget_of_epochs_ends_after_so_many_passes(workplace: Path, tmp_path:
     arguments = ["pretrain", str(data), *SMALL, "--runs-dir", str(tmp_path), "--name", "passes"]
     assert main([*arguments, "--train.max_epochs", "1.5"]) == 0
     last = read_metrics(tmp_path / "passes" / "metrics.jsonl")[-1]
-    wanted = 1.5 * PreparedData(data).train.num_tokens
+    lengths = PreparedData(data).train.document_lengths
+    inside = load_run_config(tmp_path / "passes", {}).data.max_seq_length - 2  # [CLS] and [SEP]
+    wanted = 1.5 * (lengths + 2 * -(-lengths // inside)).sum()
     assert wanted <= last["tokens"] < wanted + 512
     assert load_run_config(tmp_path / "passes", {}).train.max_epochs == 1.5  # as it was given
 

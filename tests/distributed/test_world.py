@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.distributed import DistError
 from torch.nn.parallel import DistributedDataParallel
 
 from maskwright.distributed.world import ALONE, World, joining, read_world
 from maskwright.errors import ConfigError, TrainingError
-from tests.distributed.work import fail_on_one_rank, validate
+from tests.distributed.work import fail_on_one_rank, startup_of, validate
 from tests.distributed.worlds import alone, list_names, run_world, start_rank, start_world
 
 PLACE = (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "1"))
@@ -153,6 +154,23 @@ def test_scores_do_not_depend_on_the_number_of_ranks() -> None:
         assert scores.num_predictions == expected.num_predictions > 100
         for name, value in vars(expected).items():
             assert getattr(scores, name) == pytest.approx(value, rel=1e-6), name
+
+
+def test_a_shape_that_one_rank_compiles_is_startup_for_all() -> None:
+    first, last = run_world(2, startup_of)
+    assert first == last
+    assert 0 < first[0] == first[1] < first[2] == first[3] == first[4]
+
+
+@pytest.mark.parametrize("error", [DistError("x"), RuntimeError("[gloo/pair.cc] closed by peer")])
+def test_a_lost_rank_is_noticed_in_any_collective(error: RuntimeError) -> None:
+    with pytest.raises(TrainingError, match="rank 1 has lost another"), World(1, 2).noticing_loss():
+        raise error
+
+
+def test_other_errors_are_not_taken_for_a_lost_rank() -> None:
+    with pytest.raises(torch.OutOfMemoryError), World(1, 2).noticing_loss():
+        raise torch.OutOfMemoryError("x")
 
 
 def test_the_loss_of_a_rank_is_noticed_by_the_others() -> None:

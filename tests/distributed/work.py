@@ -100,6 +100,22 @@ def finish(trainer: Trainer, recorder: Recorder) -> Outcome:
     )
 
 
+def startup_of(world: World) -> list[float]:
+    """The seconds that count as startup, by step, where the last rank meets a shape in step 3."""
+    recorder = Recorder()
+    trainer = make_trainer(None, recorder, world=world, train={"max_steps": 5})
+    take = trainer.prefetcher.take
+
+    def change(request: StepRequest, position: DataPosition) -> LoadedStep:
+        loaded = take(request, position)
+        is_new = not world.is_first and trainer.state.step == 2
+        return replace(loaded, is_causal=is_new)  # what a step is told apart by, no more
+
+    trainer.prefetcher.take = change
+    trainer.fit()
+    return [record["startup_seconds"] for record in recorder.of("train")]
+
+
 def continue_pretraining(
     world: World, config: PretrainConfig, folder: Path
 ) -> tuple[float, list[float]]:

@@ -101,6 +101,18 @@ def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path) -> Non
         search(tmp_path / "other", 9)
 
 
+def test_failures_of_an_earlier_call_do_not_end_a_sweep(machine: Machine, tmp_path: Path) -> None:
+    machine.codes = dict.fromkeys(range(1, 4), 1)
+    with pytest.raises(TrainingError, match="3 trials failed"):
+        search(tmp_path / "sweep", 6)
+    assert len(search(tmp_path / "sweep", 6)) == 6
+
+
+@pytest.mark.parametrize("seed", [-1, 20261125])
+def test_a_seed_may_be_any_integer(machine: Machine, tmp_path: Path, seed: int) -> None:
+    assert len(search(tmp_path / "sweep", 2, seed=seed)) == 2
+
+
 def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tmp_path: Path):
     machine.codes = {0: 2}
     with pytest.raises(InputError, match="the first trial fails"):

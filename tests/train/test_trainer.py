@@ -174,6 +174,21 @@ def test_sigterm_stops_at_a_step_boundary_with_a_checkpoint(tmp_path: Path) -> N
     assert recorder.of("train")[-1]["step"] == 6
 
 
+def test_a_second_signal_leaves_the_last_checkpoint_alone(tmp_path: Path) -> None:
+    """As `kill -TERM -PGID` and a sweep send one each."""
+    trainer = make_trainer(tmp_path, Recorder(stop_at=6))
+    assert trainer.checkpoints is not None
+    wait = trainer.checkpoints.wait
+
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait()
+
+    trainer.checkpoints.wait = interrupted
+    assert trainer.fit() is signal.SIGTERM
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step_00000006"]
+
+
 def test_a_signal_in_the_last_step_is_no_interruption() -> None:
     assert make_trainer(None, Recorder(stop_at=20)).fit() is None
 
