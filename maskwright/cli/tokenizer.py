@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from maskwright.cli.flags import Parser, add_config_flags, config_values
-from maskwright.cli.tokenizer_compare import compare, find
+from maskwright.cli.tokenizer_compare import NO_READING, compare, find
 from maskwright.config import from_mapping, section, setting
 from maskwright.console import Console, say
 from maskwright.corpus.config import CorpusConfig
@@ -90,7 +90,9 @@ def inspect(argv: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="a tokenizer, a model, a run, or prepared data")
     parser.add_argument("text", nargs="*", help="sentences to take apart")
     parser.add_argument("--on", nargs="+", default=[], help="text to measure fertility on")
+    add_config_flags(parser, TokenizerRunConfig, skip=NO_READING)
     arguments = parser.parse(argv)
+    config = from_mapping(TokenizerRunConfig, config_values(arguments)).corpus
     tokenizer = Tokenizer.load(find(arguments.folder))
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{tokenizer.vocab_size:,} tokens, fingerprint {tokenizer.fingerprint}")
@@ -98,7 +100,7 @@ def inspect(argv: Sequence[str]) -> int:
         tokens = [tokenizer.token(i) for i in tokenizer.encode(text).ids.tolist()]
         console.print(" ".join(tokens), markup=False)
     if arguments.on:
-        documents = stream_corpus(arguments.on, CorpusConfig(), Counter())
+        documents = stream_corpus(arguments.on, config, Counter())
         stats = measure_tokenizer(tokenizer, (document.text for document in documents))
         console.print(_describe(stats))
     return 0

@@ -8,12 +8,14 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from maskwright.cli.flags import Parser
+from maskwright.cli.flags import Parser, add_config_flags, config_values
+from maskwright.config import from_mapping
 from maskwright.console import Console, say_json
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import InputError
 from maskwright.formatting import shorten_names
+from maskwright.preparation.config import PrepareConfig
 from maskwright.runs.run_directory import suggest_run
 from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -25,6 +27,10 @@ examples:
   maskwright tokenizer compare tokenizers/small tokenizers/large --on corpus/sample.txt
   maskwright tokenizer compare runs/A data/B --on english.txt korean.txt --json
 """
+# What says nothing of how the text of --on is read.
+NO_READING = ("run", "select", "tokenizer", "cluster", "corpus.valid_fraction", "corpus.valid_text")
+Tokenizers = dict[str, Tokenizer]
+Measured = dict[str, TokenizerStats]
 _FILE = "tokenizer.json"
 _INSIDE = ("", "tokenizer", "model")  # of what is named, where the file may be
 _NUM_WORDS = 12
@@ -46,7 +52,9 @@ def compare(argv: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path, help="two tokenizers or more")
     parser.add_argument("--on", nargs="+", required=True, help="texts to measure on, one by one")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")
+    add_config_flags(parser, PrepareConfig, skip=NO_READING)
     arguments = parser.parse(argv)
+    config = from_mapping(PrepareConfig, config_values(arguments)).corpus
     if len(arguments.folders) < 2:
         raise InputError("compare needs at least two tokenizers")
     if "-" in arguments.on:
@@ -55,14 +63,14 @@ def compare(argv: Sequence[str]) -> int:
         raise InputError("compare needs different tokenizers: one is named twice. Remove it.")
     names = shorten_names([str(folder) for folder in arguments.folders])
     tokenizers = dict(zip(names, map(Tokenizer.load, map(find, arguments.folders)), strict=True))
-    measured = {text: measure(tokenizers, text) for text in arguments.on}
+    measured = {text: measure(tokenizers, text, config) for text in arguments.on}
     if arguments.json:
         plain = {text: {n: asdict(s) for n, s in each.items()} for text, each in measured.items()}
         say_json(plain, indent=2)
         return 0
     console = Console(highlight=False, soft_wrap=True)
     for text, found in measured.items():
-        _show(console, text, found, tokenizers)
+        _show(console, text, found, tokenizers, config)
     return 0
 
 
@@ -79,19 +87,17 @@ def find(folder: Path) -> Path:
     raise InputError(f"{folder} holds no {_FILE}{hint}")
 
 
-def measure(tokenizers: dict[str, Tokenizer], text: str) -> dict[str, TokenizerStats]:
+def measure(tokenizers: Tokenizers, text: str, config: CorpusConfig) -> Measured:
     """Return the statistics of each tokenizer on a text, which is read once for each."""
-    return {
-        name: measure_tokenizer(tokenizer, _read(text)) for name, tokenizer in tokenizers.items()
-    }
+    return {name: measure_tokenizer(one, _read(text, config)) for name, one in tokenizers.items()}
 
 
-def _read(text: str) -> Iterator[str]:
-    return (document.text for document in stream_corpus([text], CorpusConfig(), Counter()))
+def _read(text: str, config: CorpusConfig) -> Iterator[str]:
+    return (document.text for document in stream_corpus([text], config, Counter()))
 
 
 def _show(
-    console: Console, text: str, found: dict[str, TokenizerStats], tokenizers: dict[str, Tokenizer]
+    console: Console, text: str, found: Measured, tokenizers: Tokenizers, config: CorpusConfig
 ) -> None:
     first = next(iter(found.values()))
     console.print(f"[bold]{escape(text)}[/bold]: {first.num_words:,} words")
@@ -110,7 +116,7 @@ def _show(
                 "tokens is no advantage.",
                 markup=False,
             )
-    lines = list_differences(text, tokenizers)
+    lines = list_differences(text, tokenizers, config)
     if lines:
         console.print("\nFrequent words that they take apart differently:")
     for line in lines:
@@ -118,10 +124,10 @@ def _show(
     console.print()
 
 
-def list_differences(text: str, tokenizers: dict[str, Tokenizer]) -> list[str]:
+def list_differences(text: str, tokenizers: Tokenizers, config: CorpusConfig) -> list[str]:
     """Return a line for each frequent word of which one tokenizer makes more tokens."""
     counts: Counter[str] = Counter()
-    for document in _read(text):
+    for document in _read(text, config):
         counts.update(document.split())
     lines: list[str] = []
     for word, count in counts.most_common():

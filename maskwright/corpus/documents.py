@@ -75,7 +75,7 @@ class Source:
         compression: the suffix of the file's compression; "" for none.
         path: the file; None for other inputs.
         explicit: the user named this file itself, so it is an error if it cannot be read; an
-            unreadable file in a folder is skipped and counted.
+            unreadable file in a folder or of a pattern is skipped and counted.
         span: the part to read; None: all. Only a file with a document at its beginning is cut, so
             a part without documents is not an error.
     """

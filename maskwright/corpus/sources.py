@@ -35,7 +35,7 @@ def find_sources(
     """Return all sources that `paths` name, in the given order, folders sorted, each file once.
 
     Hidden files and folders are skipped; files of unknown suffix in folders are ignored and
-    counted in `counts`. Symbolic links to folders are not followed.
+    counted in `counts`, and so are symbolic links to folders, which are not followed.
 
     Args:
         reads_json: also read ``.json`` files in folders.
@@ -75,7 +75,8 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
         elif match.is_file():
             kind, compression = recognize_name(match, named=True)
             name, label = show_name(str(match)), show_name(match.name)
-            yield Source(name, label, kind or "plain", compression, match)
+            is_named = match == expand_home(given)
+            yield Source(name, label, kind or "plain", compression, match, explicit=is_named)
         else:  # a device may be endless, and a pipe can be read only once
             raise CorpusError(f"{match} is not a regular file. Send its text to standard input: -")
 
@@ -118,7 +119,7 @@ def _match(pattern: Path) -> list[Path]:
 
 def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
     empty = True
-    for path in list_files(folder):
+    for path in list_files(folder, counts):
         kind, compression = recognize_name(path, reads_json)
         if recognize_name(path, named=True)[0] == "dump" and _DUMP.search(path.name):
             pattern = folder / (f"*.xml*{compression}" if compression else "*.xml")
@@ -141,8 +142,8 @@ def _is_dump_index(path: Path) -> bool:
     return _INDEX.search(path.name) is not None
 
 
-def list_files(folder: Path) -> Iterator[Path]:
-    """Yield the files below `folder` except hidden ones, sorted within each folder.
+def list_files(folder: Path, counts: Counter[str] | None = None) -> Iterator[Path]:
+    """Yield the files below `folder` except hidden ones, sorted; count links to folders.
 
     Raises:
         CorpusError: a folder cannot be listed.
@@ -153,6 +154,9 @@ def list_files(folder: Path) -> Iterator[Path]:
 
     for parent, folders, files in os.walk(folder, onerror=fail):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        linked = [name for name in folders if Path(parent, name).is_symlink()]
+        if counts is not None:
+            counts.update(["ignored link to a folder"] * len(linked))
         yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
 
 

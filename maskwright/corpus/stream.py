@@ -1,8 +1,8 @@
 """Reading, cleaning and deduplication of a corpus, and the rule that splits it.
 
-The fingerprint of a document decides between training and validation, so its split is the same in
-every run, corpus and order. Adding text changes no other split, and the validation set of a larger
-fraction contains that of a smaller one.
+The fingerprint of a document decides between training and validation, so with the same fraction its
+split is the same in every run, corpus and order. Adding text changes no other split, and the
+validation set of a larger fraction contains that of a smaller one.
 """
 
 from collections import Counter

@@ -27,7 +27,7 @@ from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 SELECTION_NAME = "selection.json"  # what selection dropped and why
-STDIN_NAME = "stdin-{}.txt"  # a copy of standard input; {} is the hash of its content
+STDIN_NAME = "stdin-{}"  # a copy, of no known suffix; {} is the hash of its content
 STDIN_TEMPORARY = ".stdin.txt.tmp"
 _STDIN_NAMES, _WORK_NAMES = STDIN_NAME.format("?" * 16), ".work-*"
 _MAX_TALLY_BYTES = 16 << 20

@@ -15,7 +15,8 @@ from typing import Any
 from maskwright.config import to_mapping
 from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
 from maskwright.corpus.fingerprints import identify_source
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.readers.hub import parse_hub_name
+from maskwright.corpus.sources import find_sources, list_files
 from maskwright.preparation.config import PrepareConfig
 from maskwright.selection.contamination import find_evaluations
 from maskwright.shards.manifest import VERSION
@@ -89,8 +90,11 @@ def identify_plan(
         CorpusError, TokenizerError: as `fingerprint_input`.
     """
     evaluations = find_evaluations(config.select.decontaminate, Counter())
-    sources = chain(evaluations, *(block.sources for block in blocks))
-    stats = [(str(path), path.stat()) for path in {source.path for source in sources} if path]
+    sources = [*chain(evaluations, *(block.sources for block in blocks))]
+    folders = (parse_hub_name(source.name).folder for source in sources if source.kind == "hub")
+    paths = {source.path for source in sources if source.path}
+    paths.update(*map(list_files, filter(None, folders)))
+    stats = [(str(path), path.stat()) for path in paths if path.exists()]
     files = sorted([name, stat.st_size, stat.st_mtime_ns] for name, stat in stats)
     plain = [block.to_plain() for block in blocks], _describe(config), config.select.describe
     return hashlib.sha256(json.dumps([files, plain, num_held_out, seed]).encode()).hexdigest()

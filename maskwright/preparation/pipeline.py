@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
+
 from maskwright.errors import CorpusError, ShardError
 from maskwright.files import naming_file
 from maskwright.formatting import count_noun
@@ -41,10 +43,18 @@ from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.selector import Selector
-from maskwright.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
+from maskwright.shards.manifest import (
+    COUNTS_NAME,
+    MANIFEST_NAME,
+    TOKENIZER_NAME,
+    Manifest,
+    read_manifest,
+)
+from maskwright.tokenizer.tokenizer import Tokenizer
 
 # 15 % of 10,000 tokens are 1,500 masked tokens: an accuracy of 0.3 is then within 0.025.
 _FEW_HELD_OUT = 10_000
+_MUCH_UNKNOWN = 0.01
 _SAMPLE_SLACK = 1.5  # more candidates for the tokenizer's sample, as duplicates are dropped later
 
 
@@ -105,7 +115,7 @@ def prepare(
                 _run_stage(work, stage, engine, report)
         except CorpusError as error:  # names the copy of standard input; the user wrote -
             raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
-        report(_summarize(manifest := read_manifest(out)))
+        report(_summarize(out, manifest := read_manifest(out)))
         tidy_folder(out)
         return manifest
 
@@ -128,7 +138,7 @@ def describe_progress(out: Path) -> list[str]:
     if (out / MANIFEST_NAME).is_file() and not jobs:
         if not is_busy(out):
             tidy_folder(out)  # no coordinator did it if Slurm ran the stages
-        return [f"{out}: finished", _summarize(read_manifest(out))]
+        return [f"{out}: finished", _summarize(out, read_manifest(out))]
     if folder is None:
         raise ShardError(f"{out} holds no preparation. Check --out.")
     work, lines = Work(folder), list[str]()
@@ -172,7 +182,7 @@ def plan_work(
             ignored=ignored,
             config=config,
             seed=seed,
-            sample_share=min(1.0, sampled / max(num_bytes, 1)),
+            sample_share=sampled / max(num_bytes, 1),
             directory=str(Path.cwd()),
         ).write(work.folder / PLAN_NAME)
     return work
@@ -211,22 +221,29 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
             report(line)
 
 
-def _summarize(manifest: Manifest) -> str:
+def _summarize(out: Path, manifest: Manifest) -> str:
     train, valid = manifest.splits["train"], manifest.splits["valid"]
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest.dropped.items())
-    summary = (
+    lines = [
         f"{count_noun(train.num_documents, 'document')}, "
         f"{count_noun(train.num_tokens, 'token')} to train on; "
         f"{count_noun(valid.num_documents, 'document')}, "
         f"{count_noun(valid.num_tokens, 'token')} held out; "
         f"dropped or repaired: {dropped or 'nothing'}"
-    )
-    if valid.num_tokens >= _FEW_HELD_OUT:
-        return summary
-    return (
-        f"{summary}\nonly {valid.num_tokens:,} validation tokens: scores will be noisy. Raise "
-        "--corpus.valid_fraction or name files with --corpus.valid_text."
-    )
+    ]
+    if valid.num_tokens < _FEW_HELD_OUT:
+        lines.append(
+            f"only {valid.num_tokens:,} validation tokens: scores will be noisy. Raise "
+            "--corpus.valid_fraction or name files with --corpus.valid_text."
+        )
+    counts = np.fromfile(out / COUNTS_NAME, "<u8")
+    unknown = counts[Tokenizer.load(out / TOKENIZER_NAME).unk_id] / max(counts.sum(), 1)
+    if unknown > _MUCH_UNKNOWN:
+        lines.append(
+            f"{unknown:.1%} of the tokens are [UNK], for words with unknown characters. Raise "
+            "--tokenizer.vocab_size, or set --tokenizer.kind bpe, which knows all characters."
+        )
+    return "\n".join(lines)
 
 
 def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:

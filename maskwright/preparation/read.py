@@ -38,6 +38,7 @@ from maskwright.tokenizer.word_counts import draw_pieces
 EVALUATION_NAME = "evaluation.npz"
 _LEVEL = 1  # zstandard level; compression then takes 1 % of the stage's time
 _AT_ONCE, _CHARACTERS_AT_ONCE = 1_000, 4_000_000  # documents in a batch
+_SAMPLE_SURPLUS = 2  # in shares of the sample, the candidates of a block: others may lose text
 
 
 class BlockReader:
@@ -90,6 +91,9 @@ class _BlockFiles:
             for name in (TEXTS, PIECES)
         )
         self._sampled = enter(writing_file(path(SAMPLED.suffix)))
+        share = work.plan.sample_share * work.plan.blocks[number].num_bytes  # 0 of a stream
+        most = share or work.plan.config.tokenizer.sample_megabytes * 1e6
+        self._most_sampled, self._num_sampled, self._bound = _SAMPLE_SURPLUS * most, 0.0, 2**64
         self._keys = enter(work.writing(READ, number, KEYS))
         if sign is not None:
             self._signatures = enter(writing_file(path(SIGNATURES.suffix)))
@@ -121,9 +125,12 @@ class _BlockFiles:
     def _write_sample(self, text: str, high: int, key: int) -> None:
         """Write the candidates for the tokenizer's sample: pieces with the smallest random keys."""
         for drawn, piece in draw_pieces(text, high, self._plan.seed):
-            if drawn < self._plan.sample_share * 2**64:
+            if drawn < self._bound:
                 content = piece.encode()
                 self._sampled.write(
                     np.array((drawn, high, key, len(content)), SAMPLED.dtype).tobytes()
                 )
                 self._pieces.write(content + SEPARATOR)
+                self._num_sampled += len(content)
+                while self._num_sampled > self._most_sampled:  # half of these keys are smaller
+                    self._num_sampled, self._bound = self._num_sampled / 2, self._bound // 2

@@ -84,7 +84,7 @@ class Plan:
         blocks: the blocks of ``corpus.valid_text``, then those of `paths`.
         num_held_out: the number of blocks of ``corpus.valid_text``.
         ignored: counts of ignored files by reason.
-        sample_share: the share of pieces that are candidates for the tokenizer's sample.
+        sample_share: bytes of candidates for the tokenizer's sample by estimated byte of text.
         directory: the working directory of the coordinator, as paths may be relative.
     """
 

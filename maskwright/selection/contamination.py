@@ -5,17 +5,17 @@ A document is contaminated if it shares 13 consecutive words with an evaluation 
 because it is an ordinary phrase. In scripts without blanks, 2 or 4 letters count as a word.
 """
 
-import csv
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from maskwright.corpus.clean import clean_text
-from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, parse_rows
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
@@ -105,7 +105,11 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
                 continue
             except (ValueError, RecursionError):  # lines of JSON
                 texts = iter([whole])
-        for line in read_lines(texts, MAX_RECORD_CHARACTERS, Counter()):
+        lines = read_lines(texts, MAX_RECORD_CHARACTERS, Counter())
+        if source.kind == "csv":  # a quoted field may hold line ends
+            yield from chain.from_iterable(parse_rows(lines, ignored))
+            continue
+        for line in lines:
             yield from _split_line(line, source.kind)
 
 
@@ -114,9 +118,7 @@ def _split_line(line: str, kind: str) -> Iterable[str]:
     try:
         if kind == "jsonl":
             return list(_find_texts(json.loads(line)))
-        if kind == "csv":
-            return [field for row in csv.reader([line]) for field in row]
-    except (ValueError, RecursionError, csv.Error):
+    except (ValueError, RecursionError):
         return [line]
     return line.split("\t")
 

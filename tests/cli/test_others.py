@@ -144,6 +144,21 @@ def test_tokenizers_are_compared_text_by_text(
         assert message in capsys.readouterr().err
 
 
+def test_the_text_of_on_is_read_as_the_flags_say(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    letters, data = str(tmp_path / "letters"), tmp_path / "web.jsonl"
+    text, small = str(workplace / "animals.txt"), str(workplace / "runs" / "small")
+    run(capsys, "tokenizer", "train", text, "--out", letters, "--tokenizer.kind", "character")
+    data.write_text('{"body": "The cat eats fish."}\n')
+    for command in (["inspect", small], ["compare", small, letters]):
+        arguments = ["tokenizer", *command, "--on", str(data)]
+        assert main(arguments) == 2
+        assert "corpus.text_field" in capsys.readouterr().err
+        assert " 4 words" in f" {run(capsys, *arguments, '--corpus.text_field', 'body')}"
+        assert main([*arguments, "--corpus.valid_fraction", "0.1"]) == 2
+
+
 def test_words_are_compared_as_they_occur_in_running_text(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -30,6 +30,21 @@ def test_a_folder_is_read_recursively_in_sorted_order(corpus: Path) -> None:
     }
 
 
+def test_links_to_folders_are_counted_unless_hidden(corpus: Path) -> None:
+    expected, counts = find_sources([str(corpus)]), Counter[str]()
+    for name in ("link", ".link", "sub/another", "sub/circle"):
+        (corpus / name).symlink_to(corpus / "a" if name != "sub/circle" else corpus)
+    assert find_sources([str(corpus)], counts) == expected
+    assert counts["ignored link to a folder"] == 3
+
+
+def test_a_match_of_a_pattern_is_not_explicit(corpus: Path) -> None:
+    write(corpus / "b[1].txt", "x")
+    for given, explicit in (("b.*", False), ("b.txt", True), ("b[1].txt", True)):
+        (source,) = find_sources([f"{corpus}/{given}"])
+        assert source.explicit == explicit
+
+
 def test_a_pattern_matches_files_and_folders(corpus: Path) -> None:
     labels = [source.label for source in find_sources([f"{corpus}/**/*.[tc]*"])]
     assert labels == ["a.txt.gz", "b.txt", "d.csv"]

@@ -126,7 +126,7 @@ def test_links_to_what_is_no_shard(folder: Path, target: str) -> None:
     assert "00000.tokens" in error_of(folder)
 
 
-@pytest.mark.parametrize("name", ["train", "tokenizer", ".work-0", "stdin-0123456789abcdef.txt"])
+@pytest.mark.parametrize("name", ["train", "tokenizer", ".work-0", "stdin-0123456789abcdef"])
 def test_prepare_writes_through_no_link(tmp_path: Path, name: str) -> None:
     """An unfinished folder from elsewhere, in which one entry leads out of it."""
     (tmp_path / "words.txt").write_text("\n\n".join(seeds.documents()))

@@ -41,7 +41,7 @@ def test_a_file_cannot_be_filled(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", [".stdin.txt.tmp", "stdin-0123456789abcdef.txt"])
+@pytest.mark.parametrize("name", [".stdin.txt.tmp", "stdin-0123456789abcdef"])
 def test_a_folder_in_which_reading_standard_input_was_killed_is_ours(
     tmp_path: Path, name: str
 ) -> None:

@@ -331,6 +331,16 @@ def test_little_held_out_text_is_warned_about(tmp_path: Path) -> None:
     assert f"only {manifest.splits['valid'].num_tokens:,} validation tokens" in lines[-1]
 
 
+def test_many_unknown_words_are_warned_about(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    words = (chr(0xAC00 + n) + chr(0xAC00 + 7 * n) for n in range(1_500))
+    path.write_text("\n\n".join(words), encoding="utf-8")
+    _, lines = prepare_quietly([path], tmp_path / "out", small_config())
+    assert re.search(r"^\d\d\.\d% of the tokens are \[UNK\]", lines[-1], re.MULTILINE)
+    path = write_corpus(tmp_path / "b.txt")
+    assert "[UNK]" not in " ".join(prepare_quietly([path], tmp_path / "b", small_config())[1])
+
+
 def test_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n\n")
     with pytest.raises(CorpusError, match=r"a\.txt"):
@@ -344,6 +354,14 @@ def test_messages_name_what_was_given(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(CorpusError) as caught:
         prepare_quietly(["-"], tmp_path / "out", config)
     assert str(caught.value).startswith("-: nothing is left to train on")
+
+
+def test_json_lines_on_standard_input_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, b'{"text": "words"}\n')
+    with pytest.raises(CorpusError, match=r"^- begins with a JSON object, .* NAME\.jsonl"):
+        prepare_quietly(["-"], tmp_path / "out", small_config())
 
 
 def test_nothing_is_kept(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What is held out, and the tokenizer: what it is trained on, and what is known of an extension."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.corpus import blocks
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.fingerprints import fingerprint_text
 from maskwright.corpus.stream import is_validation
@@ -60,7 +62,7 @@ def test_the_sample_depends_on_the_text_alone(
 ) -> None:
     """Not on the blocks, nor on how much of it is put aside when the text is read."""
     path, found = write_corpus(tmp_path / "a.txt", 0.2), list[list[str]]()
-    for num_bytes, share in ((5_000, 1.0), (5_000, 0.4), (90_000, 1.0), (90_000, 0.3)):
+    for num_bytes, share in ((5_000, 1.0), (5_000, 0.4), (90_000, 1.0), (90_000, 0.2)):
         cut_small(monkeypatch, num_bytes)
         folder = tmp_path / f"{num_bytes}-{share}"
         make_work(folder, [path], configure(), VOCABULARY, sample_share=share)
@@ -77,9 +79,32 @@ def test_what_is_put_aside_bounds_the_sample(tmp_path: Path, sampled: list[str])
     path = write_corpus(tmp_path / "a.txt", 0.2)
     make_work(tmp_path / "whole", [path], configure(1.0), VOCABULARY)
     whole = [*sampled]
-    make_work(tmp_path / "out", [path], configure(1.0), VOCABULARY, sample_share=0.25)
+    make_work(tmp_path / "out", [path], configure(1.0), VOCABULARY, sample_share=1 / 16)
     assert set(sampled) < set(whole)
-    assert 0.15 < size(sampled) / size(whole) < 0.35
+    assert 0.2 < size(sampled) / size(whole) < 0.45
+
+
+def test_the_sample_is_full_though_most_of_the_files_is_not_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: list[str]
+) -> None:
+    cut_small(monkeypatch, 200_000)
+    texts = read_documents(write_corpus(tmp_path / "a.txt", 0.1))
+    records = [json.dumps({"text": text, "html": "<b>" * 3 * len(text)}) for text in texts]
+    (tmp_path / "a.jsonl").write_text("\n".join(records))
+    num_bytes = MEGABYTES * 1e6
+    prepare_quietly([tmp_path / "a.jsonl"], tmp_path / "out", configure())
+    assert 0.9 * num_bytes < size(sampled) <= num_bytes
+
+
+def test_a_stream_of_unknown_size_is_sampled_from_beginning_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: list[str]
+) -> None:
+    monkeypatch.setattr(blocks, "estimate_bytes", lambda source: 0)
+    path = write_corpus(tmp_path / "a.txt", 0.2)
+    make_work(tmp_path / "out", [path], configure(), VOCABULARY, sample_share=1e9)
+    assert 0.9 * MEGABYTES * 1e6 < size(sampled) <= MEGABYTES * 1e6
+    documents = read_documents(path)
+    assert documents.index(sampled[-1]) > 0.8 * len(documents)
 
 
 def test_another_seed_draws_another_sample(

@@ -75,6 +75,16 @@ def test_files_of_evaluations(tmp_path: Path) -> None:
         (read(tmp_path / "missing.txt"))
 
 
+def test_a_quoted_field_may_hold_line_ends(tmp_path: Path) -> None:
+    lines = LONG.replace(" of ", "\n\nof\n")
+    (tmp_path / "a.csv").write_text(f'id,text\n1,"{lines}"\n2,"{SHORT}\n3,{PHRASE}\n')
+    ignored: Counter[str] = Counter()
+    found = list(read_evaluation([str(tmp_path)], ignored))
+    assert found == ["id", "text", "1", lines]
+    assert holds(found, LONG)
+    assert ignored == {"bad table row": 1}
+
+
 def test_json_counts_in_a_folder_and_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     (tmp_path / "squad.json").write_text(json.dumps({"data": [{"question": SHORT}]}, indent=1))
     (tmp_path / "lines.json").write_text("\n".join(json.dumps({"a": x}) for x in (LONG, PHRASE)))

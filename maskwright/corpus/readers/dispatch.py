@@ -4,9 +4,11 @@ To add a format, write a module with a reader, a function of a `Reading` that yi
 register it in `FORMATS`.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.records import read_csv, read_jsonl, read_tsv
 from maskwright.corpus.readers.signatures import UnreadableError
 from maskwright.corpus.readers.text import read_markdown, read_plain
+from maskwright.errors import CorpusError
 
 # Yields texts, or (name, text) if texts have names.
 Reader = Callable[[Reading], Iterator[str] | Iterator[tuple[str, str]]]
@@ -77,7 +80,7 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
     Unreadable files and records are counted in `counts` by reason.
 
     Raises:
-        CorpusError: the source is damaged, or it cannot be read and the user named it.
+        CorpusError: it is damaged, JSON without its suffix, or named by the user and unreadable.
     """
     number = 0
     limit = config.max_document_characters
@@ -86,6 +89,8 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
     try:
         for item in FORMATS[source.kind].read(Reading(source, config, counts)):
             name, text = item if isinstance(item, tuple) else ("", item)
+            if source.kind == "plain" and not (number or start):
+                _check_suffix(source, text)
             for piece in cut_text(text, limit):
                 number += 1
                 yield Document(piece, f"{label}:{name or number}", source.title)
@@ -99,3 +104,15 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
         if source.explicit:
             raise
         counts[error.reason] += 1
+
+
+def _check_suffix(source: Source, beginning: str) -> None:
+    """Raise CorpusError if a text of unknown suffix begins with a JSON object."""
+    line = beginning.lstrip().partition("\n")[0]
+    if line.startswith("{") and not (source.path and recognize_name(source.path)[0]):
+        with suppress(ValueError, RecursionError):
+            json.loads(line, strict=False)
+            raise CorpusError(
+                f"{source.name} begins with a JSON object, but without the suffix .jsonl it is "
+                "plain text. Rename the file; write standard input to a file NAME.jsonl."
+            )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from maskwright.corpus.documents import Reading, Source
 from maskwright.corpus.readers.signatures import UnreadableError
@@ -48,7 +48,8 @@ class TextField:
         if isinstance(value, str):
             self._found = True
             return value
-        self._counts[f"missing field {self.name}"] += 1
+        reason = f"missing field {self.name}" if value is None else f"field {self.name} is not text"
+        self._counts[reason] += 1
         if self._failure is None and columns:
             self._failure = self.no_text() if self.name in columns else self._no_column(columns)
         return None
@@ -86,11 +87,11 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
     """Yield the texts of JSON lines; lines that are not a JSON object are counted.
 
     Raises:
-        UnreadableError: no line is a JSON object.
+        UnreadableError: no line is a JSON object, or the file is a JSON array.
         CorpusError: no object has the field.
     """
     field, counts = TextField.of(reading), reading.counts
-    num_objects = first_bad = 0
+    num_objects, first_bad, span = 0, 0, reading.source.span
     for number, line in enumerate(_read_lines(reading), start=1):
         if not line or line.isspace():
             continue
@@ -100,6 +101,11 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
+            if line.lstrip()[0] == "[" and not (num_objects or first_bad or (span and span.start)):
+                what = f"{field.source} is a JSON array, but must have one object per line."
+                raise UnreadableError(
+                    "JSON array", f"{what} Convert it: jq -c '.[]' FILE > NEW.jsonl"
+                )
             counts[_find_reason(counts, reading.source, number)] += 1
             first_bad = first_bad or number
             continue
@@ -107,7 +113,7 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
         mapping = cast(JsonObject, record)
         if (text := field.pick(mapping.get(field.name), mapping)) is not None:
             yield text
-    if not num_objects and reading.source.span is None:
+    if not num_objects and span is None:
         where = f"; line {first_bad} is not an object" if first_bad else ""
         raise UnreadableError(
             "not JSON lines",
@@ -126,25 +132,22 @@ def _find_reason(counts: Counter[str], source: Source, number: int) -> str:
 
 def read_csv(reading: Reading) -> Iterator[str]:
     """Yield the texts of one column of a CSV table (RFC 4180), whose fields may be quoted."""
-    lines = _RowLines(_read_lines(reading))
-    return _read_table(csv.reader(lines), lines, reading)
+    return _read_table(reading)
 
 
 def read_tsv(reading: Reading) -> Iterator[str]:
     """Yield the texts of one column of a TSV table (IANA), where quotation marks are text."""
-    lines = _RowLines(_read_lines(reading))
-    return _read_table(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), lines, reading)
+    return _read_table(reading, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def _read_lines(reading: Reading) -> Iterator[str]:
     return read_lines(read_text(reading), MAX_RECORD_CHARACTERS, reading.counts)
 
 
-def _read_table(rows: Iterator[list[str]], lines: "_RowLines", reading: Reading) -> Iterator[str]:
+def _read_table(reading: Reading, **dialect: Any) -> Iterator[str]:
     """Yield the texts of one column; rows that cannot be parsed or are too short are counted."""
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_CHARACTERS))
     field = TextField.of(reading)
-    parsed = _parse_rows(rows, lines, reading.counts)
+    parsed = parse_rows(_read_lines(reading), reading.counts, **dialect)
     header = next(parsed, None)
     if header is None:
         raise UnreadableError("no header", f"{field.source} has no header line.")
@@ -169,18 +172,23 @@ class _RowLines:
         return self
 
     def __next__(self) -> str:
-        line = next(self._lines) + "\n"
+        line = next(self._lines, None)
+        if line is None:  # a row that has begun has an unclosed quotation mark
+            raise csv.Error("row not closed") if self.num_characters else StopIteration
+        line += "\n"
         self.num_characters += len(line)
         if self.num_characters > MAX_ROW_CHARACTERS:
             raise csv.Error("row too long")
         return line
 
 
-def _parse_rows(
-    rows: Iterator[list[str]], lines: _RowLines, counts: Counter[str]
-) -> Iterator[list[str]]:
+def parse_rows(lines: Iterable[str], counts: Counter[str], **dialect: Any) -> Iterator[list[str]]:
+    """Yield the filled rows of a table, with options of `csv.reader`; count those not parsed."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_CHARACTERS))
+    read = _RowLines(lines)
+    rows = csv.reader(read, **dialect)
     while True:
-        lines.num_characters = 0
+        read.num_characters = 0
         try:
             row = next(rows)
         except StopIteration:

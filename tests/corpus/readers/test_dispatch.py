@@ -83,6 +83,49 @@ def test_standard_input_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
         read_all("-")
 
 
+OBJECTS = '\n{"text": "one"}\n{"text": "two"}\n'
+
+
+@pytest.mark.parametrize("name", ["x.log", "x", "x.log.gz"])
+@pytest.mark.parametrize("documents", ["auto", "line", "blank_line", "file"])
+def test_json_lines_of_unknown_suffix_are_refused(
+    tmp_path: Path, name: str, documents: str
+) -> None:
+    content = gzip.compress(OBJECTS.encode()) if name.endswith("gz") else OBJECTS
+    path = write(tmp_path / name, content)
+    for given in (path, f"{tmp_path}/*"):
+        with pytest.raises(CorpusError, match=rf"{name} begins with a JSON object, .* \.jsonl"):
+            read_all(given, documents=documents)
+
+
+def test_json_lines_on_standard_input_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(OBJECTS.encode())))
+    with pytest.raises(CorpusError, match=r"^standard input begins with a JSON object, .* \.jsonl"):
+        read_all("-")
+
+
+def test_what_only_resembles_json_lines_is_plain_text(tmp_path: Path) -> None:
+    for name, content in (
+        ("a.txt", '{"text": "one"}'),
+        ("a.log", "{one}"),
+        ("b.log", 'one\n{"text": "two"}'),
+        ("c.log", '["one"]'),
+    ):
+        assert read_all(write(tmp_path / name, content)) == content.split("\n")
+
+
+def test_matches_of_a_pattern_without_text_are_counted(tmp_path: Path) -> None:
+    for name, content in (("a.txt", ""), ("b.txt", b"%PDF-1.7"), ("c.txt", "words")):
+        write(tmp_path / name, content)
+    counts: Counter[str] = Counter()
+    assert read_all(f"{tmp_path}/*.txt", counts) == ["words"]
+    assert counts == {"empty file": 1, "binary file": 1}
+    with pytest.raises(CorpusError, match=r"nothing is left to train on \(empty file: 1\)"):
+        list(stream_corpus([f"{tmp_path}/a*"], CorpusConfig(), Counter()))
+    with pytest.raises(CorpusError, match=r"a\.txt is empty"):
+        read_all(str(tmp_path / "a.txt"))
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -26,7 +26,11 @@ def test_objects_without_text_and_bad_lines_are_counted(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     path = write(tmp_path / "x.jsonl", "\n".join(lines))
     assert read_all(path, counts) == ["first\nline", "raw\ttab", "a\u2028b \ud800"]
-    assert counts == {"bad JSON line (first x.jsonl:3)": 5, "missing field text": 3}
+    assert counts == {
+        "bad JSON line (first x.jsonl:3)": 5,
+        "missing field text": 2,
+        "field text is not text": 1,
+    }
 
 
 def test_another_field(tmp_path: Path) -> None:
@@ -49,16 +53,28 @@ def test_a_field_without_strings_is_an_error(tmp_path: Path) -> None:
 
 
 def test_json_that_is_not_one_object_a_line_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.json", json.dumps([{"text": "a"}], indent=1))
-    with pytest.raises(
-        CorpusError,
-        match=r"x.json contains no JSON object, .* line 1 ",
-    ):
+    path = write(tmp_path / "x.json", '"a string"\n')
+    with pytest.raises(CorpusError, match=r"x.json contains no JSON object, .* line 1 "):
         read_all(path)
     write(tmp_path / "y.txt", "words")
     counts: Counter[str] = Counter()
     assert read_all(str(tmp_path), counts) == ["words"]
     assert counts == {"ignored file .json": 1}
+
+
+RECORDS = '{"text": "a"},\n{"text": "b"},\n{"text": "c"}'
+
+
+@pytest.mark.parametrize("content", [f"[{RECORDS}]", f"\n [\n{RECORDS}\n]\n", "[{}]", "\ufeff[\n"])
+def test_a_json_array_is_refused_at_its_beginning(tmp_path: Path, content: str) -> None:
+    """Of an array with a record a line, the last one alone is a JSON line."""
+    path = write(tmp_path / "x.jsonl", content)
+    with pytest.raises(CorpusError, match=r"x\.jsonl is a JSON array, .* jq -c"):
+        read_all(path)
+    write(tmp_path / "y.txt", "words")
+    counts: Counter[str] = Counter()
+    assert read_all(str(tmp_path), counts) == ["words"]
+    assert counts == {"JSON array": 1}
 
 
 def test_csv_fields_may_be_quoted_and_hold_line_ends(tmp_path: Path) -> None:
@@ -81,6 +97,15 @@ def test_an_unclosed_quotation_mark_is_bounded(tmp_path: Path) -> None:
     assert documents[0] == "good"
     assert documents[-1] == "after"
     assert counts["bad table row"] == 1
+
+
+@pytest.mark.parametrize("end", ["swallowed,2\nlast,3\n", "last", ""])
+def test_a_quotation_mark_that_nothing_closes_is_counted(tmp_path: Path, end: str) -> None:
+    """Other quotation marks that break the rules are read as before."""
+    counts: Counter[str] = Counter()
+    path = write(tmp_path / "x.csv", f'text,n\n"a"b,c\na "b",c\n"never closed\n{end}')
+    assert read_all(path, counts) == ["ab", 'a "b"']
+    assert counts == {"bad table row": 1}
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
