@@ -19,7 +19,13 @@ from maskwright.model.config import SIZE_FIELDS
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.budget import choose_size
 from maskwright.pretraining.dry_run import describe_run
-from maskwright.pretraining.init_from import adopt_model, adopt_teacher, load_initial, load_teacher
+from maskwright.pretraining.init_from import (
+    adopt_model,
+    adopt_teacher,
+    load_initial,
+    load_teacher,
+    tell_on_first_rank,
+)
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     check_config,
@@ -29,7 +35,13 @@ from maskwright.pretraining.prepared_data import (
     resolve_model,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
-from maskwright.runs.config import PretrainConfig, choose_recipe, read_given, resolve
+from maskwright.runs.config import (
+    PretrainConfig,
+    choose_recipe,
+    list_ignored,
+    read_given,
+    resolve,
+)
 from maskwright.runs.find_data import (
     adopt_preparation,
     is_elsewhere,
@@ -171,6 +183,8 @@ def _request_run(
     resolved = adopt_preparation(replace(resolved, text=paths or resolved.text), given)
     begun = find_begun(run) if auto_resume else None
     asked = read_given(file, given)
+    for line in list_ignored(resolved, asked):
+        tell_on_first_rank(line)
     resolved = adopt_teacher(adopt_model(resolved, asked, begun=begun), asked)
     if begun is None:
         return _Request(run, data_dir, resolved, name)

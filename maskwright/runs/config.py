@@ -161,6 +161,46 @@ def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
     return put_over(from_file, overrides)
 
 
+# A field and some of its values, and the fields that have no effect then.
+_WITHOUT_EFFECT: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
+    (
+        "optim.name",
+        ("adamw",),
+        (
+            "muon_learning_rate",
+            "muon_weight_decay",
+            "muon_beta2",
+            "momentum",
+            "newton_schulz_steps",
+        ),
+    ),
+    ("optim.schedule", ("linear", "cosine", "onecycle", "noam"), ("decay_share",)),
+    ("masking.strategy", ("tokens", "words"), ("span_lengths", "max_span_length")),
+    (
+        "objective.name",
+        ("mlm",),
+        ("discriminator_weight", "generator_share", "disentangled_embeddings"),
+    ),
+    ("train.num_candidates", (0,), ("candidate_share",)),
+)
+
+
+def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:
+    """Return a line for each value that the user set and that the method does not use. It is no
+    error, so that a sweep can vary methods and their settings together.
+
+    Args:
+        given: the values that the user set, nested.
+    """
+    lines: list[str] = []
+    for decider, values, names in _WITHOUT_EFFECT:
+        chosen, section_name = attrgetter(decider)(config), decider.partition(".")[0]
+        if chosen in values:
+            ignored = [name for name in names if name in as_mapping(given.get(section_name))]
+            lines += [f"{section_name}.{n} has no effect: {decider} is {chosen}" for n in ignored]
+    return lines
+
+
 def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     """Merge a higher layer into `values`: a file over a recipe, flags over a file.
 

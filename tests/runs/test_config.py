@@ -6,7 +6,7 @@ import pytest
 
 from maskwright.config import write_yaml
 from maskwright.errors import ConfigError
-from maskwright.runs.config import resolve
+from maskwright.runs.config import list_ignored, resolve
 
 
 def write(folder: Path, text: str) -> Path:
@@ -54,6 +54,16 @@ def test_a_configuration_that_was_written_reads_the_same(tmp_path: Path, recipe:
     config = resolve(recipe)
     assert resolve(None, write(tmp_path, write_yaml(config))) == config
     assert resolve("small", tmp_path / "my.yaml") == config
+
+
+def test_values_that_the_method_does_not_use_are_told() -> None:
+    given = {"optim": {"name": "adamw", "momentum": 0.9}, "train": {"candidate_share": 0.5}}
+    assert list_ignored(resolve("tiny", None, given), given) == [
+        "optim.momentum has no effect: optim.name is adamw",
+        "train.candidate_share has no effect: train.num_candidates is 0",
+    ]
+    used = {"optim": {"momentum": 0.9}, "masking": {"strategy": "spans", "max_span_length": 3}}
+    assert list_ignored(resolve("auto", None, used), used) == []
 
 
 def test_a_section_that_is_none_is_an_error(tmp_path: Path):
