@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -67,20 +67,17 @@ def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
         last, seconds = one["last_validation"], one["last_validation"].get("seconds")
         values = {score["name"]: score["value"] for score in one["mlm"]["scores"]}
         scores = [values.get(name) if name in comparable else None for name in _SHOWN]
+        counts = [last.get(name) for name in ("step", "tokens")]
         lines.append(
             (
                 one["name"],
                 f"{one['num_parameters']:,}",
-                *(_show_count(last.get(name)) for name in ("step", "tokens")),
+                *(f"{count:,}" if isinstance(count, int) else "" for count in counts),
                 f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "",
                 *("" if score is None else f"{score:.4f}" for score in scores),
             )
         )
     return lines
-
-
-def _show_count(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else ""
 
 
 def _describe_task(models: "Sequence[ComparedModel]") -> str:

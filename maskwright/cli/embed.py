@@ -27,29 +27,19 @@ def build_parser() -> Parser:
         "--out", type=Path, required=True, help=".npy: float32 [texts, width]; .parquet: with texts"
     )
     parser.add_argument(
-        "--pooling", choices=("mean", "cls"), default="mean", help="of the tokens' vectors [mean]"
+        "--pooling", choices=("mean", "cls"), help="of the tokens' vectors [the model's, or mean]"
     )
-    parser.add_argument(
-        "--no-normalize",
-        dest="normalize",
-        action="store_false",
-        help="leave the lengths of vectors as they are",
-    )
+    lengths = "leave the lengths of vectors as they are"
+    parser.add_argument("--no-normalize", dest="normalize", action="store_false", help=lengths)
     parser.add_argument("--batch-tokens", type=int, help="in one pass [what is fast here]")
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    result = maskwright.embed(
-        arguments.folder,
-        (sentence.text for sentence in read_sentences(arguments)),
-        out=arguments.out,
-        pooling=arguments.pooling,
-        normalize=arguments.normalize,
-        batch_tokens=arguments.batch_tokens,
-        device=arguments.device,
-    )
+    texts = (sentence.text for sentence in read_sentences(arguments))
+    given = {name: one for name, one in vars(arguments).items() if name not in ("text", "file")}
+    result = maskwright.embed(texts=texts, **given)
     say(
         f"{arguments.out}: {result.num_texts:,} texts · {result.width} wide · "
         f"{result.num_texts / result.seconds:,.0f} texts/s"

@@ -60,12 +60,9 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model"
     )
-    parser.add_argument(
-        "--precision",
-        choices=get_args(FixedPrecision),
-        default="fp32",
-        help="of the matrix products of blimp; bf16 is faster with bf16 units [fp32]",
-    )
+    kinds = get_args(FixedPrecision)
+    precision = "of the matrix products of blimp; bf16 is faster with bf16 units [fp32]"
+    parser.add_argument("--precision", choices=kinds, default="fp32", help=precision)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
     parser.add_argument("--details", action="store_true", help="show all scores of each suite")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")
@@ -79,18 +76,14 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     given = vars(build_parser().parse(argv))
     as_json, in_detail = given.pop("json"), given.pop("details")
-    if parse_names(given["suite"]) == (GLUE_SUITE,):
-        if in_detail:
-            raise InputError("--details has no effect with --suite glue. Remove it.")
-        tasks: Any = maskwright.evaluate(**given)
-        if as_json:
-            say_json(tasks, indent=2)
-        else:
-            print_table(make_console(), _GLUE_TITLES, _list_tasks(tasks), num_names=2)
-        return 0
-    results = maskwright.evaluate(**given)
+    is_glue = parse_names(given["suite"]) == (GLUE_SUITE,)
+    if is_glue and in_detail:
+        raise InputError("--details has no effect with --suite glue. Remove it.")
+    results: Any = maskwright.evaluate(**given)
     if as_json:
         say_json(results, indent=2)
+    elif is_glue:
+        print_table(make_console(), _GLUE_TITLES, _list_tasks(results), num_names=2)
     else:
         run = find_run(given["folder"])
         written = run / RESULTS_NAME if run else None

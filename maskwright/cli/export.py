@@ -46,26 +46,13 @@ def build_parser() -> Parser:
         "folder or a text file; of a fine-tuned model a file as for --data [dynamic]",
     )
     most = INT8_DEFAULTS.max_loss
-    parser.add_argument(
-        "--max-loss",
-        type=float,
-        default=most,
-        metavar="LOSS",
-        help=f"write no onnx-int8 that loses more accuracy (or score of the task) [{most}]",
-    )
+    loss = f"write no onnx-int8 that loses more accuracy (or score of the task) [{most}]"
+    parser.add_argument("--max-loss", type=float, default=most, metavar="LOSS", help=loss)
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = build_parser().parse(argv)
-    result = maskwright.export(
-        arguments.folder,
-        arguments.to,
-        arguments.out,
-        arguments.data,
-        calibrate=arguments.calibrate,
-        max_loss=arguments.max_loss,
-    )
+    result = maskwright.export(**vars(build_parser().parse(argv)))
     for line in result.describe():
         say(line)
     return 0

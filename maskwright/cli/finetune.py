@@ -5,13 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import maskwright
-from maskwright.cli.flags import (
-    Parser,
-    add_config_flags,
-    add_table_flags,
-    config_values,
-    read_roles,
-)
+from maskwright.cli.flags import Parser, add_config_flags, add_table_flags, all_values, read_roles
 from maskwright.cli.tables import make_console, print_table
 from maskwright.console import say
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
@@ -86,24 +80,9 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = build_parser().parse(argv)
-    folder = maskwright.finetune(
-        arguments.folder,
-        train=arguments.train,
-        out=arguments.out,
-        task=arguments.task,
-        preset=arguments.preset,
-        valid=arguments.valid,
-        test=arguments.test,
-        valid_share=arguments.valid_share,
-        columns=read_roles(arguments.columns),
-        header=arguments.header,
-        control=arguments.control,
-        teacher=arguments.teacher,
-        resume=arguments.resume,
-        report=partial(say, flush=True),
-        **config_values(arguments),
-    )
+    given = all_values(build_parser().parse(argv))
+    given["columns"] = read_roles(given["columns"])
+    folder = maskwright.finetune(**given, report=partial(say, flush=True))
     show_run(folder.parent)
     return 0
 

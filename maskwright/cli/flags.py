@@ -60,16 +60,10 @@ class Parser(argparse.ArgumentParser):
         known, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             flag = unknown[0].partition("=")[0]
-            raise suggest(
-                "flag" if flag.startswith("-") else "argument",
-                flag,
-                self._flags(),
-                f"{self.prog} --help lists them",
-            )
+            kind = "flag" if flag.startswith("-") else "argument"
+            valid = [name for action in self._actions for name in action.option_strings]
+            raise suggest(kind, flag, valid, f"{self.prog} --help lists them")
         return known
-
-    def _flags(self) -> list[str]:
-        return [flag for action in self._actions for flag in action.option_strings]
 
 
 class _HelpAll(argparse.Action):
@@ -125,6 +119,12 @@ def config_values(arguments: argparse.Namespace) -> Plain:
     return values
 
 
+def all_values(arguments: argparse.Namespace) -> Plain:
+    """Return the flags as arguments of the command's function, with `config_values` nested."""
+    others = {name: one for name, one in vars(arguments).items() if not name.startswith(_CONFIG)}
+    return {**others, **config_values(arguments)}
+
+
 def _name_value(annotation: Any) -> str:
     """Return how the help shows a value: ``INT``, or choices, spelled as they are accepted."""
     origin, parts = get_origin(annotation), get_args(annotation)
@@ -145,11 +145,8 @@ def _describe(info: FieldInfo) -> str:
 def add_table_flags(parser: Parser, columns: str) -> None:
     """Add ``--columns`` and ``--header``; `columns` is the help of the former."""
     parser.add_argument("--columns", nargs="+", default=[], metavar="ROLE=COLUMN", help=columns)
-    parser.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        help="whether TSV and CSV begin with names [if any column is called by name]",
-    )
+    header = "whether TSV and CSV begin with names [if any column is called by name]"
+    parser.add_argument("--header", action=argparse.BooleanOptionalAction, help=header)
 
 
 def read_roles(given: Sequence[str]) -> dict[str, str] | None:

@@ -38,13 +38,8 @@ def add_text_flags(parser: Parser, text: str, row_length: str, fast: str) -> Non
         text, row_length: the defaults, for the help.
         fast: how much of the text ``--fast`` scores.
     """
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help=f"a prepared folder or its URL, or text files [{text}]",
-    )
+    data = f"a prepared folder or its URL, or text files [{text}]"
+    parser.add_argument("--data", nargs="+", default=[], metavar="PATH", help=data)
     parser.add_argument("--fast", action="store_true", help=fast)
     parser.add_argument(
         "--seq-length", type=int, metavar="N", help=f"slots of a row [{row_length}]"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import maskwright
-from maskwright.cli.flags import Parser, add_config_flags, config_values
+from maskwright.cli.flags import Parser, add_config_flags, all_values
 from maskwright.console import say
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import describe_progress
@@ -32,11 +32,8 @@ def build_parser() -> Parser:
     parser.add_argument("--recipe", help="tokenizer and selection of the recipe to train with")
     parser.add_argument("--config", type=Path, help="YAML file with the same keys, or a run's")
     parser.add_argument("--seed", type=int, default=0, help="draws the tokenizer's sample [0]")
-    parser.add_argument(
-        "--report",
-        action="store_true",
-        help="write OUT/report.html: what was dropped; of data that is there already, too",
-    )
+    report = "write OUT/report.html: what was dropped; of data that is there already, too"
+    parser.add_argument("--report", action="store_true", help=report)
     parser.add_argument(
         "--status", action="store_true", help="print how far the preparation of --out is, and end"
     )
@@ -45,23 +42,15 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = build_parser().parse(argv)
-    if arguments.status:
-        for line in describe_progress(arguments.out):
+    given = all_values(build_parser().parse(argv))
+    if given.pop("status"):
+        for line in describe_progress(given["out"]):
             say(line)
         return 0
-    out = maskwright.prepare(
-        arguments.text,
-        out=arguments.out,
-        recipe=arguments.recipe,
-        config=arguments.config,
-        seed=arguments.seed,
-        report=arguments.report,
-        **config_values(arguments),
-    )
+    out = maskwright.prepare(**given)
     if not is_prepared(out):  # by Slurm, by and by
         return 0
     say(f"next: maskwright inspect {out}")
-    recipe = f" --recipe {arguments.recipe}" if arguments.recipe else ""
+    recipe = f" --recipe {given['recipe']}" if given["recipe"] else ""
     say(f"      maskwright pretrain {out}{recipe}")
     return 0

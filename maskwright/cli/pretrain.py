@@ -54,33 +54,20 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--data-dir", type=Path, default=Path("data"), help="where prepared data goes [data]"
     )
-    parser.add_argument(
-        "--init-from",
-        dest="config:init_from",
-        metavar="MODEL",
-        default=SUPPRESS,
-        help="continue pretraining a model, with its tokenizer: a folder, a run, or hf:NAME",
-    )
-    parser.add_argument(
-        "--extend-vocab",
-        dest="config:tokenizer.extend_vocab",
-        metavar="N",
-        default=SUPPRESS,
-        help="add N tokens, learned from the text, to that model's vocabulary",
-    )
-    parser.add_argument(
-        "--replace-vocab",
-        dest="config:tokenizer.replace_vocab",
-        metavar="N",
-        default=SUPPRESS,
-        help="train a tokenizer of N tokens on the text to replace that of the model",
-    )
+
+    def add_field(flag: str, field: str, value: str, text: str) -> None:
+        dest = f"config:{field}"
+        parser.add_argument(flag, dest=dest, metavar=value, default=SUPPRESS, help=text)
+
+    model = "continue pretraining a model, with its tokenizer: a folder, a run, or hf:NAME"
+    add_field("--init-from", "init_from", "MODEL", model)
+    more = "add N tokens, learned from the text, to that model's vocabulary"
+    add_field("--extend-vocab", "tokenizer.extend_vocab", "N", more)
+    other = "train a tokenizer of N tokens on the text to replace that of the model"
+    add_field("--replace-vocab", "tokenizer.replace_vocab", "N", other)
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run directory")
-    parser.add_argument(
-        "--auto-resume",
-        action="store_true",
-        help="resume from the newest checkpoint of --name if there is one, for jobs that restart",
-    )
+    resume = "resume from the newest checkpoint of --name if there is one, for jobs that restart"
+    parser.add_argument("--auto-resume", action="store_true", help=resume)
     parser.add_argument(
         "--print-config", action="store_true", help="print the resolved configuration and stop"
     )

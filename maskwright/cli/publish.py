@@ -29,11 +29,8 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--language", metavar="CODES", default="", help="for the model card, such as en or en,ko"
     )
-    parser.add_argument(
-        "--base-model",
-        metavar="OWNER/NAME",
-        help="the model it was initialized from [that of a run begun with hf:NAME]",
-    )
+    base = "the model it was initialized from [that of a run begun with hf:NAME]"
+    parser.add_argument("--base-model", metavar="OWNER/NAME", help=base)
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be uploaded; no network"
     )

@@ -36,12 +36,8 @@ def build_parser() -> Parser:
     """Return the parser of ``maskwright score``."""
     parser = Parser("score", "Score how likely texts are to a model.", _EPILOG)
     add_arguments(parser, "sentences")
-    parser.add_argument(
-        "--metric",
-        choices=_METRICS,
-        default=_METRICS[0],
-        help=f"what is masked with a token [{_METRICS[0]}]",
-    )
+    masked = f"what is masked with a token [{_METRICS[0]}]"
+    parser.add_argument("--metric", choices=_METRICS, default=_METRICS[0], help=masked)
     parser.add_argument("--tokens", action="store_true", help="show the score of each token too")
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a sentence, and one of the corpus"

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Sequence
 
 import maskwright
-from maskwright.cli.flags import Parser, add_config_flags, config_values
+from maskwright.cli.flags import Parser, add_config_flags, all_values
 from maskwright.console import tell
 from maskwright.runs.find_model import HELP
 from maskwright.serving.config import ServeConfig
@@ -33,28 +33,16 @@ def build_parser() -> Parser:
     parser.add_argument("--name", help="name of the model [the folder's name]")
     parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
     parser.add_argument("--quiet", action="store_true", help="no line for each request")
-    parser.add_argument(
-        "--allowed-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="another name, without a port, that requests without a token may use for the server",
-    )
+    host = "another name, without a port, that requests without a token may use for the server"
+    parser.add_argument("--allowed-host", action="append", default=[], metavar="NAME", help=host)
     add_config_flags(parser, ServeConfig)
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = build_parser().parse(argv)
+    given = all_values(build_parser().parse(argv))
     try:
-        maskwright.serve(
-            arguments.folder,
-            name=arguments.name,
-            device=arguments.device,
-            quiet=arguments.quiet,
-            allowed_host=arguments.allowed_host,
-            **config_values(arguments),
-        )
+        maskwright.serve(**given)
     except KeyboardInterrupt:
         # A normal exit of the interpreter takes seconds, and may crash while a thread is in the
         # model. After SIGTERM uvicorn raises the signal again, which ends the process at once.

@@ -59,14 +59,11 @@ class Block:
     @classmethod
     def from_plain(cls, plain: Iterable[Sequence[Any]]) -> "Block":
         """Build a block from the values of `to_plain`."""
-        return cls(
-            tuple(
-                Source(
-                    *names, path=path and Path(path), explicit=explicit, span=span and Span(*span)
-                )
-                for span, explicit, path, *names in plain
-            )
+        sources = (
+            Source(*names, path=path and Path(path), explicit=explicit, span=span and Span(*span))
+            for span, explicit, path, *names in plain
         )
+        return cls(tuple(sources))
 
 
 class _UncuttableError(Exception):

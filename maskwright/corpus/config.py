@@ -12,11 +12,7 @@ DocumentMode = Literal["auto", "blank_line", "line", "file"]
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    """Reading, cleaning and splitting.
-
-    Raises:
-        ConfigError: a value outside its range.
-    """
+    """Reading, cleaning and splitting."""
 
     documents: DocumentMode = setting(
         "auto", "unit of plain text that is one document: a block between blank lines, a line, a "
@@ -45,15 +41,13 @@ class CorpusConfig:
             raise ConfigError("text_field", repr(self.text_field), "must name a field")
         _check_encoding(self.encoding)
         if self.valid_fraction is not None and not 0.0 <= self.valid_fraction <= 0.5:
-            raise ConfigError(
-                "valid_fraction", self.valid_fraction, "must be between 0 and 0.5", "Try 0.01."
-            )
+            rule = "must be between 0 and 0.5"
+            raise ConfigError("valid_fraction", self.valid_fraction, rule, "Try 0.01.")
         if "-" in self.valid_text:
             raise ConfigError("valid_text", "-", "cannot be standard input", "Name a file.")
-        if self.max_document_characters < 1_000:
-            raise ConfigError(
-                "max_document_characters", self.max_document_characters, "must be at least 1000"
-            )
+        longest = self.max_document_characters
+        if longest < 1_000:
+            raise ConfigError("max_document_characters", longest, "must be at least 1000")
 
 
 def _check_encoding(name: str) -> None:

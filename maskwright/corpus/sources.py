@@ -51,7 +51,8 @@ def find_sources(
     for given in paths:
         for source in _expand(given, ignored, reads_json):
             identity = str(source.path.resolve()) if source.path else source.name
-            found.setdefault(identity, source)
+            if source.explicit or identity not in found:
+                found[identity] = source  # it keeps its place
     return list(found.values())
 
 

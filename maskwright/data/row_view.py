@@ -104,11 +104,8 @@ def view_rows(
         rows, _ = source.planner(length).plan_rows(position, size)
         loaded = source.load(StepRequest(length, size, size, mask_rate), position, first)
         [batch] = loaded.micro_batches
-        columns = [
-            batch.input_ids.numpy(),
-            _labels_by_slot(batch),
-            batch.context.segment_ids.numpy(),
-        ]
+        ids, segments = batch.input_ids.numpy(), batch.context.segment_ids.numpy()
+        columns = (ids, _labels_by_slot(batch), segments)
         slots = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
         types, pairs = _list_pairs(batch, size)
         for row, of_tokens, *of_pairs in zip(rows, slots, types, pairs, strict=True):

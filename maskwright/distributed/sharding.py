@@ -18,7 +18,6 @@ class Sharding(Protocol):
 
     def release(self, model: nn.Module) -> None:
         """Release the tensors that were gathered to compute; parameters are shards again."""
-        ...
 
 
 class Unsharded:

@@ -55,7 +55,8 @@ def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
         print(pairs[0].good, pairs[0].bad)
 
     Args:
-        paths: files, folders, patterns; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are unpacked.
+        paths: files, folders, patterns of ``.jsonl`` files; ``.gz``, ``.bz2``, ``.xz`` and
+            ``.zst`` are unpacked.
 
     Raises:
         CorpusError: there is no file, a file is damaged, or a line is not a pair.

@@ -76,16 +76,12 @@ class Questions:
         for position, end in enumerate(ends, start=first + num_given):
             stop = first + end
             masked = [*row[:position], *[self.mask_id] * (stop - position), *row[stop:]]
-            self.questions.append(self._find(masked, position))
+            number = self._numbers.setdefault((position, *masked), len(self.rows))
+            if number == len(self.rows):
+                self.rows.append(masked)
+                self.positions.append(position)
+            self.questions.append(number)
             self.labels.append(row[position])
-
-    def _find(self, masked: list[int], position: int) -> int:
-        key = (position, *masked)
-        number = self._numbers.setdefault(key, len(self.rows))
-        if number == len(self.rows):
-            self.rows.append(masked)
-            self.positions.append(position)
-        return number
 
 
 def find_ends(word_starts: Sequence[bool], metric: Metric) -> list[int]:

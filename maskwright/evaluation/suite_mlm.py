@@ -111,9 +111,8 @@ def measure_masked_lm(
         _add(tokens, batch, positions, values)
     for batch in text.batches(MASK_ONLY):
         positions, labels = batch.masked_tokens()
-        values = _describe_mask_only(
-            predict(model, batch, positions, labels), labels.numpy(), unigram
-        )
+        predictions = predict(model, batch, positions, labels)
+        values = _describe_mask_only(predictions, labels.numpy(), unigram)
         _add(mask_only, batch, positions, values)
     for batch, word_of_slot in text.batches_with_words(WORD_MASKING):
         positions, labels = batch.masked_tokens()
@@ -343,8 +342,7 @@ MASK_ONLY_FORMULAS = (
 WORD_FORMULAS = (
     _mean("whole_words/word_accuracy", "words_right", "words"),
     _mean(
-        *("whole_words/split_word_accuracy", "split_words_right", "split_words"),
-        has_baseline=False,
+        *("whole_words/split_word_accuracy", "split_words_right", "split_words"), has_baseline=False
     ),
     _mean("whole_words/masked_accuracy", "top1"),
     _mean("whole_words/loss", "loss", has_baseline=False),

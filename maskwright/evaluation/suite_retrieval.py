@@ -214,10 +214,8 @@ def _score_retrieval(request: Request) -> SuiteResult:
     scores = score_rankings("retrieval", task.grades, rankings, by_words)
     if request.rerank is not None:
         predict = open_ranker(request.rerank, str(request.model.device))
-        for prefix, found in (
-            ("retrieval/reranked", rankings),
-            ("retrieval/reranked_bm25", by_words),
-        ):
+        searches = {"retrieval/reranked": rankings, "retrieval/reranked_bm25": by_words}
+        for prefix, found in searches.items():
             again = rerank(predict, task, found)
             scores += score_rankings(prefix, task.grades, again, by_words)
     settings = {

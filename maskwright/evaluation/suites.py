@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, suggest
@@ -139,7 +139,9 @@ class Request:
         """Return an embedder of the model, as of ``maskwright embed``."""
         from maskwright.inference.embed import Embedder
 
-        return Embedder.from_parts(self.model.model, self.model.tokenizer, self.wraps)
+        opened = cast("TextModel[Any]", self.model)
+        pooling = opened.pooling if isinstance(opened, Embedder) else "mean"
+        return Embedder.from_parts(self.model.model, self.model.tokenizer, self.wraps, pooling)
 
     def find_size(self, suite: Suite) -> int:
         """Return the limit of a suite for this request: `Suite.fast` or `Suite.full`."""

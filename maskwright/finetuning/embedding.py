@@ -33,7 +33,7 @@ from maskwright.finetuning.contrastive import (
 from maskwright.finetuning.denoising import Decoder, delete_tokens
 from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
-from maskwright.finetuning.metrics import VALID_LOSS, compute_metric
+from maskwright.finetuning.metrics import VALID_LOSS, compute_metric, is_better
 from maskwright.finetuning.network import batch_tokens_on, with_dropout
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
@@ -216,7 +216,7 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     valid = valid if valid and SCORE in valid[0].values else valid[:_CANDIDATES]
 
     def encode(chosen: Sequence[TableRow]) -> Pairs:
-        texts = [[*row.texts, *_read_negative(row)] for row in chosen]
+        texts = [row.texts_of(("sentence1", "sentence2", NEGATIVE)) for row in chosen]
         texts = [each if len(each) > 1 else each * 2 for each in texts]
         columns = [
             encode_texts([(text,) for text in column], tokenizer, max_length)
@@ -260,15 +260,6 @@ def halve(row: TableRow) -> TableRow:
     near = (i for i in range(middle // 2, 2 * middle - middle // 2) if text[i].isspace())
     cut = min(near, key=lambda i: abs(i - middle), default=middle)  # some scripts have no blanks
     return TableRow(row.place, {"sentence1": text[:cut], "sentence2": text[cut:].lstrip()})
-
-
-def _read_negative(row: TableRow) -> list[str]:
-    if NEGATIVE not in row.values:
-        return []
-    text = row.values[NEGATIVE]
-    if not isinstance(text, str):
-        raise CorpusError(f"{row.place}: {text!r} is not a string. Correct the line.")
-    return [text]
 
 
 class ContrastiveFitting:
@@ -345,11 +336,7 @@ class ContrastiveFitting:
         """Score the model; if it is the best so far, copy its weights and return True."""
         record = {"seed": self.config.first_seed, **point, **self.score()}
         best, metric = self._best, "found" if "found" in record else "spearman"
-        # At equal scores, the smaller loss is better.
-        improved = not best or (record[metric], -record[VALID_LOSS]) > (
-            best[metric],
-            -best[VALID_LOSS],
-        )
+        improved = not best or is_better(metric, record, best)
         if improved:
             self._best, self._weights = record, copy_weights(self.model)
         self.log(record)

@@ -60,10 +60,6 @@ def _correlate(name: str, true: NDArray[Any], found: NDArray[Any]) -> float:
     return float(getattr(stats, name)(true, found).statistic)
 
 
-def _mean_squared_error(true: NDArray[Any], found: NDArray[Any]) -> float:
-    return float(np.mean((true - found) ** 2))
-
-
 _METRICS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {
     "accuracy": lambda true, found: float(_sklearn().accuracy_score(true, found)),
     "f1": partial(_f1, "binary"),
@@ -72,7 +68,7 @@ _METRICS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {
     "matthews": _matthews,
     "pearson": partial(_correlate, "pearsonr"),
     "spearman": partial(_correlate, "spearmanr"),
-    "mean_squared_error": _mean_squared_error,
+    "mean_squared_error": lambda true, found: float(np.mean((true - found) ** 2)),
 }
 
 

@@ -24,9 +24,6 @@ from maskwright.progress import Pulse
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 
-_BATCH_TOKENS = {"cpu": 2048}
-_BATCH_TOKENS_ELSEWHERE = 32_768
-
 
 def build_classifier(
     pretrained: EncoderModel, config: FinetuneConfig, level: Level, num_labels: int, seed: int
@@ -137,7 +134,7 @@ def rescaled_output(model: Classifier, mean: float, deviation: float) -> Generat
 
 def batch_tokens_on(device: torch.device) -> int:
     """Return the number of tokens in a scoring batch on a device."""
-    return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ELSEWHERE)
+    return 2048 if device.type == "cpu" else 32_768
 
 
 @torch.inference_mode()

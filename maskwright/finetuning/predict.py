@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from maskwright.console import tell
@@ -28,6 +29,7 @@ from maskwright.finetuning.table_files import (
 )
 from maskwright.finetuning.task import Answer, Labels, Tell, find_label_task
 from maskwright.formatting import describe_cut
+from maskwright.inference.text_model import check_finite
 from maskwright.model_folder.classifier_folder import open_classifier
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
@@ -83,7 +85,7 @@ class Predictor:
             return []
         if len(set(map(len, each))) > 1:
             raise InputError("texts and pairs of texts cannot be mixed. Give them separately.")
-        num_texts = self.loaded.num_texts
+        num_texts = 2 if self.finds_spans else self.loaded.num_texts
         if num_texts is not None and len(each[0]) != num_texts:
             raise InputError(
                 "this model was trained on single texts. Give one text per example; in a table, "
@@ -122,7 +124,10 @@ class Predictor:
 
     def _compute(self, examples: Examples) -> list[NDArray[np.float32]]:
         pad_id = self.loaded.tokenizer.pad_id
-        return compute_logits(self.loaded.model, examples, pad_id, self.precision)
+        found = compute_logits(self.loaded.model, examples, pad_id, self.precision)
+        for logits in found:
+            check_finite(torch.from_numpy(logits), "logits")
+        return found
 
     def _answer(self, logits: NDArray[np.float32]) -> list[Answer]:
         return self._task.answer(Labels(self.loaded.labels), logits)

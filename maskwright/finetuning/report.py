@@ -1,7 +1,6 @@
 """Reports of a run: scores by class, predictions, and ``report.html``. N examples."""
 
 import csv
-import importlib.util
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier
 from maskwright.progress import Pulse
-from maskwright.report.charts import COLORS, FAINT, render
+from maskwright.report.charts import COLORS, FAINT, has_matplotlib, render
 from maskwright.report.templates import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 
@@ -237,7 +236,6 @@ def render_page(
     """
     judged = get_judged(results)
     models = ["random encoder"] * ("random_encoder" in judged) + ["this model"]
-    has_plots = importlib.util.find_spec("matplotlib") is not None
     confusions = judged.get("confusion_matrix", {})
     matrix = _shade(confusions, list(results["labels"]))
     return fill_template(
@@ -254,7 +252,7 @@ def render_page(
         mistakes=list(_list_mistakes(predictions)),
         mistakes_note=predictions.task.mistakes_note,
         predictions_name=_name_predictions(predictions),
-        curves=_draw_curves(records, results) if has_plots else None,
+        curves=_draw_curves(records, results) if has_matplotlib() else None,
         config=[(key, str(value)) for key, value in config.items()],
     )
 

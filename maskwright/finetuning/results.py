@@ -153,17 +153,12 @@ def list_scores(results: SetResults) -> list[tuple[str, list[str]]]:
     """
     models = [results["random_encoder"]] if "random_encoder" in results else []
     models.append(results["scores"])
-    return [
-        (
-            name,
-            [
-                *(f"{scores[name]:.4f}" for scores in results["baselines"].values()),
-                *(show_mean(model[name]) for model in models),
-            ],
-        )
-        for name in results["baselines"]["majority"]
-        if "/" not in name
-    ]
+    rows: list[tuple[str, list[str]]] = []
+    for name in results["baselines"]["majority"]:
+        if "/" not in name:
+            baselines = [f"{scores[name]:.4f}" for scores in results["baselines"].values()]
+            rows.append((name, [*baselines, *(show_mean(model[name]) for model in models)]))
+    return rows
 
 
 def describe_defeats(results: Results) -> list[str]:

@@ -1,7 +1,8 @@
 """``maskwright finetune`` as a function: the checks of its arguments, and the run."""
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,9 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
         raise InputError(f"--valid-share = {flags['valid_share']} must be between 0 and 1")
     if flags["valid"] and flags["valid_share"] != TaskFiles.valid_share:
         raise InputError("--valid-share has no effect with --valid. Remove one of them.")
-    for name, known in (("task", TASKS), ("preset", GLUE_TASKS)):
-        _check_known(name, flags[name], known)
+    for name, known in (("task", list(TASKS)), ("preset", list(GLUE_TASKS))):
+        if flags[name] is not None and flags[name] not in known:
+            raise suggest(name, flags[name], known, f"choose from {', '.join(known)}")
     task = load_task(flags["task"] or GLUE_TASKS[flags["preset"]].task)
     columns: Mapping[str, Column] = flags["columns"] or {}
     task.check_roles(columns)
@@ -159,11 +161,6 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     teacher = None if flags["teacher"] is None else find_model_folder(flags["teacher"])
     found = _find_files(task, flags, columns, paths)
     return Request(model, found, config, flags["control"], teacher)
-
-
-def _check_known(kind: str, name: str | None, known: Collection[str]) -> None:
-    if name is not None and name not in known:
-        raise suggest(kind, name, list(known), f"choose from {', '.join(known)}")
 
 
 def _check_unused(task: Task, flags: Mapping[str, Any], config: FinetuneConfig) -> None:
@@ -231,7 +228,8 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         answers = ask_teacher(request.teacher, data, config, Pulse(report))
         data = replace(data, soft_targets=answers)
     record_start(out, request, config, report)
-    with _LoggedSeeds(out, data, loaded.model, config, device, report) as seeds:
+    seeds = _LoggedSeeds(out, data, loaded.model, config, device, report)
+    with closing(seeds.log):
         outcome = seeds.train()
         results = collect_results(data, outcome)
         predictions = predict_sets(data, outcome.model, config, device, seeds.pulse)
@@ -279,12 +277,6 @@ class _LoggedSeeds:
         path = out / METRICS_NAME
         path.unlink(missing_ok=True)  # the records of finished seeds are in their checkpoint
         self.log = MetricsLog(path)
-
-    def __enter__(self) -> "_LoggedSeeds":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.log.close()
 
     def train(self, from_scratch: bool = False) -> SeedsResult:
         """Train the seeds that are not finished yet."""

@@ -73,12 +73,16 @@ class TableRow:
 
     @property
     def texts(self) -> list[str]:
-        """The one or two texts.
+        """The one or two texts; raises as `texts_of` does."""
+        return self.texts_of(TEXT_ROLES)
+
+    def texts_of(self, roles: Sequence[str]) -> list[str]:
+        """Return the texts of the roles that the row has.
 
         Raises:
             CorpusError: one of them is not a string.
         """
-        texts = [self.values[role] for role in TEXT_ROLES if role in self.values]
+        texts = [self.values[role] for role in roles if role in self.values]
         for text in texts:
             if not isinstance(text, str):
                 raise CorpusError(f"{self.place}: {text!r} is not a string. Correct the line.")
@@ -287,10 +291,8 @@ def _wrong_width(
             f"{place} has {found} columns, too few for {missing} = {columns[missing]}. "
             "Correct the line."
         )
-    mark = _MARKS[layout.delimiter]
-    remedy = f"Quote texts that contain a {mark}."
-    if layout.quoting == csv.QUOTE_NONE:
-        remedy = "Correct the line."
+    quote = f"Quote texts that contain a {_MARKS[layout.delimiter]}."
+    remedy = "Correct the line." if layout.quoting == csv.QUOTE_NONE else quote
     return CorpusError(f"{place} has {found} columns, but the first line has {width}. {remedy}")
 
 

@@ -267,10 +267,8 @@ class LabelTask(Task):
         if num_labels != 2 and "f1" in known:  # binary F1 is that of the second label
             known.remove("f1")
         if metric not in known:
-            what = (
-                f"{self.name} of {num_labels} labels" if "f1" in self.other_metrics else self.name
-            )
-            rule = f"is not a metric of {what}"
+            labels = f" of {num_labels} labels" if "f1" in self.other_metrics else ""
+            rule = f"is not a metric of {self.name}{labels}"
             raise ConfigError("metric", metric, rule, f"Choose from {', '.join(known)}.")
 
     def weigh(self, labels: Labels, num_examples: int) -> NDArray[np.float32]:

@@ -4,7 +4,6 @@ Hinton et al., "Distilling the Knowledge in a Neural Network", 2015. The teacher
 example once, since inputs do not change between epochs. K labels.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from maskwright.errors import InputError
@@ -40,9 +39,8 @@ def ask_teacher(folder: Path, data: TaskData, config: FinetuneConfig, pulse: Pul
             "Give a model that was fine-tuned with these labels."
         )
     examples = task.encode(data.train.rows, labels, teacher.tokenizer, teacher.max_length)
-    if examples.positions is not None and not _count(examples.positions) == _count(
-        data.train.positions or ()
-    ):
+    theirs, ours = ([len(each) for each in one.positions or ()] for one in (examples, data.train))
+    if theirs != ours:
         raise InputError(
             f"--teacher {folder} cuts sentences at other words. Set max_length = "
             f"{teacher.max_length}, and use a model with the same tokenizer."
@@ -53,7 +51,3 @@ def ask_teacher(folder: Path, data: TaskData, config: FinetuneConfig, pulse: Pul
         return logits
     order = [teacher.labels.index(name) for name in labels.names]
     return [each[..., order] for each in logits]
-
-
-def _count(positions: Sequence[Sequence[int]]) -> list[int]:
-    return [len(each) for each in positions]

@@ -24,7 +24,7 @@ from maskwright.inference.vector_files import check_out, writing_vectors
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.progress import Pulse
-from maskwright.runs.find_model import find_model_folder
+from maskwright.runs.find_model import find_model_folder, find_pooling
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "cls"]
@@ -52,7 +52,7 @@ def embed(
     texts: str | Iterable[str],
     *,
     out: str | Path,
-    pooling: Pooling = "mean",
+    pooling: Pooling | None = None,
     normalize: bool = True,
     batch_tokens: int | None = None,
     device: str | None = None,
@@ -67,7 +67,7 @@ def embed(
         folder: a run directory, a model folder, or ``hf:NAME``.
         texts: one text or an iterable, which is read in blocks of a few thousand texts.
         out: a new file: ``.npy``, float32 [texts, width], or ``.parquet``, with the texts.
-        pooling: ``mean`` of all tokens, or ``cls``, the first token.
+        pooling: ``mean`` of all tokens, or ``cls``, the first token; default: as in `Embedder`.
         normalize: scale vectors to length 1.
         batch_tokens: the maximum tokens per batch; default: chosen for the device.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
@@ -112,16 +112,17 @@ class Embedder(TextModel[EncoderModel]):
     vector of [CLS] [SEP], or zeros if the model was trained without them.
 
     Args:
-        folder: a model folder with any head, or a run directory.
+        folder: a model folder or a run directory, with any head but that of a classifier.
         device: the device; default: a GPU if there is one.
-        pooling: ``mean`` of all tokens with [CLS] and [SEP], or ``cls``, the first token.
+        pooling: ``mean`` of all tokens with [CLS] and [SEP], or ``cls``, the first token; default:
+            that of ``modules.json`` (sentence-transformers), else ``mean``.
         normalize: scale vectors to length 1, so that dot products are cosines.
 
     Attributes:
         num_cut: the number of texts so far that were cut.
 
     Raises:
-        ModelFolderError: `folder` is not a model folder.
+        ModelFolderError: `folder` is not a model folder, or its own pooling is not supported.
         InputError: there is no such device or pooling.
     """
 
@@ -129,9 +130,10 @@ class Embedder(TextModel[EncoderModel]):
         self,
         folder: Path | str,
         device: torch.device | str | None = None,
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
         normalize: bool = True,
     ) -> None:
+        pooling = find_pooling(Path(folder)) if pooling is None else pooling
         super().__init__(folder, device)
         self._pool_by(pooling, normalize)
 
@@ -170,9 +172,7 @@ class Embedder(TextModel[EncoderModel]):
             batch_tokens: the maximum tokens per batch, padding included.
         """
         texts = [texts] if isinstance(texts, str) else texts
-        rows = [
-            self._make_row(encoded.ids.tolist()) for encoded in self.tokenizer.encode_batch(texts)
-        ]
+        rows = [self._make_row(one.ids.tolist()) for one in self.tokenizer.encode_batch(texts)]
         vectors = np.zeros((len(rows), self.width), np.float32)
         for batch in self.make_batches(rows, batch_tokens):
             vectors[batch.numbers] = self._pool(batch).cpu().numpy()

@@ -294,9 +294,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         if not targets:
             raise InputError("targets is empty. Name at least one word.")
         found = {target: self._find_target(target) for target in targets}
-        wrong = [
-            self._show_pieces(target) for target, token_id in found.items() if token_id is None
-        ]
+        wrong = [self._show_pieces(word) for word, token_id in found.items() if token_id is None]
         if wrong:
             raise InputError(
                 f"targets that are not one token of the model's vocabulary: {', '.join(wrong)}. "

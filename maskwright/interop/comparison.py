@@ -119,9 +119,7 @@ def batch_rows(
         by_length: group rows of similar lengths, which reduces padding.
     """
     most = max(1, min(_MAX_ROWS, _MAX_LOGITS // (max(map(len, rows)) * vocab_size)))
-    order = list(range(len(rows)))
-    if by_length:
-        order.sort(key=lambda index: len(rows[index]))
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index]) if by_length else 0)
     for first in range(0, len(rows), most):
         indices = order[first : first + most]
         yield indices, pad_rows([rows[index] for index in indices], pad_id)

@@ -101,10 +101,9 @@ def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -
     write_json(folder / CONFIG, {**ours, **theirs})
     shutil.rmtree(whole)
     settings: dict[str, Any] = {"max_seq_length": source.max_length, "do_lower_case": False}
-    write_json(
-        folder / "sentence_bert_config.json",
-        {**settings, "model_args": options} if options else settings,
-    )
+    if options:
+        settings["model_args"] = options
+    write_json(folder / "sentence_bert_config.json", settings)
     _write_modules(folder, source.model.config.hidden_size)
 
 
@@ -115,19 +114,12 @@ def _write_modules(folder: Path, width: int) -> None:
         for n, (path, kind) in enumerate(kinds)
     ]
     write_json(folder / "modules.json", modules)
-    write_json(
-        folder / "config_sentence_transformers.json",
-        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
-    )
+    settings = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", settings)
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
     (folder / _POOLING).mkdir()
-    write_json(
-        folder / _POOLING / CONFIG,
-        {
-            "word_embedding_dimension": width,
-            **{f"pooling_mode_{mode}": mode == "mean_tokens" for mode in modes},
-        },
-    )
+    pooling = {f"pooling_mode_{mode}": mode == "mean_tokens" for mode in modes}
+    write_json(folder / _POOLING / CONFIG, {"word_embedding_dimension": width, **pooling})
 
 
 TARGET = Target(("sentence-transformers", "transformers", "torch"), write)

@@ -13,16 +13,10 @@ from torch import Tensor, nn
 from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig, HeadActivation, HeadConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.layers import Dropout, build_norm
+from maskwright.model.layers import ACTIVATIONS, Dropout, build_norm
 from maskwright.model.masked_lm import EncoderModel
 
-_ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "gelu": F.gelu,
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {**ACTIVATIONS, "tanh": torch.tanh}
 _NUM_MATCHES = 8  # 2 means for each of 2 layers (embeddings and last) and each of 2 texts
 
 

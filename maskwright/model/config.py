@@ -166,11 +166,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """A complete architecture; field names are those of `ModelConfig`.
-
-    Raises:
-        ConfigError: a value is out of range, or fields contradict each other.
-    """
+    """A complete architecture; field names are those of `ModelConfig`."""
 
     vocab_size: int
     hidden_size: int
@@ -360,12 +356,11 @@ def _resolve(config: ModelConfig, given: Plain) -> EncoderConfig:
         inner = 4 * config.hidden_size
         if chosen["gated_mlp"]:  # 3 matrices, not 2: at 2/3 of the width, parameters are equal
             inner = max(inner * 2 // 3 // 64 * 64, 64)
+    # An architecture has one spelling only.
+    embedding_size = None if config.embedding_size == config.hidden_size else config.embedding_size
     return EncoderConfig(
         hidden_size=config.hidden_size,
-        # An architecture has one spelling only.
-        embedding_size=None
-        if config.embedding_size == config.hidden_size
-        else config.embedding_size,
+        embedding_size=embedding_size,
         num_hidden_layers=config.num_hidden_layers,
         num_attention_heads=config.num_attention_heads,
         intermediate_size=inner,

@@ -87,8 +87,7 @@ class GeneratorAndDiscriminator(Network):
 
     def discriminate(self, input_ids: Tensor, context: AttentionContext) -> Tensor:
         """Return [T], the log odds that each token is replaced."""
-        tables = self._sum_tables()
-        return functional_call(self.discriminator, tables, (input_ids, context))
+        return functional_call(self.discriminator, self._sum_tables(), (input_ids, context))
 
     def build_discriminator(self) -> Discriminator:
         """Return the discriminator; if it has deltas, with the sums as its own embeddings."""

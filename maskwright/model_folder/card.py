@@ -110,8 +110,7 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
     if detects:
         has_head = family.architecture.endswith("ForPreTraining")
         published = _NATIVE_DISCRIMINATOR if has_head else _NATIVE_ENCODER
-    forms = (_OWN, published)
-    ending = forms[native].format(
+    ending = (published if native else _OWN).format(
         architecture=family.name_class(config),
         since=family.since(config),
         code=family.code,
@@ -134,15 +133,13 @@ def write_classifier_card(
     body = (text or _PURPOSES[level][1]).rstrip() + "\n"
     body += f"\n## Labels\n\n{', '.join(map(write_code, labels))}\n"
     metadata = describe_labels(level, "maskwright" if reason else "transformers")
-    task = metadata["pipeline_tag"]
     native = _NATIVE_SPANS if level == "span" else _NATIVE_CLASSIFIER
-    form = _OWN if reason else native
-    ending = form.format(
+    ending = (_OWN if reason else native).format(
         architecture=family.architecture,
         since=family.since(config),
         reason=reason,
         readers="`maskwright predict`",
-        task=task,
+        task=metadata["pipeline_tag"],
     )
     return change_card(body, metadata, ending)
 

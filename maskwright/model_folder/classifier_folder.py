@@ -126,6 +126,11 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     longest = config.max_position_embeddings
     max_length = int(min(read_max_length(folder) or longest, longest))
     problem = _read_problem(raw, len(labels))
+    if level == "text" and problem == "regression" and len(labels) > 1:
+        raise ModelFolderError(
+            f"{folder} predicts {len(labels)} numbers (problem_type = regression); only one is "
+            "supported. Use transformers."
+        )
     num_texts = _read_num_texts(extra, folder)
     may_be_empty = extra.get(_MAY_BE_EMPTY) is True
     return LoadedClassifier(

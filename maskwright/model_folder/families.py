@@ -140,9 +140,8 @@ def _find_nearest(
             `config` names is tried first.
     """
     misfits: dict[str, list[str]] = {}
-    for family, unused in sorted(
-        candidates, key=lambda one: one[0].model_type != config.model_type
-    ):
+    ordered = sorted(candidates, key=lambda one: one[0].model_type != config.model_type)
+    for family, unused in ordered:
         misfits[family.architecture] = _find_misfits(config, family, unused)
         if not misfits[family.architecture]:
             return family, ""

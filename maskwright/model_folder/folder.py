@@ -185,13 +185,18 @@ def open_model(folder: Path | str) -> LoadedModel:
         folder: the model folder, or a run directory that contains one.
 
     Raises:
-        ModelFolderError: the folder does not exist or is a discriminator (use `open_encoder`); a
+        ModelFolderError: the folder does not exist or predicts no tokens (use `open_encoder`); a
             field of ``config.json`` is missing, wrong or not supported; a tensor is missing,
             unknown, of another shape or not finite; the weights are a pickle; the tokenizer is not
             the one of training, or adds other tokens than [CLS] and [SEP] around a text.
     """
     folder = find_model(folder)
     described = describe_folder(folder)
+    if is_headless(folder, described.config, described.family):
+        raise ModelFolderError(
+            f"{folder} has no head that predicts masked tokens. Use maskwright embed, or train a "
+            f"head: maskwright pretrain --init-from {folder}."
+        )
     wraps = check_wrapping(described.tokenizer, folder)
     model = read_model(folder, lambda: MaskedLanguageModel(described.config), described.family)
     return LoadedModel(model.eval(), described.tokenizer, wraps)

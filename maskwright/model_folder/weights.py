@@ -287,20 +287,14 @@ def read_model(folder: Path, build: Callable[[], Kind], family: Family) -> Kind:
     with torch.device("meta"):
         model = build()
     expected = dict(model.named_parameters())
-    return model.assign(_read_tensors(folder, expected, model.config, family))
-
-
-def _read_tensors(
-    folder: Path, expected: Mapping[str, Tensor], config: EncoderConfig, family: Family
-) -> dict[str, Tensor]:
     with StoredTensors(_list_files(folder)) as stored:
-        reader = WeightReader(folder, stored, config, family)
+        reader = WeightReader(folder, stored, model.config, family)
         for ours, tensor in expected.items():
             reader.check(ours, tensor.shape)
         reader.check_rest()
         state = {ours: reader.read(ours) for ours in expected}
         reader.check_copies(state)
-    return state
+    return model.assign(state)
 
 
 def is_headless(folder: Path, config: EncoderConfig, family: Family) -> bool:
@@ -339,8 +333,8 @@ def _list_files(folder: Path) -> Iterable[Path]:
         if (folder / name).exists():
             raise ModelFolderError(
                 f"{folder / name} is a pickle, and reading a pickle can run code. If you trust the "
-                "folder, load it with transformers and call save_pretrained, which writes "
-                f"{WEIGHTS}."
+                "folder, load it with transformers (DeBERTa: with legacy=False, for its head) and "
+                f"call save_pretrained, which writes {WEIGHTS}."
             )
     raise ModelFolderError(f"{folder} is not a model folder: it holds no {WEIGHTS}.")
 

@@ -32,9 +32,8 @@ class ObjectiveConfig:
         if self.name not in names:
             raise ConfigError("name", self.name, f"must be one of {', '.join(names)}")
         if self.discriminator_weight <= 0:
-            raise ConfigError(
-                "discriminator_weight", self.discriminator_weight, "must be above 0", "Try 50."
-            )
+            weight = self.discriminator_weight
+            raise ConfigError("discriminator_weight", weight, "must be above 0", "Try 50.")
         if not 0 < self.generator_share <= 1:
             rule = "must be above 0 and at most 1"
             raise ConfigError("generator_share", self.generator_share, rule, "Try 0.25.")

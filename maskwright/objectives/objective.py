@@ -158,11 +158,7 @@ class Objective(ABC, Generic[NetworkT]):
 
     @abstractmethod
     def check_held_out(self, held_out: HeldOut) -> None:
-        """Raise unless there is text to score.
-
-        Raises:
-            ShardError: a source has too little text; the message names it.
-        """
+        """Raise ShardError, which names the source, if one has too little text to score."""
 
     @abstractmethod
     def validate(self, network: NetworkT, held_out: HeldOut) -> dict[str, float]:

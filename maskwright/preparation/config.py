@@ -19,11 +19,7 @@ _SBATCH = re.compile(r"([a-z][a-z-]*)(?:=([^\r\n]*))?")
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Cluster resources. None of these settings changes the prepared data.
-
-    Raises:
-        ConfigError: a value outside its range.
-    """
+    """Cluster resources. None of these settings changes the prepared data."""
 
     tasks: int = setting(16, "parallel tasks in each stage (with Slurm: jobs in the array)")
     cores: int = setting(1, "processes in each task, one per core")
@@ -61,11 +57,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig:
-    """Reading, selection, tokenizer, shards, and the engine that runs the tasks.
-
-    Raises:
-        ConfigError: a value is outside its range, or a value that the engine needs is missing.
-    """
+    """Reading, selection, tokenizer, shards, and the engine that runs the tasks."""
 
     corpus: CorpusConfig = section(CorpusConfig)
     select: SelectionConfig = section(SelectionConfig)

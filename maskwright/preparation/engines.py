@@ -37,7 +37,6 @@ _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
 _CONNECT_SECONDS = 10.0
 
-
 # Runs the unfinished tasks of a stage and yields, from time to time, how many more are done.
 # Closing the iterator stops the tasks.
 Engine = Callable[[Work, Stage], Iterator[int]]
@@ -93,11 +92,7 @@ def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[in
 
 
 def _connect_to_ray() -> Any:
-    """Connect to the cluster at RAY_ADDRESS, or start one on this machine; return the module ray.
-
-    Raises:
-        ShardError: no cluster answers at RAY_ADDRESS.
-    """
+    """Connect to the cluster at RAY_ADDRESS, or start one on this machine; return the package."""
     ray: Any = import_module("ray")
     if ray.is_initialized():
         return ray

@@ -65,11 +65,7 @@ def is_busy(out: Path) -> bool:
 
 
 def check_use(out: Path) -> None:
-    """Raise if a folder holds anything but prepared data, finished or not, or symbolic links.
-
-    Raises:
-        ShardError: it does.
-    """
+    """Raise ShardError if a folder holds anything but prepared data, finished or not, or links."""
     ours = (out / MANIFEST_NAME).is_file() or any(out.glob(_WORK_NAMES))
     if not ours and {*out.iterdir()} - {*out.glob(_STDIN_NAMES), out / STDIN_TEMPORARY}:
         raise ShardError(f"{out} holds files that are not prepared data. Choose another --out.")

@@ -117,9 +117,5 @@ def _describe(config: PrepareConfig) -> dict[str, Any]:
 
 
 def identify_block(block: Block) -> list[list[Any]]:
-    """Return the identity of each source of a block (see `identify_source`).
-
-    Raises:
-        CorpusError: a file cannot be read.
-    """
+    """Return the identity of each source of a block; errors as in `identify_source`."""
     return [identify_source(source) for source in block.sources]

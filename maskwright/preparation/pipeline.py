@@ -115,7 +115,8 @@ def prepare(
                 _run_stage(work, stage, engine, report)
         except CorpusError as error:  # names the copy of standard input; the user wrote -
             raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
-        report(_summarize(out, manifest := read_manifest(out)))
+        report(_summarize(manifest := read_manifest(out)))
+        _warn_unknown(out, report)
         tidy_folder(out)
         return manifest
 
@@ -138,7 +139,7 @@ def describe_progress(out: Path) -> list[str]:
     if (out / MANIFEST_NAME).is_file() and not jobs:
         if not is_busy(out):
             tidy_folder(out)  # no coordinator did it if Slurm ran the stages
-        return [f"{out}: finished", _summarize(out, read_manifest(out))]
+        return [f"{out}: finished", _summarize(read_manifest(out))]
     if folder is None:
         raise ShardError(f"{out} holds no preparation. Check --out.")
     work, lines = Work(folder), list[str]()
@@ -221,7 +222,19 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
             report(line)
 
 
-def _summarize(out: Path, manifest: Manifest) -> str:
+def _warn_unknown(out: Path, report: Report) -> None:
+    """Report the share of unknown tokens if it is large."""
+    counts = np.fromfile(out / COUNTS_NAME, "<u8")
+    unknown = counts[Tokenizer.load(out / TOKENIZER_NAME).unk_id] / max(counts.sum(), 1)
+    if unknown > _MUCH_UNKNOWN:
+        report(
+            f"{unknown:.1%} of the tokens are [UNK], for words with unknown characters. Raise "
+            "--tokenizer.vocab_size, or set --tokenizer.kind bpe, which knows all characters; "
+            "with --init-from, see --extend-vocab and --replace-vocab."
+        )
+
+
+def _summarize(manifest: Manifest) -> str:
     train, valid = manifest.splits["train"], manifest.splits["valid"]
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest.dropped.items())
     lines = [
@@ -235,13 +248,6 @@ def _summarize(out: Path, manifest: Manifest) -> str:
         lines.append(
             f"only {valid.num_tokens:,} validation tokens: scores will be noisy. Raise "
             "--corpus.valid_fraction or name files with --corpus.valid_text."
-        )
-    counts = np.fromfile(out / COUNTS_NAME, "<u8")
-    unknown = counts[Tokenizer.load(out / TOKENIZER_NAME).unk_id] / max(counts.sum(), 1)
-    if unknown > _MUCH_UNKNOWN:
-        lines.append(
-            f"{unknown:.1%} of the tokens are [UNK], for words with unknown characters. Raise "
-            "--tokenizer.vocab_size, or set --tokenizer.kind bpe, which knows all characters."
         )
     return "\n".join(lines)
 

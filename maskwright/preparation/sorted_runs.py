@@ -74,11 +74,14 @@ def read_between(
 ) -> Iterator[Records]:
     """Yield the records with values from `low` to below `high`, in chunks of about `CHUNK`."""
     gathered, size = list[Records](), 0
+    is_open = high >= 1 << 64  # more than a uint64 holds
     for path in paths:
         records = read_all(path, dtype)
         for start in range(0, len(records), RUN):
             run = records[start : start + RUN]
-            begin, end = _search(run[field_of(dtype)], low, high)
+            values = run[field_of(dtype)]
+            begin = int(np.searchsorted(values, np.uint64(low)))
+            end = len(run) if is_open else int(np.searchsorted(values, np.uint64(high)))
             gathered.append(np.array(run[begin:end]))
             size += end - begin
         if size >= CHUNK:
@@ -86,12 +89,6 @@ def read_between(
             gathered, size = [], 0
     if size:
         yield np.concatenate(gathered)
-
-
-def _search(values: Values, low: int, high: int) -> tuple[int, int]:
-    begin = int(np.searchsorted(values, np.uint64(low)))
-    whole = high >= 1 << 64  # more than a uint64 holds
-    return begin, len(values) if whole else int(np.searchsorted(values, np.uint64(high)))
 
 
 def read_parts(paths: Sequence[Path], dtype: np.dtype[Any], low: int, high: int) -> Iterator[Part]:

@@ -83,12 +83,8 @@ def measure_step_seconds(
     model.train()
     loss = build_loss(config, model, teacher).to(device)
     parallel, terms = Parallel(loss), loss.terms
-    optimizers = build_optimizers(
-        config.optim,
-        model.named_parameters(),
-        count_stacked_matrices(model),
-        dtype=product_dtype(config.train.precision, device),
-    )
+    stacked, dtype = count_stacked_matrices(model), product_dtype(config.train.precision, device)
+    optimizers = build_optimizers(config.optim, model.named_parameters(), stacked, dtype=dtype)
     computing, stepping = list[float](), list[float]()
     for _ in range(1 + _TIMED):  # the first is slower: it allocates
         started = _now(device)
@@ -123,11 +119,9 @@ def _count_flops_per_token(config: PretrainConfig, model: EncoderConfig) -> floa
     """Return the operations of a token at half of the run, where candidates may be few."""
     size = config.train.num_candidates_at(0.5) or model.vocab_size
     length = config.train.seq_length_at(0.5, config.data.max_seq_length)
-    return objective_of(config).count_flops_per_token(
-        replace(model, vocab_size=min(size, model.vocab_size)),
-        length,
-        config.masking.predicted_share_at(0.5),
-    )
+    share = config.masking.predicted_share_at(0.5)
+    sized = replace(model, vocab_size=min(size, model.vocab_size))
+    return objective_of(config).count_flops_per_token(sized, length, share)
 
 
 def _now(device: torch.device) -> float:

@@ -123,7 +123,7 @@ def build_trainer(
     compiles, reason = should_compile(config.train, device)
     loss = build_loss(config, model, teacher.model.to(device) if teacher else None)
     parallel = distribute(config.train, loss, model, world, device, compiles)
-    decay = config.train.ema_decay
+    dtype, decay = product_dtype(config.train.precision, device), config.train.ema_decay
     tokens_per_word = wrapped * data.epoch_tokens / max(1, data.epoch_words)
     milestones = config.train.list_milestones().items()
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
@@ -135,11 +135,7 @@ def build_trainer(
         parallel=parallel,
         terms=loss.terms,
         optimizers=build_optimizers(
-            config.optim,
-            model.named_parameters(),
-            num_stacked,
-            parallel.sharding,
-            product_dtype(config.train.precision, device),
+            config.optim, model.named_parameters(), num_stacked, parallel.sharding, dtype
         ),
         prefetcher=Prefetcher(
             build_row_source(config, data, world).load, pins=device.type == "cuda"
@@ -159,12 +155,12 @@ def build_trainer(
 
 def measure_wrapping(config: PretrainConfig, data: PreparedData) -> float:
     """Return the tokens that a run counts per token of the text, with [CLS] and [SEP]."""
-    lengths, extra = data.train.document_lengths, config.data.extra_slots
-    added = (  # a document has segments of row_length - extra tokens
-        share * extra * int((-(-lengths // (row_length - extra))).sum())
+    extra = config.data.extra_slots
+    added = (
+        share * extra * data.count_segments(row_length - extra)
         for share, row_length in config.train.share_lengths(config.data.max_seq_length)
     )
-    return 1 + sum(added) / max(1, int(lengths.sum()))
+    return 1 + sum(added) / max(1, data.epoch_tokens)
 
 
 def consolidate(trainer: Trainer) -> Network | None:

@@ -258,14 +258,9 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
     described = describe_folder(folder)
     tokenizer, prepared = described.tokenizer, named_folder(config)
     if prepared is None:
-        stated = TokenizerConfig(
-            kind=tokenizer.kind,
-            vocab_size=tokenizer.vocab_size,
-            lowercase=tokenizer.lowercase,
-            path=str(folder),
-        )
-        num_tokens = tokenizer.vocab_size + config.tokenizer.extend_vocab
-        num_tokens = config.tokenizer.replace_vocab or num_tokens
+        kind, size, lowercase = tokenizer.kind, tokenizer.vocab_size, tokenizer.lowercase
+        stated = TokenizerConfig(kind=kind, vocab_size=size, lowercase=lowercase, path=str(folder))
+        num_tokens = config.tokenizer.replace_vocab or size + config.tokenizer.extend_vocab
     else:  # `adopt_preparation` has put the tokenizer of the data into `config`
         stated, found = config.tokenizer, Tokenizer.load(prepared / TOKENIZER_NAME)
         num_tokens = found.vocab_size
@@ -289,11 +284,7 @@ def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
 def _adopt_section(
     section: str, asked: Any, stated: Any, given: Mapping[str, Any], source: str
 ) -> Any:
-    """Return the model's section with the fields that the user may set.
-
-    Raises:
-        ConfigError: the user set another field to another value.
-    """
+    """Return the model's section with the fields that the user may set; others are errors."""
     chosen: Plain = {}
     free = (*_MAY_DIFFER, *(_OF_NEW_TOKENIZERS if getattr(asked, "replace_vocab", 0) else ()))
     for field in fields(asked):

@@ -83,6 +83,10 @@ class PreparedData:
         """The number of words of an epoch, separated by whitespace and counted in preparation."""
         return self.train.manifest.splits["train"].num_words
 
+    def count_segments(self, length: int) -> float:
+        """Return the number of segments of at most `length` tokens in an epoch."""
+        return int((-(-self.train.document_lengths // length)).sum())
+
     @property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary for masking."""
@@ -276,6 +280,9 @@ class PreparedMixture(PreparedData):
     def epoch_words(self) -> float:
         return sum(self.passes[name] * s.epoch_words for name, s in self.sources.items())
 
+    def count_segments(self, length: int) -> float:
+        return sum(self.passes[n] * s.count_segments(length) for n, s in self.sources.items())
+
     def describe(self) -> Iterator[str]:
         """Yield a line for each source: its share of the training tokens, its passes per epoch."""
         width = max(map(len, self.sources))
@@ -291,11 +298,7 @@ class PreparedMixture(PreparedData):
 def open_data(
     folders: Mapping[str, Path], config: MixtureConfig, verify: Verify = "full"
 ) -> PreparedData:
-    """Open the prepared data of a run: one folder, or several as one.
-
-    Raises:
-        ShardError, ConfigError: as `PreparedMixture`.
-    """
+    """Open the prepared data of a run, one folder or several; errors as in `PreparedMixture`."""
     if len(folders) == 1:
         [folder] = folders.values()
         return PreparedData(folder, verify)

@@ -3,7 +3,7 @@
 import json
 import signal
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,13 +35,7 @@ from maskwright.pretraining.prepared_data import (
     resolve_model,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
-from maskwright.runs.config import (
-    PretrainConfig,
-    choose_recipe,
-    list_ignored,
-    read_given,
-    resolve,
-)
+from maskwright.runs.config import PretrainConfig, choose_recipe, list_ignored, read_given, resolve
 from maskwright.runs.find_data import (
     adopt_preparation,
     is_elsewhere,
@@ -183,7 +177,7 @@ def _request_run(
     resolved = adopt_preparation(replace(resolved, text=paths or resolved.text), given)
     begun = find_begun(run) if auto_resume else None
     asked = read_given(file, given)
-    for line in list_ignored(resolved, asked):
+    for line in list_ignored(resolved, given):
         tell_on_first_rank(line)
     resolved = adopt_teacher(adopt_model(resolved, asked, begun=begun), asked)
     if begun is None:
@@ -266,11 +260,7 @@ def _start(request: _Request) -> None:
 
 
 def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
-    """Resume a run from its newest undamaged checkpoint.
-
-    Raises:
-        ConfigError: the new budget is already spent.
-    """
+    """Resume a run from its newest undamaged checkpoint."""
     run, config, data_dir = request.run, request.config, request.data_dir
     begun = load_run_config(run, {})
     with _joined(config) as world, _owning(run, world):
@@ -281,15 +271,9 @@ def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
         provenance = read_provenance(run)
         origin = provenance.get(INIT_FROM) if config.init_from else None
         teacher = load_teacher(config, data.tokenizer)
+        last = checkpoint.step
         session = open_session(
-            run,
-            config,
-            data,
-            world,
-            console,
-            teacher=teacher,
-            origin=origin,
-            last_step=checkpoint.step,
+            run, config, data, world, console, teacher=teacher, origin=origin, last_step=last
         )
         _check_teacher(session, provenance)
         trainer = session.trainer
@@ -315,11 +299,7 @@ def _check_teacher(session: Session, provenance: Mapping[str, Any]) -> None:
 
 
 def _train(session: Session) -> None:
-    """Train to the end.
-
-    Raises:
-        KeyboardInterrupt, StoppedError: SIGINT or SIGTERM came before it.
-    """
+    """Train to the end; raise KeyboardInterrupt or StoppedError if SIGINT or SIGTERM comes."""
     stopped_by = session.train()
     if stopped_by is None:
         return
@@ -331,12 +311,9 @@ def _train(session: Session) -> None:
 
 
 def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Trainer) -> None:
-    """Raise if a new budget is already spent, because the learning rate could not decay.
+    """Raise ConfigError if a new budget is already spent: the learning rate could not decay.
 
     A run that used up its own budget may be resumed with it, to be scored and saved again.
-
-    Raises:
-        ConfigError: names the budget.
     """
     state, spent = trainer.state, trainer.state.find_spent(trainer.config)
     is_new = any(getattr(begun.train, name) != getattr(config.train, name) for name in BUDGETS)
@@ -350,14 +327,9 @@ def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Traine
     raise ConfigError(f"train.{spent}", getattr(config.train, spent), rule, remedy)
 
 
-@contextmanager
-def _owning(run: Path, world: World) -> Generator[None]:
+def _owning(run: Path, world: World) -> AbstractContextManager[None]:
     """Lock the run directory against other runs; the first rank holds the lock for all."""
-    if not world.is_first:
-        yield
-        return
-    with locking_run(run, open_console(world).print):
-        yield
+    return locking_run(run, open_console(world).print) if world.is_first else nullcontext()
 
 
 def _open_data(

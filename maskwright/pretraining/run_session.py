@@ -110,13 +110,9 @@ class Session:
             network = consolidate(self.trainer)
             for trained in self.objective.list_models(network) if network is not None else ():
                 name = "-".join(filter(None, (milestone, trained.folder))) or MODEL_NAME
-                save_model(
-                    self.run / name,
-                    trained.model,
-                    self.data.tokenizer,
-                    self._describe(trained, final) if final else None,
-                    add_special_tokens=self.config.data.special_tokens,
-                )
+                card = self._describe(trained, final) if final else None
+                out, wraps = self.run / name, self.config.data.special_tokens
+                save_model(out, trained.model, self.data.tokenizer, card, add_special_tokens=wraps)
 
     def _describe(self, trained: TrainedModel, final: Record) -> str:
         card = describe_training(

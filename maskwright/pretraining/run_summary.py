@@ -46,7 +46,6 @@ Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
 </details>
 """
 
-
 _EXTENSION = """
 Of these, {new:,} were added to a vocabulary of {base:,} and trained on this text. Held-out text now
 has {after:.3f} tokens per word, before {before:.3f}.

@@ -130,13 +130,7 @@ class Validation:
         self, final: bool, world: World = ALONE, before_each: Callable[[], None] = lambda: None
     ) -> HeldOutText:
         """Return the text of a validation, the longer one if it is the `final` one."""
-        train = self.config.train
-        return HeldOutText(
-            self.config,
-            self.data,
-            train.final_valid_tokens if final else train.valid_tokens,
-            next(self.model.parameters()).device,
-            world,
-            self._label_counts,
-            before_each,
-        )
+        train, device = self.config.train, next(self.model.parameters()).device
+        num_tokens = train.final_valid_tokens if final else train.valid_tokens
+        counts = self._label_counts
+        return HeldOutText(self.config, self.data, num_tokens, device, world, counts, before_each)

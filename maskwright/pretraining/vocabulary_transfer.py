@@ -135,10 +135,8 @@ def count_usage(text: Ids, vocab_size: int) -> Floats:
     number[contexts] = np.arange(num_contexts)
     counts = np.zeros(vocab_size * num_contexts, np.float32)
     for distance in range(1, _WINDOW + 1):
-        for tokens, neighbors in (
-            (text[:-distance], text[distance:]),
-            (text[distance:], text[:-distance]),
-        ):
+        before, after = text[:-distance], text[distance:]
+        for tokens, neighbors in ((before, after), (after, before)):
             column = number[neighbors]
             pairs = (tokens * num_contexts + column)[column >= 0]
             counts += np.bincount(pairs, minlength=len(counts))

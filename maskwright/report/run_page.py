@@ -186,8 +186,9 @@ def _list_sections(run: RunFacts) -> Iterator[Section]:
         yield _describe_samples(picked)
     for result in run.evaluation:
         rows = list(_list_scores(result))
+        name = show_value(result.data.get("name", "a text"))
         yield Section(
-            _describe_suite(result),
+            f"Scores of {result.suite} on {name}{describe_extent(result)}",
             scores=[row for row in rows if "/" not in row[0]],
             details=[row for row in rows if "/" in row[0]],
         )
@@ -235,8 +236,10 @@ def tabulate_samples(samples: Sequence[Sequence[str]]) -> list[SampleRow] | None
             if sample is None:
                 return None
             text, word = sample["text"], sample["word"]
-            before, _, after = _split_at_mask(text, word)
-            row = rows.setdefault((text, word), SampleRow(before, word, after))
+            mask = _MASK.search(text)
+            # An unknown form of the mask token: the word is appended.
+            ends = (text[: mask.start()], text[mask.end() :]) if mask else (f"{text} ", "")
+            row = rows.setdefault((text, word), SampleRow(ends[0], word, ends[1]))
             row.guesses.extend([("", "")] * (column - len(row.guesses)))
             if len(row.guesses) == column:
                 kind = "right" if sample["sign"] == "✓" else "wrong"
@@ -244,18 +247,6 @@ def tabulate_samples(samples: Sequence[Sequence[str]]) -> list[SampleRow] | None
     for row in rows.values():
         row.guesses.extend([("", "")] * (len(samples) - len(row.guesses)))
     return list(rows.values())
-
-
-def _split_at_mask(text: str, word: str) -> tuple[str, str, str]:
-    found = _MASK.search(text)
-    if found is None:  # unknown form of the mask token: append the word
-        return f"{text} ", word, ""
-    return text[: found.start()], word, text[found.end() :]
-
-
-def _describe_suite(result: SuiteResult) -> str:
-    name = show_value(result.data.get("name", "a text"))
-    return f"Scores of {result.suite} on {name}{describe_extent(result)}"
 
 
 def _list_scores(result: SuiteResult) -> Iterator[tuple[str, str, str, str]]:

@@ -190,7 +190,7 @@ def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:
     error, so that a sweep can vary methods and their settings together.
 
     Args:
-        given: the values that the user set, nested.
+        given: the values that the user set singly, nested.
     """
     lines: list[str] = []
     for decider, values, names in _WITHOUT_EFFECT:

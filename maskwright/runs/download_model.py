@@ -14,8 +14,9 @@ PREFIX = "hf:"
 _DOWNLOADED = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "*.safetensors", "model.safetensors.index.json",
+    "modules.json", "1_Pooling/config.json",  # of sentence-transformers
 )  # fmt: skip
-_BELOW = "*/*"  # subfolders hold other formats, and parts of larger models
+_BELOW = "*/*.safetensors"  # subfolders hold other formats, and parts of larger models
 
 
 def is_hub_name(name: str) -> bool:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from maskwright.errors import ModelFolderError
-from maskwright.files import read_json
+from maskwright.files import read_json, read_object
 from maskwright.objectives.registry import OBJECTIVES
 from maskwright.runs.download_model import download_model, is_hub_name
 from maskwright.runs.run_directory import (
@@ -55,12 +55,45 @@ def find_model_folder(argument: Path | str) -> Path:
 
 def _find_transformer(folder: Path) -> Path:
     """Return the transformer of a folder of sentence-transformers: its first module."""
-    modules: Any = read_json(folder / MODULES_NAME, _MAX_MODULES_BYTES)
-    try:
-        path = Path(modules[0]["path"])
-    except (LookupError, TypeError):
-        return folder
+    path = Path(next(iter(_read_modules(folder).values()), ""))
     return folder if path.is_absolute() or ".." in path.parts else folder / path
+
+
+def _read_modules(folder: Path) -> dict[str, str]:
+    """Return the classes of the modules of sentence-transformers, with their folders."""
+    path = folder / MODULES_NAME
+    try:
+        modules = read_json(path, _MAX_MODULES_BYTES)
+        return {str(one["type"]).rpartition(".")[2]: str(one["path"]) for one in modules}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ModelFolderError(f"{path} is not a list of modules: {error}. Restore it.") from None
+
+
+def find_pooling(folder: Path) -> Literal["mean", "cls"]:
+    """Return the pooling that ``modules.json`` names, else ``mean``.
+
+    Raises:
+        ModelFolderError: other modules or poolings make the vectors, or a file is damaged.
+    """
+    root = folder.parent if folder.name == "0_Transformer" else folder  # of older versions
+    modules = _read_modules(root) if (root / MODULES_NAME).is_file() else {}
+    path, modes = root / MODULES_NAME, modules.keys() - {"Transformer", "Pooling", "Normalize"}
+    if not modes and "Pooling" in modules:
+        path = root / modules["Pooling"] / "config.json"
+        try:
+            modes = {  # of version 6: "cls"; of older ones: each mode with true or false
+                str(value) if key == "pooling_mode" else key[13:].partition("_token")[0]
+                for key, value in read_object(path, _MAX_MODULES_BYTES).items()
+                if key.startswith("pooling_mode") and value
+            }
+        except (OSError, ValueError) as error:
+            raise ModelFolderError(f"{path} cannot be read: {error}. Restore it.") from None
+    if modes - {"mean", "cls"} or len(modes) > 1:
+        raise ModelFolderError(
+            f"{path} names {', '.join(sorted(modes))}; only Transformer, Normalize, and Pooling by "
+            "mean or cls, are supported. maskwright embed --pooling mean, or cls, ignores it."
+        )
+    return "cls" if modes == {"cls"} else "mean"  # no mode: the library's default
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:

@@ -16,6 +16,7 @@ _HUB = "hf:"
 _LOCAL_SCHEMES = ("file", "local", "memory")
 _LOCAL = re.compile(r"[/.~]")
 _MOST_DEPTH = 8
+_CPU = "cpu"  # in provenance: words that may have a slash, "w/ Radeon Graphics", but are no path
 
 
 def shorten_path(path: str) -> str:
@@ -42,23 +43,23 @@ def shorten_paths(values: Mapping[str, Any]) -> Plain:
     return shortened
 
 
-def shorten_provenance(value: Any, depth: int = 0) -> Any:
-    """Return provenance.json with its paths in their published form, without the diff."""
+def shorten_provenance(value: Any, depth: int = 0, key: object = "") -> Any:
+    """Return provenance.json, or its value of a key, with paths in published form, without diff."""
     if isinstance(value, Mapping | list) and depth >= _MOST_DEPTH:
         return show_value(cast(object, value))
     if isinstance(value, Mapping):
         return {
             show_value(name): _count_lines(item)
             if name == "diff"
-            else shorten_provenance(item, depth + 1)
+            else shorten_provenance(item, depth + 1, name)
             for name, item in cast(Mapping[Any, Any], value).items()
         }
     if isinstance(value, list):
-        return [shorten_provenance(item, depth + 1) for item in cast(list[Any], value)]
+        return [shorten_provenance(item, depth + 1, key) for item in cast(list[Any], value)]
     if not isinstance(value, str):
         return value
     flag, mark, given = value.partition("=") if value.startswith("--") else ("", "", value)
-    is_path = _LOCAL.match(given) or ("/" in given and " " not in given)
+    is_path = _LOCAL.match(given) or ("/" in given and key != _CPU)
     return f"{flag}{mark}{shorten_path(given)}" if is_path else value
 
 

@@ -56,11 +56,7 @@ class QualityLimits:
 
 @dataclass(frozen=True)
 class SelectionConfig:
-    """Selection steps, all off by default.
-
-    Raises:
-        ConfigError: a value outside its range.
-    """
+    """Selection steps, all off by default."""
 
     repair: bool = setting(False, "repair wrongly decoded text (ftfy): schÃ¶n -> schön")
     language: str | None = setting(None, "keep only documents in this language (ISO 639: en, ko)")

@@ -107,8 +107,10 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
                 texts = iter([whole])
         lines = read_lines(texts, MAX_RECORD_CHARACTERS, Counter())
         if source.kind == "csv":  # a quoted field may hold line ends
-            yield from chain.from_iterable(parse_rows(lines, ignored))
-            continue
+            whole, bad = list(lines), Counter[str]()
+            yield from chain.from_iterable(parse_rows(whole, bad))
+            ignored.update(bad)
+            lines = iter(whole if bad else ())  # no text of a bad row is left out
         for line in lines:
             yield from _split_line(line, source.kind)
 

@@ -182,7 +182,10 @@ class Service:
 
     async def check_health(self) -> JSONResponse:
         """Report whether the server works, and what it serves; with status 503 if it does not."""
-        is_working = self._is_working()
+        # A forward pass or a tokenizer that takes longer than `answer_seconds` counts as hung.
+        stuck = max(one.stuck_seconds for one in (self.model_thread, self.counting_threads))
+        is_hung = stuck > self.config.answer_seconds
+        is_working = not is_hung and all(one.is_working for one in self.batchers)
         health: Health = {
             "status": "ok" if is_working else "not working",
             "model": self.name,
@@ -190,15 +193,6 @@ class Service:
             "scores": self.pipeline.scorer is not None,
         }
         return JSONResponse(health, 200 if is_working else 503)
-
-    def _is_working(self) -> bool:
-        """Return True unless recent passes failed, or a call blocks all threads of its kind.
-
-        A forward pass or a tokenizer that takes longer than `answer_seconds` counts as hung.
-        """
-        threads = (self.model_thread, self.counting_threads)
-        stuck = max(one.stuck_seconds for one in threads)
-        return stuck <= self.config.answer_seconds and all(one.is_working for one in self.batchers)
 
     @property
     def _longest(self) -> int:

@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, ParamSpec, TypeVar
+from typing import Generic, TypeVar
 
 from maskwright.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-P = ParamSpec("P")
 
 MAX_FAILED_PASSES = 3  # in a row; more mean that the model is broken, not the texts
 

@@ -22,6 +22,9 @@ class ServeConfig:
     )
     max_top_k: int = setting(1000, "candidates for a mask")
     max_candidates: int = setting(10_000, "candidates for all masks of a request")
+    max_filled_characters: int = setting(
+        2_000_000, "characters of the filled texts of a request, one text for each candidate"
+    )
     max_requests: int = setting(1024, "simultaneous requests; more are refused with 503")
     max_connections: int = setting(
         4096, "open connections; a new one then replaces the one idle longest"

@@ -4,6 +4,7 @@ Results have the shapes of Hugging Face's inference API. Every method takes the 
 requests at once, and returns the error of a text that the model cannot answer in place of a result.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
-from maskwright.model_folder.folder import CARD, read_card
+from maskwright.model_folder.folder import CARD, read_card, read_config_file
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.schemas import (
     EntityGroup,
@@ -133,15 +134,22 @@ class FillMaskPipeline(Pipeline[FillMaskParameters]):
 
     def check(self, queries: Sequence[Query[FillMaskParameters]], config: ServeConfig) -> None:
         super().check(queries, config)
-        num_candidates = 0
+        num_candidates = num_characters = 0
         for query in queries:
             _check_top_k(query.parameters.top_k, config)
             num_masks = query.text.count(self.fill.tokenizer.mask_token)
-            num_candidates += num_masks * (query.parameters.top_k or _DEFAULT_TOP_K)
+            asked = num_masks * (query.parameters.top_k or _DEFAULT_TOP_K)
+            num_candidates += asked
+            num_characters += asked * len(query.text)
         if num_candidates > config.max_candidates:
             raise InputError(
                 f"the request asks for {num_candidates:,} candidates for its masks; at most "
                 f"{config.max_candidates:,} are allowed. Lower top_k."
+            )
+        if num_characters > config.max_filled_characters:
+            raise InputError(
+                f"the filled texts of the request have {num_characters:,} characters; at most "
+                f"{config.max_filled_characters:,} are allowed. Lower top_k, or send fewer texts."
             )
 
     def __call__(
@@ -167,11 +175,9 @@ class FillMaskPipeline(Pipeline[FillMaskParameters]):
         tokenizer = self.fill.tokenizer
         ids: list[int] = tokenizer.encode_prompt(result.text).ids.tolist()
         positions = [n for n, token in enumerate(ids) if token == tokenizer.mask_id]
+        is_only = len(positions) == 1
         masks = [
-            [
-                self._describe(one, ids, position, is_only=len(positions) == 1)
-                for one in predictions[:top_k]
-            ]
+            [self._describe(one, ids, position, is_only=is_only) for one in predictions[:top_k]]
             for position, predictions in zip(positions, result.masks, strict=True)
         ]
         return masks[0] if len(masks) == 1 else masks
@@ -205,22 +211,25 @@ class TextClassificationPipeline(_PredictorPipeline[TextClassificationParameters
     """The labels of a text or a pair, the most probable first."""
 
     task: TaskName = "text-classification"
+    names_problem = True  # False for a folder of another library without problem_type
 
     @property
-    def function_to_apply(self) -> str:
-        """The function that turns logits into probabilities, as transformers calls it."""
-        known = {"regression": "none", "multi_label_classification": "sigmoid"}
-        return known.get(self.predict.loaded.problem, "softmax")
+    def functions(self) -> tuple[str, ...]:
+        """The functions of logits that fit, as transformers calls them; first the default."""
+        # Of a single label, transformers takes the sigmoid unless problem_type is regression.
+        number = ("none",) if self.names_problem else ("sigmoid", "none")
+        known = {"regression": number, "multi_label_classification": ("sigmoid",)}
+        return known.get(self.predict.loaded.problem, ("softmax",))
 
     def check(
         self, queries: Sequence[Query[TextClassificationParameters]], config: ServeConfig
     ) -> None:
         for parameters in (query.parameters for query in queries):
             _check_top_k(parameters.top_k, config)
-            if parameters.function_to_apply not in (None, self.function_to_apply):
+            if parameters.function_to_apply not in (None, *self.functions):
                 raise InputError(
                     f"function_to_apply = {parameters.function_to_apply} must be "
-                    f"{self.function_to_apply}, the function of this model. Remove it."
+                    f"{' or '.join(self.functions)} for this model. Remove it."
                 )
 
     def __call__(
@@ -238,18 +247,20 @@ class TextClassificationPipeline(_PredictorPipeline[TextClassificationParameters
             except InputError as error:  # pairs for a model of single texts, or the reverse
                 answers = [error] * len(numbers)
             for number, answer in zip(numbers, answers, strict=True):
-                results[number] = self._rank(answer, queries[number].parameters.top_k)
+                results[number] = self._rank(answer, queries[number].parameters)
         return [results[number] for number in range(len(queries))]
 
     def _rank(
-        self, answer: Answer | InputError, top_k: int | None
+        self, answer: Answer | InputError, parameters: TextClassificationParameters
     ) -> list[LabelScore] | InputError:
         if isinstance(answer, InputError):
             return answer
-        if isinstance(answer.label, float):  # a regression
-            return [{"label": self.predict.loaded.labels[0], "score": answer.label}]
+        if isinstance(score := answer.label, float):  # a regression
+            if (parameters.function_to_apply or self.functions[0]) == "sigmoid":
+                score = (1 + math.tanh(score / 2)) / 2  # math.exp may overflow
+            return [{"label": self.predict.loaded.labels[0], "score": score}]
         ranked = sorted(answer.probabilities.items(), key=lambda pair: -pair[1])
-        return [{"label": label, "score": score} for label, score in ranked[:top_k]]
+        return [{"label": label, "score": score} for label, score in ranked[: parameters.top_k]]
 
 
 class TokenClassificationPipeline(_PredictorPipeline[TokenClassificationParameters]):
@@ -331,7 +342,9 @@ def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
         )
     if predict.labels_tokens:
         return TokenClassificationPipeline(predict, example)
-    return TextClassificationPipeline(predict, example)
+    texts = TextClassificationPipeline(predict, example)
+    texts.names_problem = read_config_file(folder).get("problem_type") is not None
+    return texts
 
 
 def _read_card_example(folder: Path) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import math
 import os
+import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -88,8 +90,9 @@ def _check_event_loop() -> None:
 
 def _read_token() -> str | None:
     token = os.environ.get(TOKEN_VARIABLE)
-    if token is not None and (not token.strip() or not token.isascii()):
-        raise InputError(f"{TOKEN_VARIABLE} is empty or not ASCII. Set it to a token, or unset it.")
+    if token is not None and not re.fullmatch("[!-~]+", token):  # a header holds no line end
+        rule = "must have letters, digits and punctuation of ASCII only, no blank or line end"
+        raise InputError(f"{TOKEN_VARIABLE} {rule}. Set it to a token, or unset it.")
     return token
 
 
@@ -144,7 +147,7 @@ def _run(app: "App", config: ServeConfig, title: str, *, has_token: bool) -> Non
             http=cast(Any, connections.make),  # uvicorn only calls it
             ws="none",
             backlog=BACKLOG,
-            timeout_keep_alive=5,
+            timeout_keep_alive=math.ceil(config.header_seconds) + 1,  # after `connections` does
             timeout_graceful_shutdown=config.drain_seconds,
         )
         uvicorn.Server(settings).run(sockets=[listening])

@@ -26,11 +26,7 @@ REMEDY = "Prepare the data again."
 
 
 def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
-    """Raise unless a file matches its description.
-
-    Raises:
-        ShardError: the file is missing or differs.
-    """
+    """Raise ShardError unless a file exists and matches its description."""
     try:
         num_bytes = path.stat().st_size
         if num_bytes != info.num_bytes:
@@ -42,13 +38,10 @@ def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
 
 
 def check_known(name: str, ids: NDArray[np.unsignedinteger[Any]], vocab_size: int) -> None:
-    """Raise unless every id, [n] with n > 0, is in the vocabulary and so has a word embedding.
+    """Raise ShardError unless every id, [n] with n > 0, is in the vocabulary: has an embedding.
 
     Args:
         name: the name of the file, for the message.
-
-    Raises:
-        ShardError: an id is too large.
     """
     if (highest := int(ids.max())) >= vocab_size:
         raise ShardError(
@@ -58,34 +51,23 @@ def check_known(name: str, ids: NDArray[np.unsignedinteger[Any]], vocab_size: in
 
 
 def check_ids(path: Path, manifest: Manifest) -> None:
-    """Raise unless every token id of a file is in the vocabulary.
-
-    Raises:
-        ShardError: an id is too large.
-    """
+    """Raise ShardError unless every token id of a file is in the vocabulary."""
     with path.open("rb") as file:
         while len(ids := np.fromfile(file, TOKEN_DTYPES[manifest.dtype], _IDS_AT_ONCE)):
             check_known(str(path), ids, manifest.vocab_size)
 
 
 def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> None:
-    """Raise unless the three files of a shard match its description and one another.
-
-    Raises:
-        ShardError: a file is missing or differs, or the counts do not match the sizes.
-    """
+    """Raise ShardError unless the three files of a shard match its description and one another."""
     for kind in (TOKENS, ENDS, STARTS):
         check_file(folder / f"{shard.name}.{kind}", shard.files[kind], verify)
     check_ends(folder, shard, dtype)
 
 
 def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
-    """Raise unless the file sizes match the token counts and documents end inside the shard.
+    """Raise ShardError unless file sizes match the counts, and ends rise to the number of tokens.
 
     Reads only the file of document ends.
-
-    Raises:
-        ShardError: the sizes differ, or the ends do not increase up to the number of tokens.
     """
     expected = {
         TOKENS: shard.num_tokens * TOKEN_DTYPES[dtype].itemsize,

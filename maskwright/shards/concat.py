@@ -64,6 +64,7 @@ def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
         manifests: the manifests by name, with the same tokenizer; the names are in ``source``.
     """
     parts = [*manifests.values()]
+    paths = [str(path) for part in parts for path in part.source.get("paths", [])]
     described = {
         name: {"fingerprint": part.fingerprint, **part.source} for name, part in manifests.items()
     }
@@ -72,7 +73,7 @@ def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
         dtype=parts[0].dtype,
         tokenizer_fingerprint=parts[0].tokenizer_fingerprint,
         fingerprint=_hash([part.fingerprint for part in parts]),
-        source={"paths": [p for part in parts for p in _list_paths(part)], "sources": described},
+        source={"paths": paths, "sources": described},
         splits={split: _join_splits([part.splits[split] for part in parts]) for split in SPLITS},
         unigram_counts=FileInfo(
             parts[0].unigram_counts.num_bytes, _hash([part.unigram_counts.sha256 for part in parts])
@@ -89,10 +90,6 @@ def fingerprint_folders(folders: Mapping[str, Path]) -> str:
     """
     found = [read_manifest(folder).fingerprint for folder in folders.values()]
     return found[0] if len(found) == 1 else _hash(found)
-
-
-def _list_paths(manifest: Manifest) -> list[str]:
-    return [str(path) for path in manifest.source.get("paths", [])]
 
 
 def _join_splits(parts: Sequence[SplitInfo]) -> SplitInfo:

@@ -343,11 +343,7 @@ def name_path(path: Path) -> str:
 
 
 def check_json(path: Path) -> None:
-    """Raise unless a file is valid JSON, which a truncated file is not.
-
-    Raises:
-        ShardError: it is not valid JSON.
-    """
+    """Raise ShardError unless a file is valid JSON, which a truncated file is not."""
     try:
         read_json(path, MAX_MANIFEST_BYTES)
     except ValueError as error:

@@ -69,8 +69,7 @@ class ShardWriter:
     def close(self) -> ShardInfo:
         """Finish the files (flush to disk, rename) and return their description."""
         self._write()
-        rest = np.concatenate([np.zeros(0, np.bool_), *self._word_starts])
-        self._files[STARTS].write(np.packbits(rest, bitorder="little"))
+        self._files[STARTS].write(np.packbits(self._word_starts[0], bitorder="little"))
         infos = {kind: file.describe() for kind, file in self._files.items()}
         self._stack.close()
         flush(self._folder)

@@ -67,7 +67,7 @@ def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:
     if name not in known:
         raise suggest("setting", name, list(known), "--over FIELD=LOW..HIGH or FIELD=A,B")
     if name.startswith(_INCOMPARABLE):
-        rule = "cannot be varied: trials with other held-out tokens or metrics are not comparable"
+        rule = "cannot be varied: trials with another loss, metric or held-out text do not compare"
         remedy = "Run each value by itself, and put the runs side by side with maskwright compare."
         raise ConfigError(name, text, rule, remedy)
     annotation = known[name].annotation

@@ -117,7 +117,7 @@ def _is_per_character(normalizer: JsonObject | None) -> bool:
     if normalizer["type"] == "Sequence":
         parts = cast(list[JsonObject], normalizer["normalizers"])
         return all(_is_per_character(part) for part in parts)
-    if normalizer["type"] == "Replace":  # exact for single characters other than whitespace
+    if normalizer["type"] == "Replace":  # of single characters, whatever is beyond a blank
         return normalizer["pattern"].get("Regex") in (ACCENTS, INVISIBLE, WORD_BREAK)
     return normalizer["type"] in _PER_CHARACTER
 

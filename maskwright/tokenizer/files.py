@@ -127,11 +127,12 @@ def read_max_length(folder: Path) -> float | None:
 
 def _suggest(path: Path) -> str:
     older = next((name for name in _OLDER if (path / name).is_file()), None)
-    if older is None:
-        return "Name a folder written by `maskwright tokenizer train` or a model folder."
+    remedy = f"with transformers' AutoTokenizer and call save_pretrained, which writes {TOKENIZER}."
+    if older is not None:
+        return f"It has {older}, an older format. Load the folder {remedy}"
     return (
-        f"It has {older}, an older format. Load the folder with transformers' AutoTokenizer and "
-        f"call save_pretrained, which writes {TOKENIZER}."
+        "Name a folder written by `maskwright tokenizer train` or a model folder. If a published "
+        f"model has only an older format, load it {remedy} Save the model into that folder, too."
     )
 
 

@@ -203,15 +203,12 @@ class CheckpointWriter(Protocol):
         Raises:
             CheckpointError: this checkpoint, or the previous one, cannot be written.
         """
-        ...
 
     def wait(self) -> None:
         """Wait until all checkpoints are written; raise as `save` does."""
-        ...
 
     def close(self) -> None:
         """Finish pending writes. All ranks must call it, because they write together."""
-        ...
 
 
 class WholeWriter:

@@ -200,10 +200,11 @@ class TrainConfig:
 
     def batch_tokens_at(self, progress: float) -> int:
         """Return the tokens of a step, padding included, at `progress` (0..1) of the budget."""
-        stages = parse_schedule(
-            "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
-        )
-        return _stage_at(stages, progress)
+        return _stage_at(self._batch_stages(), progress)
+
+    def _batch_stages(self) -> list[tuple[float, int]]:
+        stages = self.batch_tokens_schedule
+        return parse_schedule("batch_tokens_schedule", stages, self.batch_tokens)
 
     def num_candidates_at(self, progress: float) -> int:
         """Return the number of candidate tokens of a prediction; 0: the whole vocabulary."""
@@ -212,10 +213,7 @@ class TrainConfig:
     @property
     def mean_batch_tokens(self) -> float:
         """The mean number of tokens of a step, padding included."""
-        stages = parse_schedule(
-            "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
-        )
-        return sum(share * tokens for share, tokens in _share_stages(stages))
+        return sum(share * tokens for share, tokens in _share_stages(self._batch_stages()))
 
     def seq_length_at(self, progress: float, max_seq_length: int) -> int:
         """Return the row length at `progress` (0..1) of the budget."""

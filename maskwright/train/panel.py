@@ -131,7 +131,7 @@ class Panel:
             counts: split, step, tokens and seconds.
         """
         if self._is_live:
-            self._move_bar(counts["seconds"], progress)
+            self._move_bar(counts, progress)
             if self._cell is not None:
                 self._cell.show(self.draw())
         elif self._pulse.is_due:
@@ -146,7 +146,7 @@ class Panel:
         self._latest[record["split"]] = record
         self._samples = record.get("samples", self._samples)
         if self._is_live:
-            self._move_bar(record["seconds"], progress)
+            self._move_bar(record, progress)
             if self._cell is not None:
                 self._cell.show(self.draw())
             else:
@@ -154,11 +154,15 @@ class Panel:
         elif not record.get("final"):  # the caller shows the final scores
             self._say(f"{progress:4.0%}  {describe_record(record, self._scores)}", record, is_first)
 
-    def _move_bar(self, seconds: float, progress: float) -> None:
+    def _move_bar(self, counts: Record, progress: float) -> None:
+        seconds, left = counts["seconds"], "?"
+        if self._start is None and counts["split"] == "train":
+            self._start = seconds, progress
         # The pace since the first step that this panel shows: compiling comes before it.
-        start, first = self._start = self._start or (seconds, progress)
-        left = (seconds - start) * (1 - progress) / (progress - first) if progress > first else None
-        elapsed, left = _duration(seconds), "?" if left is None else _duration(left)
+        if self._start is not None and progress > self._start[1]:
+            start, first = self._start
+            left = _duration((seconds - start) * (1 - progress) / (progress - first))
+        elapsed = _duration(seconds)
         self._bar.update(self._task, completed=progress, elapsed=elapsed, left=left)
 
     def _say(self, line: str, record: Record, is_first: bool) -> None:

@@ -136,8 +136,6 @@ class Trainer:
         saved_at = resumed_at
         with StopRequest() as stop, self.world.noticing_loss():
             self._score_beginning(stop)
-            (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
-            self.state = replace(self.state, seconds=seconds)
             self._validate_if_due(stop)  # a resumed run may have been stopped during one
             while self.progress < 1:
                 plan = self.planner.plan_step(self.progress)
@@ -220,13 +218,9 @@ class Trainer:
             self._window.add(dict(zip(self.terms, figures, strict=True)), norm)
             self.state = replace(self.state, skipped_in_a_row=0)
             return
-        state = self.state
-        self.state = replace(
-            state,
-            skipped_steps=state.skipped_steps + 1,
-            skipped_in_a_row=state.skipped_in_a_row + 1,
-        )
-        if self.state.skipped_in_a_row >= self.config.max_skipped_steps:
+        skipped, in_a_row = self.state.skipped_steps + 1, self.state.skipped_in_a_row + 1
+        self.state = replace(self.state, skipped_steps=skipped, skipped_in_a_row=in_a_row)
+        if in_a_row >= self.config.max_skipped_steps:
             raise TrainingError(self._describe_failure(unread))
 
     def _meets_new_shape(self, loaded: LoadedStep) -> bool:
@@ -312,12 +306,10 @@ class Trainer:
         if not self.scores_beginning or self.state.step > 0:
             return
         try:
-            began = time.perf_counter()
             scores = self.scores(final=True, is_asked_to_stop=lambda: self._hear(stop))
         except AbandonedError:
             return
-        took = {"validation_seconds": time.perf_counter() - began, "final": False}
-        self.reporter.report({**self._counts("valid"), **scores, **took}, self.progress)
+        self.reporter.report({**self._counts("valid"), **scores, "final": False}, self.progress)
 
     def _hear(self, stop: StopRequest) -> bool:
         """Return True if the run must stop; a validation calls this before each forward pass."""
@@ -339,13 +331,8 @@ class Trainer:
         return self.average.applied(self.model) if self.average else nullcontext()
 
     def _counts(self, split: str) -> Record:
-        state = self.state
-        return {
-            "split": split,
-            "step": state.step,
-            "tokens": state.tokens,
-            "seconds": state.seconds,
-        }
+        now = self.state
+        return {"split": split, "step": now.step, "tokens": now.tokens, "seconds": now.seconds}
 
     def save(self) -> None:
         """Write a checkpoint of the current step, or start to write it."""
@@ -357,10 +344,7 @@ class Trainer:
 
     def _weights(self) -> dict[str, Tensor]:
         averages = self.average.averages if self.average else {}
-        return {
-            **_named("model", dict(self.model.named_parameters())),
-            **_named("average", averages),
-        }
+        return _named("model", dict(self.model.named_parameters())) | _named("average", averages)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint of this run; raise CheckpointError if it is of another run."""

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from maskwright.errors import InputError, ModelFolderError, TokenizerError
@@ -144,3 +145,42 @@ def test_a_number_of_texts_that_is_none_is_one_line(said: object, tmp_path: Path
     path.write_text(json.dumps(raw))
     with pytest.raises(ModelFolderError, match="num_texts"):
         Predictor(tmp_path / "model", "cpu")
+
+
+def change_config(folder: Path, **fields: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_a_regression_of_several_numbers_is_one_line(tmp_path: Path) -> None:
+    save_texts(tmp_path / "texts")
+    change_config(tmp_path / "texts", problem_type="regression")
+    with pytest.raises(ModelFolderError, match="problem_type = regression"):
+        Predictor(tmp_path / "texts", "cpu")
+    save_tagger(tmp_path / "tags", ("O", "B"))  # transformers reads no problem_type of taggers
+    change_config(tmp_path / "tags", problem_type="regression")
+    assert len(Predictor(tmp_path / "tags", "cpu").tag([["the", "cat"]])[0]) == 2
+
+
+def test_a_question_needs_its_text(tmp_path: Path) -> None:
+    model = build_classifier(make_loaded().model, FinetuneConfig(), "span", 2, seed=0)
+    names, problem = ("start", "end"), "single_label_classification"
+    save_classifier(tmp_path / "model", model, TOKENIZER, names, problem)
+    predict = Predictor(tmp_path / "model", "cpu")
+    assert predict.loaded.num_texts is None
+    with pytest.raises(InputError, match="sentence2"):
+        predict(["the cat"])
+    assert len(predict([("the cat", "the dog sees the cat")])) == 1
+
+
+def test_logits_that_are_no_numbers(tmp_path: Path) -> None:
+    texts = save_texts(tmp_path / "texts")
+    save_tagger(tmp_path / "tags", ("O", "B"))
+    tags = Predictor(tmp_path / "tags", "cpu")
+    for predict in (texts, tags):
+        output = predict.loaded.model.head.output
+        output.bias.data = torch.full_like(output.bias, math.nan)
+    with pytest.raises(ModelFolderError, match="no finite logits"):
+        texts(["the cat"])
+    with pytest.raises(ModelFolderError, match="no finite logits"):
+        tags.tag([["the", "cat"]])

@@ -1,6 +1,7 @@
 """Predictions by class and as a file, and the page of a run, in which nothing is markup."""
 
 import csv
+import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.finetuning import report
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.report import (
     Predictions,
@@ -172,7 +172,7 @@ def test_nothing_in_a_page_is_markup(
 
 
 def test_a_test_is_shown_instead_of_the_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     scores = {"accuracy": {"mean": 0.875, "deviation": 0.01}}
     baselines = {"majority": {"accuracy": 0.1}, "bag of words": {"accuracy": 0.2}}
     judged = {"baselines": baselines, "scores": scores, "examples": 7}

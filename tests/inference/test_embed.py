@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.inference.embed import Embedder, Pooling
+from maskwright.inference.embed import Embedder, Pooling, embed
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import WORDS, tiny_tokenizer
+from tests.runs.hub import write_modules
 
 TEXTS = ["the cat sat", "", "a bird flew under the tree", "zebra", "the cat sat"]
 LONGEST = 16  # of the model, [CLS] and [SEP] included
@@ -114,6 +115,21 @@ def test_a_folder_is_the_same_as_its_parts(tokenizer: Tokenizer, tmp_path: Path)
     save_model(tmp_path / "model", embed.model, tokenizer)
     loaded = Embedder(tmp_path / "model", "cpu", "cls", normalize=False)
     np.testing.assert_allclose(loaded(TEXTS), embed(TEXTS), atol=1e-6)
+
+
+def test_a_folder_of_sentence_transformers_names_its_pooling(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    save_model(tmp_path / "model", tiny_model(), tokenizer)
+    write_modules(tmp_path / "model", {"pooling_mode": "cls"})
+    expected = Embedder(tmp_path / "model", "cpu", "cls")(TEXTS)
+    assert np.array_equal(Embedder(tmp_path / "model", "cpu")(TEXTS), expected)
+    embed(tmp_path / "model", TEXTS, out=tmp_path / "vectors.npy", device="cpu")
+    assert np.array_equal(np.load(tmp_path / "vectors.npy"), expected)
+    write_modules(tmp_path / "model", {"pooling_mode": "cls"}, "Dense")
+    with pytest.raises(ModelFolderError, match="Dense"):
+        Embedder(tmp_path / "model", "cpu")
+    assert np.array_equal(Embedder(tmp_path / "model", "cpu", "cls")(TEXTS), expected)
 
 
 def test_a_pooling_that_does_not_exist(tokenizer: Tokenizer) -> None:

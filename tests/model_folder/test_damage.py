@@ -13,7 +13,7 @@ from maskwright.errors import ModelFolderError
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model.presets import PRESETS
 from maskwright.model_folder.families import FAMILIES
-from maskwright.model_folder.folder import save_model
+from maskwright.model_folder.folder import open_encoder, save_model
 from maskwright.model_folder.weights import StoredBlock, find_blocks, read_model
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import tiny_tokenizer
@@ -240,6 +240,24 @@ def test_older_spellings_are_checked_as_well(preset: str, tmp_path: Path) -> Non
     assert folder.error(broken) == f"tensor {name} holds NaN or infinity."
     both = {**older, f"{new[1]}.weight": folder.tensors[f"{new[1]}.weight"]}
     assert f"tensor {name} is stored twice, also as {new[1]}.weight" in folder.error(both)
+
+
+@pytest.mark.parametrize("preset", ["jina_embeddings_v3", "nomic_bert"])
+def test_older_spellings_are_read_without_a_head(preset: str, tmp_path: Path) -> None:
+    """Embedding models are published so: names without the prefix of a class with a head."""
+    folder, prefix = Folder(tmp_path, preset, tied=True), FAMILIES[preset].prefix
+    older = {
+        name.removeprefix(prefix): tensor
+        for name, tensor in folder.tensors.items()
+        if name.startswith(prefix)
+    }
+    respell(older, *(name.removeprefix(prefix) for name in FUSED[preset]))
+    respell(older, "emb_ln", "embeddings.LayerNorm")
+    save_file(older, folder.path / "model.safetensors")
+    state = open_encoder(folder.path).model.state_dict()
+    expected = folder.model.state_dict()
+    assert state.keys() == {name for name in expected if name.startswith("encoder.")}
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in state.items())
 
 
 def test_two_spellings_of_one_tensor_are_an_error(tmp_path: Path) -> None:

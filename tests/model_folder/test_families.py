@@ -197,6 +197,11 @@ def test_older_words_of_ours_are_understood() -> None:
             "max_relative_positions = 9 must be equal to max_position_embeddings = 512",
         ),
         ("nomic_bert", {"head_dim": 7}, "head_dim = 7 is not supported. Only 64 is."),
+        ("nomic_bert", {"n_embd": "wide"}, "n_embd = wide must be int"),
+        ("nomic_bert", {"rotary_emb_base": "x"}, "rope_parameters.rope_theta = x must be float"),
+        ("nomic_bert", {"rotary_emb_fraction": 0.5}, "rotary_emb_fraction = 0.5 is not supported"),
+        ("nomic_bert", {"prenorm": True}, "prenorm = True is not supported for model_type nomic"),
+        ("nomic_bert", {"activation_function": "gelu"}, "activation_function = gelu is not"),
         ("gte", {"rope_scaling": {"type": "ntk", "factor": 2.0}}, "rope_scaling = "),
         (
             "jina_embeddings_v3",
@@ -239,6 +244,26 @@ def test_absent_fields_have_the_defaults_of_transformers() -> None:
     assert neo.max_position_embeddings == 4096
     euro = FAMILIES["eurobert"].read_config({"rope_theta": 250_000})
     assert (euro.rope_theta, euro.tie_word_embeddings, euro.hidden_act) == (250_000, False, "silu")
+
+
+NOMIC = {  # in the fields of published folders
+    "n_embd": 1024, "n_head": 16, "n_layer": 24, "n_inner": 4096, "layer_norm_epsilon": 1e-6,
+    "rotary_emb_base": 5_000, "max_trained_positions": 512, "resid_pdrop": 0.1, "attn_pdrop": 0.2,
+    "activation_function": "swiglu", "rotary_emb_fraction": 1.0, "rotary_scaling_factor": None,
+    "causal": False, "prenorm": False, "n_positions": 8192,
+}  # fmt: skip
+
+
+def test_fields_of_the_class_of_published_nomic_models_are_read() -> None:
+    nomic = FAMILIES["nomic_bert"].read_config(NOMIC)
+    assert (nomic.hidden_size, nomic.num_attention_heads) == (1024, 16)
+    assert (nomic.num_hidden_layers, nomic.intermediate_size) == (24, 4096)
+    assert (nomic.norm_eps, nomic.rope_theta, nomic.max_position_embeddings) == (1e-6, 5_000, 512)
+    assert (nomic.hidden_dropout, nomic.attention_dropout) == (0.1, 0.2)
+    # Those of transformers' class come first, as in the folders that have both.
+    both = {"hidden_size": 512, "rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}
+    nomic = FAMILIES["nomic_bert"].read_config({**NOMIC, **both})
+    assert (nomic.hidden_size, nomic.rope_theta, nomic.num_hidden_layers) == (512, 7.0, 24)
 
 
 def test_a_folder_names_the_code_of_a_class_that_transformers_lacks(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder
 from transformers import (
     AutoModelForQuestionAnswering,
@@ -155,6 +156,20 @@ def test_what_transformers_wrote_comes_back(tmp_path: Path) -> None:
         ours.model.named_parameters(), back.model.parameters(), strict=True
     ):
         assert torch.equal(one, other), name
+
+
+@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert"])
+def test_a_pooler_that_their_class_does_not_use_is_ignored(model_type: str, tmp_path: Path) -> None:
+    """As in the folder of roberta-large-mnli."""
+    save(tmp_path / "model", model_type, "text")
+    file = tmp_path / "model" / "model.safetensors"
+    before, tensors = open_classifier(tmp_path / "model"), load_file(file)
+    tensors["roberta.pooler.dense.weight"] = torch.ones(32, 32)
+    tensors["roberta.pooler.dense.bias"] = torch.ones(32)
+    save_file(tensors, file, metadata={"format": "pt"})
+    after = open_classifier(tmp_path / "model").model.state_dict()
+    for name, tensor in before.model.state_dict().items():
+        assert torch.equal(tensor, after[name]), name
 
 
 def test_an_encoder_without_a_class_there_is_saved_in_our_own_names(tmp_path: Path) -> None:

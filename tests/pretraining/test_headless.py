@@ -9,6 +9,7 @@ from transformers import AutoModel
 
 import maskwright
 from maskwright.cli.main import main
+from maskwright.errors import ModelFolderError
 from maskwright.inference.embed import Embedder
 from maskwright.model.masked_lm import BareEncoder
 from maskwright.model_folder.folder import open_encoder, open_model
@@ -40,6 +41,8 @@ def test_the_encoder_is_the_same(
 ) -> None:
     whole, bare = write_headless(tmp_path, model_type)
     expected = open_model(whole).model.encoder.state_dict()
+    with pytest.raises(ModelFolderError, match="maskwright embed"):
+        open_model(bare)
     loaded = open_encoder(bare)
     assert isinstance(loaded.model, BareEncoder)
     found = loaded.model.encoder.state_dict()

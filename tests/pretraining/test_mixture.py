@@ -91,6 +91,10 @@ def test_training_takes_tokens_by_their_shares(place: Path) -> None:
             tokens[data.train.source_of(start)] += length
     assert tokens["animals"] / tokens.total() == pytest.approx(0.75, abs=0.01)
     assert data.epoch_tokens == pytest.approx(data.train.num_tokens)
+    each = {name: source.count_segments(5) for name, source in data.sources.items()}
+    assert each["animals"] == (-(-data.sources["animals"].train.document_lengths // 5)).sum()
+    wanted = data.passes["animals"] * each["animals"] + data.passes["days"] * each["days"]
+    assert data.count_segments(5) == pytest.approx(wanted)
 
 
 def test_tokens_are_those_of_their_folder(place: Path) -> None:

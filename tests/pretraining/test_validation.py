@@ -17,7 +17,7 @@ from maskwright.evaluation import held_out_text
 from maskwright.evaluation.held_out_text import EvaluationText
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.pretraining import training_suites
+from maskwright.pretraining import prepared_data, training_suites
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import (
     PreparedData,
@@ -175,6 +175,15 @@ def test_missing_minimal_pairs_are_noticed_before_anything_is_prepared(workplace
     config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
     with pytest.raises(ConfigError, match=r"evaluate\.blimp = nowhere does not exist"):
         check_machine(config)
+
+
+def test_bf16_needs_a_gpu_that_has_it(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_data, "choose_device", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr(prepared_data, "computes_in_bf16", lambda _: False)
+    config = load_run_config(workplace / "runs" / "small", {"train": {"precision": "bf16"}})
+    with pytest.raises(ConfigError) as caught:
+        check_machine(config)
+    assert caught.value.field == "train.precision"
 
 
 def test_a_validation_stops_between_batches(workplace: Path, tmp_path: Path) -> None:

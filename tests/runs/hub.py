@@ -86,6 +86,15 @@ class Hub:
         return json.dumps(tree).encode()
 
 
+def write_modules(folder: Path, pooling: object, *others: str) -> None:
+    """Make a model folder one of sentence-transformers, with this configuration of its pooling."""
+    kinds = {"Transformer": "", "Pooling": "1_Pooling", **dict.fromkeys(others, "2_Other")}
+    modules = [{"type": f"sentence_transformers.models.{one}", "path": kinds[one]} for one in kinds]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+
+
 def _send(
     request: BaseHTTPRequestHandler,
     status: int,

@@ -1,5 +1,6 @@
-"""Models from the hub, against a hub of our own."""
+"""Models from the hub, against a hub of our own; folders of sentence-transformers."""
 
+import json
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -11,10 +12,12 @@ from maskwright.cli.main import main
 from maskwright.errors import InputError, MissingPackageError, ModelFolderError
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.runs.download_model import download_model
-from maskwright.runs.find_model import find_model_folder
+from maskwright.runs.find_model import find_model_folder, find_pooling
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model
-from tests.runs.hub import Hub
+from tests.runs.hub import Hub, write_modules
+
+CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
 
 
 @pytest.fixture
@@ -103,3 +106,78 @@ def test_fill_takes_a_name(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None
     assert '"masks"' in capsys.readouterr().out
     assert main(["fill", "hf:me/none", "the [MASK] sat"]) == 2
     assert capsys.readouterr().err.startswith("InputError: hf:me/none: there is no such model")
+
+
+def test_the_pooling_comes_with_the_model(hub: Hub) -> None:
+    write_modules(hub.models["me/tiny"], CLS, "Normalize")
+    folder = find_model_folder("hf:me/tiny")
+    assert find_pooling(folder) == "cls"
+    assert {"modules.json", "1_Pooling/config.json"} < set(hub.fetched)
+    assert "onnx/model.safetensors" not in hub.fetched
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        (CLS, "cls"),
+        ({"word_embedding_dimension": 8, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"embedding_dimension": 8, "pooling_mode": "cls", "include_prompt": True}, "cls"),
+        ({"pooling_mode": "cls", "pooling_mode_cls_token": True}, "cls"),
+        ({"pooling_mode": "mean"}, "mean"),
+        ({"pooling_mode_mean_tokens": False}, "mean"),
+        ({}, "mean"),
+    ],
+)
+def test_the_pooling_of_sentence_transformers(
+    pooling: object, expected: str, tmp_path: Path
+) -> None:
+    assert find_pooling(tmp_path) == "mean"
+    write_modules(tmp_path, pooling)
+    assert find_pooling(tmp_path) == expected
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    assert find_pooling(find_model_folder(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pooling", "others", "named"),
+    [
+        ({"pooling_mode": "max"}, (), "max"),
+        ({"pooling_mode": ["cls", "mean"]}, (), "cls"),
+        ({**CLS, "pooling_mode_max_tokens": True}, (), "cls, max"),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, (), "mean_sqrt_len"),
+        ({"pooling_mode_lasttoken": True}, (), "lasttoken"),
+        (CLS, ("Normalize", "Dense"), "Dense"),
+    ],
+)
+def test_vectors_that_would_be_others_are_refused(
+    pooling: object, others: tuple[str, ...], named: str, tmp_path: Path
+) -> None:
+    write_modules(tmp_path, pooling, *others)
+    with pytest.raises(ModelFolderError, match="--pooling mean") as caught:
+        find_pooling(tmp_path)
+    assert named in str(caught.value)
+    assert ("modules.json" in str(caught.value)) == bool(others)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "5", "[{}]", '[{"type": "a.Transformer"}]'])
+def test_damaged_modules_are_one_line(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "modules.json").write_text(text)
+    for find in (find_model_folder, find_pooling):
+        with pytest.raises(ModelFolderError, match=r"modules\.json"):
+            find(tmp_path)
+    assert main(["fill", str(tmp_path), "the [MASK]"]) == 2
+    assert "modules.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("pooling", [[], "cls"])
+def test_a_damaged_pooling_is_one_line(pooling: object, tmp_path: Path) -> None:
+    write_modules(tmp_path, pooling)
+    with pytest.raises(ModelFolderError, match=r"1_Pooling/config\.json"):
+        find_pooling(tmp_path)
+    (tmp_path / "1_Pooling/config.json").unlink()
+    with pytest.raises(ModelFolderError, match=r"1_Pooling/config\.json"):
+        find_pooling(tmp_path)

@@ -10,7 +10,12 @@ from maskwright.serving.config import ServeConfig
 from maskwright.serving.pipelines import open_pipeline
 
 SMALL = ServeConfig(
-    max_texts=4, max_body_bytes=2000, max_top_k=20, max_candidates=50, max_tokens=600
+    max_texts=4,
+    max_body_bytes=2000,
+    max_top_k=20,
+    max_candidates=50,
+    max_filled_characters=3000,
+    max_tokens=600,
 )
 
 

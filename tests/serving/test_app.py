@@ -186,6 +186,12 @@ def test_a_bug_is_one_line_for_the_client_and_a_traceback_for_the_log(
             422,
             "60 candidates",
         ),
+        (
+            "/",
+            {"inputs": "[MASK] " + "the cat " * 30, "parameters": {"top_k": 20}},
+            422,
+            "4,940 characters",
+        ),
         ("/score", {"inputs": "the cat eats fish " * 6}, 422, "676 tokens"),
         ("/score", {"inputs": TEXT}, 422, "inputs contains [MASK]"),
         ("/score", {"inputs": ["a", TEXT]}, 422, "inputs[1] contains [MASK]"),

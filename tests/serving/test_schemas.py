@@ -243,3 +243,34 @@ def test_the_document_has_that_form(client: TestClient) -> None:
     assert "OpenAIEmbeddingResponse" in json.dumps(described["200"])
     for status in ("401", "422", "504"):
         assert "OpenAIErrorResponse" in json.dumps(described[status])
+
+
+@pytest.mark.parametrize("names_problem", [True, False])
+def test_one_label_is_a_probability_unless_it_is_a_number(
+    names_problem: bool, tmp_path: Path
+) -> None:
+    model = build_classifier(make_loaded().model, FinetuneConfig(), "text", 1, seed=0)
+    save_classifier(tmp_path / "model", model, TOKENIZER, ("LABEL_0",), "regression")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    if not names_problem:
+        path.write_text(json.dumps({**config, "problem_type": None}))
+    app: Any = build_app("small", open_pipeline(tmp_path / "model", "cpu"), ServeConfig())
+    client = TestClient(app, base_url="http://localhost")
+    asked = {"none": "none", "sigmoid": "sigmoid", "softmax": "softmax", "nothing": None}
+    with client:
+        answers = {
+            name: client.post(
+                "/", json={"inputs": "the cat", "parameters": {"function_to_apply": function}}
+            )
+            for name, function in asked.items()
+        }
+    logit = float(str(Predictor(tmp_path / "model", "cpu")(["the cat"])[0].label))
+    probability = 1 / (1 + np.exp(-logit))
+    expected = {"none": logit, "nothing": logit}
+    if not names_problem:
+        expected = {"none": logit, "nothing": probability, "sigmoid": probability}
+    for name, answer in answers.items():
+        assert answer.status_code == (200 if name in expected else 422)
+        if name in expected:
+            assert answer.json()[0][0]["score"] == pytest.approx(expected[name], abs=1e-6)

@@ -343,6 +343,16 @@ def test_a_port_that_is_taken_is_one_line(
         assert all(part in error for part in parts)
 
 
+@pytest.mark.parametrize("token", ["", " ", "secret\n", "ge heim", "é"])
+def test_a_token_that_no_header_can_hold_is_one_line(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("MASKWRIGHT_TOKEN", token)
+    assert main(["serve", str(workplace / "runs" / "small")]) == 2
+    [error] = capsys.readouterr().err.splitlines()
+    assert "MASKWRIGHT_TOKEN" in error
+
+
 def test_a_model_is_called_by_its_run_or_its_folder() -> None:
     names = [name_model(Path(path)) for path in ("/runs/mine/model", "/runs/mine", "/model")]
     assert names == ["mine", "mine", "model"]

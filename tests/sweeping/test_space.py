@@ -64,6 +64,7 @@ def test_what_is_no_space_is_refused(text: str) -> None:
         ("data.max_seq_length=64,128", PretrainConfig),
         ("train.valid_seq_length=64,128", PretrainConfig),
         ("train.final_valid_tokens=1024..4096", PretrainConfig),
+        ("objective.generator_share=0.25..1", PretrainConfig),
         ("metric=pearson,mean_squared_error", FinetuneConfig),
     ],
 )

@@ -21,7 +21,10 @@ def normalize(kind: TokenizerKind, lowercase: bool, text: str) -> str:
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_wordpiece_normalizes_european_text_as_bert_does(lowercase: bool) -> None:
     bert = BertNormalizer(lowercase=lowercase)
-    for text in ["Ångström naïve ÉCOLE Straße İstanbul ёлка\tx\u200by", *english_texts()]:
+    for text in [
+        "Ångström naïve ÉCOLE Straße İstanbul ёлка\tx\u200by bro\ufffdken \u061cعربي",
+        *english_texts(),
+    ]:
         normal = normalize("wordpiece", lowercase, text)
         assert re.sub(r"\s", " ", normal) == bert.normalize_str(text)
 

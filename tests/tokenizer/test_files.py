@@ -78,6 +78,9 @@ def test_damaged_files_are_named(content: str, tmp_path: Path) -> None:
 
 
 def test_no_tokenizer(tmp_path: Path) -> None:
+    """What is downloaded from the hub has no older formats, so the remedy for them is told too."""
+    with pytest.raises(TokenizerError, match=r"`maskwright tokenizer train`.*AutoTokenizer"):
+        Tokenizer.load(tmp_path)
     with pytest.raises(TokenizerError, match=r"holds no tokenizer\.json"):
         Tokenizer.load(tmp_path)
     with pytest.raises(TokenizerError, match=r"holds no tokenizer\.json"):

@@ -229,9 +229,8 @@ def _unzstd(file: BinaryIO) -> Iterator[bytes]:
         if frame is None:
             if not piece.startswith(_ZSTD_MAGICS):
                 raise zstandard.ZstdError("not a zstandard frame")
-            frame = zstandard.ZstdDecompressor(
-                max_window_size=MAX_DECOMPRESSOR_BYTES // 2
-            ).decompressobj()
+            unpacker = zstandard.ZstdDecompressor(max_window_size=MAX_DECOMPRESSOR_BYTES // 2)
+            frame = unpacker.decompressobj()
         yield frame.decompress(piece)
         rest = b""
         if frame.eof:

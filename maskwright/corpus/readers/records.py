@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -22,6 +23,7 @@ _NUM_SHOWN = 12
 # A row with an unclosed quotation mark is dropped after this many characters.
 MAX_ROW_CHARACTERS = 10_000_000
 BAD_LINE = "bad JSON line"
+_ARRAY = re.compile(r"\s*\[\s*(?:\{|$)")  # of records, on one line or on several
 
 
 class TextField:
@@ -101,7 +103,7 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
-            if line.lstrip()[0] == "[" and not (num_objects or first_bad or (span and span.start)):
+            if _ARRAY.match(line) and not (num_objects or first_bad or (span and span.start)):
                 what = f"{field.source} is a JSON array, but must have one object per line."
                 raise UnreadableError(
                     "JSON array", f"{what} Convert it: jq -c '.[]' FILE > NEW.jsonl"

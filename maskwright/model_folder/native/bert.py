@@ -18,7 +18,6 @@ from maskwright.model_folder.native.shared_names import (
     bert_embeddings,
     bert_fields,
     bert_head,
-    bert_pair_head,
 )
 
 
@@ -37,7 +36,8 @@ BERT = Family(
         **bert_embeddings("bert"),
         **bert_blocks("bert.encoder.layer.*"),
         **bert_head(),
-        **bert_pair_head(),
+        "pair_head.pooler": "bert.pooler.dense",  # both unused by a class without this head
+        "pair_head.classifier": "cls.seq_relationship",
     },
     pair_architecture="BertForPreTraining",
     accepts=ABSOLUTE,

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.native.family import (
     ConfigValues,
     Family,
@@ -39,10 +38,6 @@ _REQUIRED: Mapping[str, Any] = {
 }
 
 
-def _write_more(config: EncoderConfig) -> ConfigValues:
-    return {**_REQUIRED, "max_relative_positions": -1, "legacy": True}
-
-
 def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     for name, needed in _REQUIRED.items():
         value = raw.get(name)
@@ -51,14 +46,10 @@ def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
         if found != needed:
             rule = "is not supported for model_type deberta-v2"
             raise ConfigError(name, value, rule, f"Only {needed} is.")
-    sizes = (
-        ("max_relative_positions", "max_position_embeddings"),
-        ("embedding_size", "hidden_size"),
-    )
-    for name, other in sizes:
+    sizes = {"max_relative_positions": "max_position_embeddings", "embedding_size": "hidden_size"}
+    for name, other in sizes.items():
         if raw.get(name) not in (None, -1, values[other]):
-            rule = f"must be equal to {other} = {values[other]}"
-            raise ConfigError(name, raw[name], rule)
+            raise ConfigError(name, raw[name], f"must be equal to {other} = {values[other]}")
     return {}
 
 
@@ -99,7 +90,7 @@ DEBERTA_V2 = Family(
         r"^lm_predictions\.lm_head\.bias": "cls.predictions.bias",
     },
     ignored=("mask_predictions.*", "deberta.embeddings.position_*"),
-    write_more=_write_more,
+    write_more=lambda config: {**_REQUIRED, "max_relative_positions": -1, "legacy": True},
     read_more=_read_more,
     classifiers={
         "text": NativeHead(

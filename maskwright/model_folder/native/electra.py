@@ -7,7 +7,6 @@ the generator, whose activation is always GELU.
 
 import dataclasses
 
-from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.native.deberta_v2 import DEBERTA_V2
 from maskwright.model_folder.native.family import ConfigValues, Family, RawConfig, read_value, same
 from maskwright.model_folder.native.own import ENCODER_TENSORS, OWN
@@ -24,10 +23,6 @@ from maskwright.model_folder.native.shared_names import (
 )
 
 _EMBEDDING_SIZE = 128
-
-
-def _write_width(config: EncoderConfig) -> ConfigValues:
-    return {"embedding_size": config.embedding_width}
 
 
 def _read_width(raw: RawConfig, values: ConfigValues) -> ConfigValues:
@@ -63,7 +58,7 @@ ELECTRA = Family(
     at_least=NEEDS_TYPES,
     renamed=GAMMA_BETA,
     ignored=("discriminator_predictions.*", _OLDER),
-    write_more=_write_width,
+    write_more=lambda config: {"embedding_size": config.embedding_width},
     read_more=_read_width,
     classifiers=roberta_classifiers("Electra", activation="gelu"),
 )

@@ -31,10 +31,6 @@ def _constants(config: EncoderConfig) -> dict[str, Tensor]:
     }
 
 
-def _write_more(config: EncoderConfig) -> ConfigValues:
-    return {"position_embedding_type": "rotary", "token_dropout": False}
-
-
 def _find_since(config: EncoderConfig) -> str:
     """Return the first version that reads `config`; older ones have a fixed rotary base."""
     return "4.44" if config.rope_theta == 10_000.0 else "5.17"
@@ -82,6 +78,6 @@ ESM = Family(
     # transformers 5 writes this buffer with a literal star in its name.
     renamed={**GAMMA_BETA, r"encoder\.layer\.(\d+|\*)\.attention\.self\.rotary": "rotary"},
     ignored=("esm.contact_head.*", "esm.pooler.*", "esm.embeddings.position_*"),
-    write_more=_write_more,
+    write_more=lambda config: {"position_embedding_type": "rotary", "token_dropout": False},
     read_more=_read_more,
 )

@@ -43,10 +43,6 @@ def read_eos(raw: RawConfig, default: int) -> ConfigValues:
     return {"sep_token_id": sep if isinstance(sep, int) else None}
 
 
-def _write_more(config: EncoderConfig) -> ConfigValues:
-    return {**write_one_rope(config), **write_heads(config)}
-
-
 def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     return {**read_one_rope(10_000.0)(raw, values), **read_eos(raw, 128_001)}
 
@@ -73,7 +69,7 @@ EUROBERT = Family(
     ),
     tensors={**PRE_NORM_TENSORS, "head.decoder": "lm_head"},
     accepts={"rope_scaling": (None,), "is_decoder": (False,)},
-    write_more=_write_more,
+    write_more=lambda config: {**write_one_rope(config), **write_heads(config)},
     read_more=_read_more,
     classifiers={
         "text": NativeHead(

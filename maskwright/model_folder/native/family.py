@@ -118,6 +118,7 @@ class Family:
             file with this class holds that head.
         preset: the preset of all fields that `fields` and `read_more` do not set, if any.
         fields: fields that are copied in both directions.
+        older: their fields -> older names of them in ``config.json``.
         tensors: our module or tensor name -> the name in their class; several of their names are
             the equal row blocks of one of our tensors; ``*`` is the index of the layer.
         accepts: their fields -> the only values that we can compute.
@@ -146,6 +147,7 @@ class Family:
     fields: tuple[Field, ...]
     tensors: Names
     pair_architecture: str = ""
+    older: Mapping[str, str] = field(default_factory=dict)
     accepts: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     at_least: Mapping[str, int] = field(default_factory=dict)
     tied_bias: str = ""
@@ -236,10 +238,11 @@ class Family:
         """
         values: ConfigValues = self.fixed
         for entry in self.fields:
-            value = raw.get(entry.theirs)
-            value = entry.default if value is None else value
+            names = (entry.theirs, self.older.get(entry.theirs, entry.theirs))
+            name = next((name for name in names if raw.get(name) is not None), entry.theirs)
+            value = entry.default if raw.get(name) is None else raw[name]
             for ours in entry.ours:
-                values[ours] = read_value(value, ours, entry.theirs)
+                values[ours] = read_value(value, ours, name)
         check_sizes(values)
         for name, least in self.at_least.items():
             if values[name] < least:

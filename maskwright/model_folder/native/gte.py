@@ -27,11 +27,7 @@ GTE = Family(
         same("type_vocab_size", 1),
         same("hidden_act", "gelu"),
     ),
-    tensors={
-        **bert_embeddings("gte"),
-        **llama_blocks("gte.layers.*"),
-        **roberta_head(),
-    },
+    tensors={**bert_embeddings("gte"), **llama_blocks("gte.layers.*"), **roberta_head()},
     accepts={"rope_scaling": (None,)},
     renamed={
         **GAMMA_BETA,

@@ -20,11 +20,7 @@ JINA_EMBEDDINGS_V3 = Family(
     since=lambda config: "5.4",
     fields=(
         *bert_fields(
-            norm_eps=1e-5,
-            vocab_size=250_002,
-            max_position_embeddings=8194,
-            pad_token_id=1,
-            **LARGE,
+            norm_eps=1e-5, vocab_size=250_002, max_position_embeddings=8194, pad_token_id=1, **LARGE
         ),
         same("type_vocab_size", 1),
         same("hidden_act", "gelu"),
@@ -41,7 +37,7 @@ JINA_EMBEDDINGS_V3 = Family(
     tied_bias="lm_head.bias",
     renamed={
         **GAMMA_BETA,
-        r"roberta\.emb_ln": "roberta.embeddings.LayerNorm",
+        r"\bemb_ln": "embeddings.LayerNorm",
         r"encoder\.layers": "layers",
         r"mixer\.out_proj": "self_attn.o_proj",
         r"norm1\b": "post_attention_layernorm",

@@ -40,25 +40,19 @@ def _find_period(config: EncoderConfig) -> int | None:
     return None
 
 
-def _write_older(config: EncoderConfig) -> ConfigValues:
-    """Return the fields for transformers before 5.2, in place of ``layer_types`` and the ropes."""
-    period = _find_period(config)
-    return {
-        "global_rope_theta": config.rope_theta,
-        "local_rope_theta": config.local_rope_theta,
-        **({"global_attn_every_n_layers": period} if period else {}),
-    }
-
-
 def _find_since(config: EncoderConfig) -> str:
     """Return the first version that reads `config`; older ones need global layers at a period."""
     return "4.48" if _find_period(config) else "5.2"
 
 
 def _write_more(config: EncoderConfig) -> ConfigValues:
+    period = _find_period(config)
     return {
         **write_two_ropes(config),
-        **_write_older(config),
+        # transformers before 5.2 reads these in place of ``layer_types`` and the ropes.
+        "global_rope_theta": config.rope_theta,
+        "local_rope_theta": config.local_rope_theta,
+        **({"global_attn_every_n_layers": period} if period else {}),
         "bos_token_id": config.cls_token_id,
         "eos_token_id": config.sep_token_id,
     }
@@ -67,9 +61,8 @@ def _write_more(config: EncoderConfig) -> ConfigValues:
 def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     types = raw.get("layer_types")
     if types is None:  # files of 2024 have a period instead
-        every = convert(
-            raw.get("global_attn_every_n_layers") or 3, int, "global_attn_every_n_layers"
-        )
+        period = "global_attn_every_n_layers"
+        every = convert(raw.get(period) or 3, int, period)
         layers = range(values["num_hidden_layers"])
         types = ["sliding_attention" if layer % every else "full_attention" for layer in layers]
     older = (raw.get("global_rope_theta") or 160_000.0, raw.get("local_rope_theta") or 10_000.0)

@@ -12,6 +12,19 @@ from maskwright.model_folder.native.shared_names import (
     write_one_rope,
 )
 
+# Published folders have fields of the authors' own class, which can compute more. Differences that
+# also change the tensors are noticed there.
+_OLDER = {
+    "hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner", "max_position_embeddings": "max_trained_positions",
+    "layer_norm_eps": "layer_norm_epsilon", "hidden_dropout_prob": "resid_pdrop",
+    "attention_probs_dropout_prob": "attn_pdrop",
+}  # fmt: skip
+_COMPUTED = {
+    "rope_scaling": (None,), "rotary_scaling_factor": (None,), "rotary_emb_scale_base": (None,),
+    "rotary_emb_fraction": (1.0,), "rotary_emb_interleaved": (False,), "prenorm": (False,),
+    "causal": (False,), "activation_function": ("swiglu",),
+}  # fmt: skip
 NOMIC_BERT = Family(
     model_type="nomic_bert",
     architecture="NomicBertForMaskedLM",
@@ -27,12 +40,13 @@ NOMIC_BERT = Family(
         **llama_blocks("nomic_bert.layers.*"),
         **bert_head(norm="layer_norm"),
     },
-    accepts={"rope_scaling": (None,)},
+    accepts=_COMPUTED,
+    older=_OLDER,
     at_least=NEEDS_TYPES,
     tied_bias="cls.predictions.bias",
     renamed={
         **GAMMA_BETA,
-        r"nomic_bert\.emb_ln": "nomic_bert.embeddings.LayerNorm",
+        r"\bemb_ln": "embeddings.LayerNorm",
         r"encoder\.layers": "layers",
         r"attn\.out_proj": "self_attn.o_proj",
         r"fc11\b": "up_proj",

@@ -127,11 +127,6 @@ def bert_head(norm: str = "LayerNorm") -> Names:
     }
 
 
-def bert_pair_head() -> Names:
-    """Return the pooler and ``cls.seq_relationship``, unused by a class without this head."""
-    return {"pair_head.pooler": "bert.pooler.dense", "pair_head.classifier": "cls.seq_relationship"}
-
-
 def roberta_head() -> Names:
     """Return ``lm_head``; the bias of a tied decoder is ``lm_head.bias``."""
     return {
@@ -159,7 +154,8 @@ def bert_classifiers(name: str) -> dict[Level, NativeHead]:
 def roberta_classifiers(name: str, activation: HeadActivation = "tanh") -> dict[Level, NativeHead]:
     """Return RoBERTa's classifiers, which have a separate dense layer."""
     head = {DENSE: "classifier.dense", OUTPUT: "classifier.out_proj"}
-    text = NativeHead(f"{name}ForSequenceClassification", head, activation)
+    unused = ("*.pooler.*",)  # which files of older classes hold
+    text = NativeHead(f"{name}ForSequenceClassification", head, activation, ignored=unused)
     return {"text": text, "token": token_classifier(name), "span": span_classifier(name)}
 
 
@@ -210,7 +206,7 @@ def read_one_rope(default: float) -> Callable[[RawConfig, ConfigValues], ConfigV
 
     def read(raw: RawConfig, values: ConfigValues) -> ConfigValues:
         check_heads(raw, values)
-        older = raw.get("rope_theta") or default
+        older = raw.get("rope_theta") or raw.get("rotary_emb_base") or default
         return {"rope_theta": read_rope_theta(raw.get("rope_parameters"), "rope_parameters", older)}
 
     return read
