@@ -52,7 +52,8 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    result = maskwright.export(**vars(build_parser().parse(argv)))
+    given = vars(build_parser().parse(argv))  # --help comes before the import of torch
+    result = maskwright.export(**given)
     for line in result.describe():
         say(line)
     return 0

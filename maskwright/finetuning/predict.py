@@ -126,7 +126,7 @@ class Predictor:
         pad_id = self.loaded.tokenizer.pad_id
         found = compute_logits(self.loaded.model, examples, pad_id, self.precision)
         for logits in found:
-            check_finite(torch.from_numpy(logits), "logits")
+            check_finite(torch.as_tensor(logits), "logits")
         return found
 
     def _answer(self, logits: NDArray[np.float32]) -> list[Answer]:

@@ -158,7 +158,8 @@ class Embedder(TextModel[EncoderModel]):
     def _pool_by(self, pooling: Pooling, normalize: bool) -> None:
         if pooling not in get_args(Pooling):
             raise InputError(f"pooling = {pooling} must be {' or '.join(get_args(Pooling))}.")
-        self.pooling, self.normalize = pooling, normalize
+        self.pooling: Pooling = pooling
+        self.normalize = normalize
         self.width = self.model.config.hidden_size
         self.num_cut = 0
 

@@ -115,8 +115,7 @@ def prepare(
                 _run_stage(work, stage, engine, report)
         except CorpusError as error:  # names the copy of standard input; the user wrote -
             raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
-        report(_summarize(manifest := read_manifest(out)))
-        _warn_unknown(out, report)
+        manifest = _report_result(out, report)
         tidy_folder(out)
         return manifest
 
@@ -222,8 +221,9 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
             report(line)
 
 
-def _warn_unknown(out: Path, report: Report) -> None:
-    """Report the share of unknown tokens if it is large."""
+def _report_result(out: Path, report: Report) -> Manifest:
+    """Report what was prepared, and the share of unknown tokens if it is large."""
+    report(_summarize(manifest := read_manifest(out)))
     counts = np.fromfile(out / COUNTS_NAME, "<u8")
     unknown = counts[Tokenizer.load(out / TOKENIZER_NAME).unk_id] / max(counts.sum(), 1)
     if unknown > _MUCH_UNKNOWN:
@@ -232,6 +232,7 @@ def _warn_unknown(out: Path, report: Report) -> None:
             "--tokenizer.vocab_size, or set --tokenizer.kind bpe, which knows all characters; "
             "with --init-from, see --extend-vocab and --replace-vocab."
         )
+    return manifest
 
 
 def _summarize(manifest: Manifest) -> str:

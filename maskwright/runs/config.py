@@ -176,11 +176,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
     ),
     ("optim.schedule", ("linear", "cosine", "onecycle", "noam"), ("decay_share",)),
     ("masking.strategy", ("tokens", "words"), ("span_lengths", "max_span_length")),
-    (
-        "objective.name",
-        ("mlm",),
-        ("discriminator_weight", "generator_share", "disentangled_embeddings"),
-    ),
+    ("objective.name", ("mlm",), tuple(f.name for f in fields_of(ObjectiveConfig))),
     ("train.num_candidates", (0,), ("candidate_share",)),
 )
 
@@ -196,7 +192,8 @@ def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:
     for decider, values, names in _WITHOUT_EFFECT:
         chosen, section_name = attrgetter(decider)(config), decider.partition(".")[0]
         if chosen in values:
-            ignored = [name for name in names if name in as_mapping(given.get(section_name))]
+            own = as_mapping(given.get(section_name)).keys() - {decider.partition(".")[2]}
+            ignored = [name for name in names if name in own]
             lines += [f"{section_name}.{n} has no effect: {decider} is {chosen}" for n in ignored]
     return lines
 

@@ -61,7 +61,7 @@ def test_a_block_becomes_a_shard(tmp_path: Path) -> None:
 
 def test_a_document_without_tokens_is_dropped(tmp_path: Path) -> None:
     words = TokenizerConfig(vocab_size=64, min_frequency=1)
-    work = encode_texts(tmp_path, [*TEXTS, "\u200d"], replace(CONFIG, tokenizer=words))
+    work = encode_texts(tmp_path, [*TEXTS, "\u061c"], replace(CONFIG, tokenizer=words))
     facts = work.facts(ENCODE, 0)
     assert facts["counts"] == {"without tokens": 1}
     assert facts["splits"]["train"]["shard"]["num_documents"] == 4
