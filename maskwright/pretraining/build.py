@@ -23,6 +23,7 @@ from maskwright.pretraining.prepared_data import (
     build_loss,
     build_planner,
     build_row_source,
+    count_epoch_tokens,
     objective_of,
     resolve_model,
 )
@@ -114,8 +115,8 @@ def build_trainer(
         initial: what training begins with; not needed for weights that a checkpoint replaces.
         teacher: the model of ``config.teacher``, which every rank has whole.
     """
-    wrapped = measure_wrapping(config, data)
-    config = replace(config, train=config.train.count_epochs(data.epoch_tokens * wrapped))
+    epoch_tokens = count_epoch_tokens(config, data)
+    config = replace(config, train=config.train.count_epochs(epoch_tokens))
     device = choose_device(config.train.device, world.local_rank)
     objective = objective_of(config)
     model = build_model(config, data, initial, teacher)
@@ -124,7 +125,7 @@ def build_trainer(
     loss = build_loss(config, model, teacher.model.to(device) if teacher else None)
     parallel = distribute(config.train, loss, model, world, device, compiles)
     dtype, decay = product_dtype(config.train.precision, device), config.train.ema_decay
-    tokens_per_word = wrapped * data.epoch_tokens / max(1, data.epoch_words)
+    tokens_per_word = epoch_tokens / max(1, data.epoch_words)
     milestones = config.train.list_milestones().items()
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
     trainer = Trainer(
@@ -151,16 +152,6 @@ def build_trainer(
         scores_beginning=config.init_from is not None,
     )
     return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"
-
-
-def measure_wrapping(config: PretrainConfig, data: PreparedData) -> float:
-    """Return the tokens that a run counts per token of the text, with [CLS] and [SEP]."""
-    extra = config.data.extra_slots
-    added = (
-        share * extra * data.count_segments(row_length - extra)
-        for share, row_length in config.train.share_lengths(config.data.max_seq_length)
-    )
-    return 1 + sum(added) / max(1, data.epoch_tokens)
 
 
 def consolidate(trainer: Trainer) -> Network | None:

@@ -17,6 +17,7 @@ from maskwright.pretraining.prepared_data import (
     PreparedData,
     build_row_source,
     check_config,
+    count_epoch_tokens,
     describe_sources,
     guess_model,
     objective_of,
@@ -45,7 +46,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     data = open_data(folders, config.mixture) if folders else None
     teacher = load_teacher(config, data.tokenizer if data else None)
     if data:
-        tokens, described = data.epoch_tokens, _describe_data(data)
+        tokens, described = count_epoch_tokens(config, data), _describe_data(data)
     else:
         tokens, described = _guess_tokens(find_sources(config.text))
 

@@ -75,7 +75,7 @@ class PreparedData:
 
     @property
     def epoch_tokens(self) -> float:
-        """The number of tokens that training reads in an epoch."""
+        """The number of tokens of the text in an epoch (`count_epoch_tokens`: and special ones)."""
         return self.train.num_tokens
 
     @property
@@ -151,6 +151,16 @@ def build_loss(config: PretrainConfig, network: Any, teacher: MaskedLanguageMode
     if teacher is not None:
         return DistilledMaskedLM(network, teacher, config.distill)
     return objective_of(config).build_loss(network)
+
+
+def count_epoch_tokens(config: PretrainConfig, data: PreparedData) -> float:
+    """Return the tokens that a run counts in an epoch: those of the text, [CLS] and [SEP]."""
+    extra = config.data.extra_slots
+    added = (
+        share * extra * data.count_segments(row_length - extra)
+        for share, row_length in config.train.share_lengths(config.data.max_seq_length)
+    )
+    return data.epoch_tokens + sum(added)
 
 
 def build_planner(config: PretrainConfig) -> Planner:

@@ -30,6 +30,7 @@ from maskwright.pretraining.prepared_data import (
     PreparedData,
     check_config,
     check_machine,
+    count_epoch_tokens,
     fetch_ahead,
     open_data,
     resolve_model,
@@ -238,7 +239,7 @@ def _start(request: _Request) -> None:
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
             shape = partial(resolve_model, tokenizer=data.tokenizer)
-            config, reason = choose_size(config, shape, data.epoch_tokens, world)
+            config, reason = choose_size(config, shape, count_epoch_tokens(config, data), world)
             console.print(f"size: {reason}")
         session = open_session(
             run, config, data, world, console, initial=initial, teacher=teacher, origin=origin

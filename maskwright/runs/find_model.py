@@ -19,6 +19,7 @@ from maskwright.runs.run_directory import (
 
 MODULES_NAME = "modules.json"
 _MAX_MODULES_BYTES = 1 << 20
+_MODE = "pooling_mode"  # of sentence-transformers 6: a name; of older ones: _cls_token, … true
 HELP = "a run directory, a model folder, or hf:NAME[@REVISION]"
 
 
@@ -81,10 +82,10 @@ def find_pooling(folder: Path) -> Literal["mean", "cls"]:
     if not modes and "Pooling" in modules:
         path = root / modules["Pooling"] / "config.json"
         try:
-            modes = {  # of version 6: "cls"; of older ones: each mode with true or false
-                str(value) if key == "pooling_mode" else key[13:].partition("_token")[0]
+            modes = {
+                str(value) if key == _MODE else key.removeprefix(f"{_MODE}_").partition("_token")[0]
                 for key, value in read_object(path, _MAX_MODULES_BYTES).items()
-                if key.startswith("pooling_mode") and value
+                if key.startswith(_MODE) and value
             }
         except (OSError, ValueError) as error:
             raise ModelFolderError(f"{path} cannot be read: {error}. Restore it.") from None

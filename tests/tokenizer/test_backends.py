@@ -2,11 +2,13 @@
 
 import re
 import unicodedata
+from collections import Counter
 
 import pytest
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
+from maskwright.corpus.clean import clean_text
 from maskwright.tokenizer.backends import build_backend
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from tests.tokenizer.helpers import KOREAN, english_texts
@@ -41,6 +43,17 @@ def test_wordpiece_keeps_the_marks_of_other_scripts() -> None:
 
 def test_the_zero_width_space_separates_words_where_blanks_do_not() -> None:
     assert normalize("wordpiece", True, "ខ្មែរ\u200bភាសា soft\u200bhyphen") == "ខ្មែរ ភាសា softhyphen"
+
+
+def test_a_prompt_is_normalized_as_its_cleaned_text_is() -> None:
+    for text in (
+        "ខ្មែរ\u200bភាសា",
+        "ไทย\u200b\u200bab\u200bc",
+        "می\u200cخ\u200fواهم",
+        "soft\xadhyphen\ufeff",
+    ):
+        cleaned = clean_text(text, Counter())
+        assert normalize("wordpiece", True, text).split() == cleaned.split()
 
 
 def split(kind: TokenizerKind, text: str) -> list[str]:
