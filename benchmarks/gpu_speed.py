@@ -8,6 +8,7 @@ only; the peer gets the same FLOPs per token, although it computes the logits of
 """
 
 import argparse
+import gc
 import statistics
 import sys
 import tempfile
@@ -77,13 +78,21 @@ class Setting:
         return self.step_tokens // self.row_length
 
 
+def _free_memory() -> None:
+    """Free the GPU memory of the contender before, whose parts refer to each other."""
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
 def time_ours(setting: Setting, data: PreparedData) -> float:
     """Return our tokens a second."""
+    _free_memory()
     return time_fit(setting.configure(), data, TickingReporter(setting.warmup // TICK))
 
 
 def time_peer(setting: Setting, data: PreparedData) -> float:
     """Return the peer's tokens a second; all rows are full."""
+    _free_memory()
     tokenizer = wrap_tokenizer(data.tokenizer)
     resolved = resolve_model(setting.configure(), data.tokenizer)
     shape = {name: getattr(resolved, name) for name in (*_SAME, "local_attention")}
@@ -168,6 +177,7 @@ def main(arguments: argparse.Namespace) -> None:
                 setting = Setting(recipe, length, tokens, warmup, steps, device)
                 measured.append(compare(setting, data, arguments.rounds))
                 print(measured[-1], flush=True)
-    if not arguments.toy:
-        name, peak = find_peak(device)
-        write_result("gpu-speed", {"device": name, "peak_flops": peak, "models": measured})
+                if not arguments.toy:  # after each, since the next one may fail
+                    name, peak = find_peak(device)
+                    found = {"device": name, "peak_flops": peak, "models": measured}
+                    write_result("gpu-speed", found)

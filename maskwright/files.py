@@ -195,6 +195,7 @@ def replacing_folder(path: Path) -> Generator[Path]:
 
     If the block fails, or the temporary folder cannot be renamed, `path` is unchanged.
     """
+    path = path.resolve() if path.is_symlink() else path  # links stay
     restore_folder(path)
     temporary = temporary_path(path)
     shutil.rmtree(temporary, ignore_errors=True)

@@ -34,7 +34,7 @@ def describe_environment() -> Environment:
         "platform": platform.platform(),
         "cpu": describe_cpu(),
         "cpu_count": os.cpu_count(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: find_version(name) for name in _PACKAGES},
         "source": _describe_source(Path(__file__).parent),
     }
 
@@ -50,7 +50,8 @@ def describe_cpu() -> str:
     return platform.processor() or platform.machine()
 
 
-def _version(package: str) -> str | None:
+def find_version(package: str) -> str | None:
+    """Return the version of an installed package; None for a checkout on the import path."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

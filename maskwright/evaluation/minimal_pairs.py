@@ -124,7 +124,7 @@ def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPa
 
 
 def _take(record: JsonObject, key: str, place: str, default: str | None = None) -> str:
-    value = record.get(key, default)
+    value = default if record.get(key) is None else record[key]
     if value is None:
         raise CorpusError(f"{place} has no {key}. Add it, or remove the line.")
     if not isinstance(value, str) or not value.strip():

@@ -28,10 +28,12 @@ from maskwright.files import check_new_file, hash_file, write_json
 from maskwright.finetuning.glue import evaluate_glue
 from maskwright.inference.embed import Embedder
 from maskwright.inference.text_model import TextModel
+from maskwright.model.config import GENERATOR
 from maskwright.model_folder.folder import CONFIG
 from maskwright.objectives.build import count_parameters_of
 from maskwright.progress import Pulse
 from maskwright.provenance import describe_environment
+from maskwright.runs.download_model import PREFIX, is_hub_name
 from maskwright.runs.evaluation_file import (
     FORMAT,
     RESULTS_NAME,
@@ -315,10 +317,11 @@ def _find_pairs(given: str | Path | None) -> str:
 
 def _locate_submission(results: Path, argument: str) -> Path:
     """Return the folder ``MODEL/REVISION/zero_shot/mlm`` of a model in a BabyLM submission."""
-    path = Path(argument.removeprefix("hf:")).absolute()
-    is_milestone = path.name.startswith(MILESTONE)
-    model, revision = (path.parent, path.name) if is_milestone else (path, "main")
-    return results / model.stem / revision / "zero_shot" / "mlm"  # BabyLM's code uses the stem
+    name, _, revision = argument.partition("@") if is_hub_name(argument) else (argument, "", "")
+    path = Path(name.removeprefix(PREFIX)).absolute()
+    if path.name.startswith(MILESTONE) and not revision:
+        path, revision = path.parent, path.name.removesuffix(f"-{GENERATOR}")
+    return results / path.stem / (revision or "main") / "zero_shot" / "mlm"  # the stem, as BabyLM
 
 
 def find_training_data(argument: str) -> list[Path]:

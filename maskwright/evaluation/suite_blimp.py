@@ -9,7 +9,7 @@ overrates the word with more tokens (see `pseudo_likelihood`).
 import hashlib
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from itertools import takewhile
@@ -117,9 +117,11 @@ def list_predictions(
     Every other tie is resolved as correct, so that ties count one half there as well.
     """
     found: dict[str, dict[str, list[dict[str, str]]]] = {}
+    ties = Counter[str]()
     for pair, credit in zip(pairs, credits, strict=True):
+        ties[pair.paradigm] += credit == _TIE
         listed = found.setdefault(pair.paradigm, {"predictions": []})["predictions"]
-        chooses_good = len(listed) % 2 == 0 if credit == _TIE else credit > _TIE
+        chooses_good = ties[pair.paradigm] % 2 == 1 if credit == _TIE else credit > _TIE
         chosen = (" " if pair.context else "") + (pair.good if chooses_good else pair.bad)
         listed.append({"id": f"{pair.paradigm}_{len(listed)}", "pred": chosen})
     return found

@@ -105,8 +105,15 @@ def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
     vectors = np.concatenate(list(embed.stream(task.documents.values())))
     # One query after the other: all similarities together may not fit in memory.
     texts = embed(list(task.queries.values()))
-    best = [np.argsort(-(vectors @ text), kind="stable")[:_DEEPEST] for text in texts]
-    return dict(zip(task.queries, (names[each].tolist() for each in best), strict=True))
+    best = (np.argsort(-(vectors @ text), kind="stable")[: _DEEPEST + 1] for text in texts)
+    found = zip(task.queries, best, strict=True)
+    return {query: _drop_itself(task, query, names[each].tolist()) for query, each in found}
+
+
+def _drop_itself(task: Collection, query: str, found: Ranking) -> Ranking:
+    """Return the best documents without that of the query's id, unless it is relevant, as BEIR."""
+    kept = [name for name in found if name != query or task.grades[query].get(name, 0) > 0]
+    return kept[:_DEEPEST]
 
 
 def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str, Ranking]:
@@ -127,8 +134,9 @@ def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str
             rarity = math.log(1 + (len(names) - len(found) + 0.5) / (len(found) + 0.5))
             for number, times in found:
                 scores[number] += rarity * times * (k + 1) / (times + damping[number])
-        best = np.argsort(-scores, kind="stable")[:_DEEPEST]
-        rankings[query] = [names[number] for number in best if scores[number] > 0]
+        best = np.argsort(-scores, kind="stable")[: _DEEPEST + 1]
+        named = [names[number] for number in best if scores[number] > 0]
+        rankings[query] = _drop_itself(task, query, named)
     return rankings
 
 

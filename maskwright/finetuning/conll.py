@@ -2,12 +2,13 @@
 
 A CoNLL file has one word per line and a blank line between sentences. Columns are separated by
 tabs, or else by blanks; by default the word is the first column and its tag the last, as in
-CoNLL-2003 and wikigold. Lines that begin with ``-DOCSTART-`` are skipped. There are no comment
-lines, since ``#`` may be a word.
+CoNLL-2003 and wikigold. Lines that begin with ``-DOCSTART-`` are skipped, and so are the comments
+of CoNLL-U, such as ``# sent_id = 1``; other lines may begin with ``#``, which may be a word.
 
 Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO, BIOES, BILOU and BMES; a tag
 without such a prefix is its own kind. Entities follow CoNLL's ``conlleval`` (Tjong Kim Sang and De
-Meulder, 2003) and seqeval: an entity begins at a begin prefix, at a new kind, and after ``O``.
+Meulder, 2003) and seqeval: an entity begins at a begin prefix, at a new kind, and after ``O``. The
+tags ``B`` and ``I`` alone have the kind ``_``.
 """
 
 import re
@@ -23,7 +24,8 @@ from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import open_lines
 
 OUTSIDE = "O"
-_DOCUMENT = "-DOCSTART-"
+_SKIPPED = re.compile(r"-DOCSTART-|# (new(doc|par)\b|[\w:]+ = )")
+_BLANKS = " \t"  # between columns; other blanks are part of words
 _ENDINGS = (".conll", ".iob", ".bio")  # with or without .txt after it, compressed or not
 _CHUNK = re.compile(r"\S+")
 # Abbreviations and initials keep their dots; 's and 're are contracted verbs.
@@ -88,16 +90,16 @@ def _read_sentences(
     begin = 0
     is_empty = True
     for number, line in enumerate(chain(lines, [""]), start=1):
-        if line.startswith(_DOCUMENT) or not line.strip():
+        if not line.strip() or _SKIPPED.match(line):
             if found:
                 is_empty = False
                 yield f"{name}:{begin}", found
             found = []
             continue
         # A word between tabs may contain blanks.
-        columns = line.strip().split("\t")
+        columns = line.strip(_BLANKS).split("\t")
         if len(columns) < max(needed, 2):
-            columns = line.split()
+            columns = re.split(f"[{_BLANKS}]+", line.strip(_BLANKS))
         if len(columns) < needed:
             raise CorpusError(
                 f"{name}:{number} has {len(columns)} columns, but {what} need {needed}. "
@@ -172,6 +174,8 @@ def split_tag(tag: str) -> tuple[str, str]:
     """Return prefix and kind of a tag: ``("B", "PER")``; ``("I", "NOUN")`` if it has no prefix."""
     if tag == OUTSIDE:
         return OUTSIDE, ""
+    if tag in ("B", "I"):
+        return tag, "_"
     prefix, dash, kind = tag.partition("-")
     return (prefix, kind) if dash and prefix in _PREFIXES else ("I", tag)
 

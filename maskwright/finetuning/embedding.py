@@ -38,7 +38,14 @@ from maskwright.finetuning.network import batch_tokens_on, with_dropout
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
-from maskwright.finetuning.table_files import Column, TableRow, list_names, open_lines, read_columns
+from maskwright.finetuning.table_files import (
+    Column,
+    TableRow,
+    list_names,
+    normalize_name,
+    open_lines,
+    read_columns,
+)
 from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
 from maskwright.formatting import describe_cut
 from maskwright.logs import MetricsLog, Record
@@ -53,6 +60,7 @@ from maskwright.train.device import autocast, choose_device
 
 NEGATIVE, SCORE = "negative", "score"
 USUAL_NAMES = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
+_LABELS = frozenset({"label", "labels", "gold_label", "is_duplicate", "target"})
 _CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
 _FEWEST = 32  # training pairs; fewer are too few to train on
 _FEWEST_CHARACTERS = 24  # of a text that is split into halves
@@ -73,11 +81,17 @@ class Embedding(CustomTask):
         if is_text(train) and not given:
             return {}
         found = super().find_columns(train, given)
-        names = list_names(train)
-        for role, usual in USUAL_NAMES.items():
-            known = [name for name in usual if name in names and name not in found.values()]
-            if known and role not in found:
-                found[role] = known[0]
+        free = [name for name in list_names(train) if name not in found.values()]
+        for role in USUAL_NAMES:
+            if role not in found and (name := find_usual(role, free)):
+                found[role] = name
+        labels = [name for name in free if normalize_name(name) in _LABELS]
+        if labels and not given and not found.keys() & USUAL_NAMES:
+            raise InputError(
+                f"{train} has a column {labels[0]}, but --task embedding takes all pairs as texts "
+                f"that belong together. Give --columns score={labels[0]} if it says how much they "
+                "are alike; else remove the other pairs, and this column."
+            )
         if NEGATIVE in found and SCORE in found:
             raise InputError(
                 f"{train} has negatives ({found[NEGATIVE]}) and numbers ({found[SCORE]}), which "
@@ -139,6 +153,11 @@ class Embedding(CustomTask):
                 "Training did not improve the score, so the original weights are saved. Try a lower"
                 " --learning_rate, or more pairs."
             )
+
+
+def find_usual(role: str, names: Sequence[str]) -> str | None:
+    """Return the first of the columns that has a usual name of the role; None if none has."""
+    return next((name for name in names if normalize_name(name) in USUAL_NAMES[role]), None)
 
 
 def _check_losses(config: FinetuneConfig, file: Path, train: "Pairs", width: int) -> None:

@@ -19,6 +19,8 @@ from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions
 from maskwright.finetuning.squad import read_questions
 from maskwright.finetuning.table_files import (
+    FIRST,
+    SECOND,
     TEXT_ROLES,
     Column,
     find_roles,
@@ -245,7 +247,9 @@ class _Source:
         if finds_spans and self.path.suffix == ".json":
             return (tuple(one.texts) for one in read_questions(self.path))
         columns, header = parse_columns(self.columns), self.header
-        if not columns:
+        if not columns and finds_spans:
+            columns = {FIRST: "question", SECOND: "context"}
+        elif not columns:
             columns, header = _find_columns(run, self.path, header)
         return (tuple(row.texts) for row in read_columns(self.path, columns, header))
 

@@ -3,6 +3,7 @@
 Nogueira and Cho, "Passage Re-ranking with BERT", 2019. N pairs of a query and a passage.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import CorpusError
-from maskwright.finetuning.embedding import NEGATIVE, USUAL_NAMES
+from maskwright.finetuning.embedding import NEGATIVE, find_usual
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Scores
 from maskwright.finetuning.table_files import (
@@ -43,8 +44,8 @@ class Ranking(Regression):
         names = list_names(train)
         if LABEL not in given and (NEGATIVE in given or found[LABEL] not in names):
             del found[LABEL]
-            if usual := [name for name in USUAL_NAMES[NEGATIVE] if name in names]:
-                found.setdefault(NEGATIVE, usual[0])
+            if usual := find_usual(NEGATIVE, names):
+                found.setdefault(NEGATIVE, usual)
         if SECOND not in found or (LABEL in found) == (NEGATIVE in found):
             raise CorpusError(
                 f"{train} needs a query, a passage, and either a label (1: relevant, 0: not) or a "
@@ -78,6 +79,12 @@ class Ranking(Regression):
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits[:, 0], targets)
+
+    def is_right(self, true: Any, found: Any) -> bool:
+        return (true > 0.5) == (found > 0)
+
+    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
+        return abs(true - (1 + math.tanh(found / 2)) / 2)  # the sigmoid of the logit
 
     def score(
         self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any

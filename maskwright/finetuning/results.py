@@ -105,8 +105,8 @@ def collect_results(data: "TaskData", seeds: "SeedsResult") -> Results:
         "task": data.task.name,
         "deciding_metric": data.deciding,
         "labels": dict(zip(data.labels.names, data.labels.counts, strict=True)),
-        "train_examples": len(data.train),
-        "valid_examples": len(data.valid),
+        "train_examples": len(data.train.rows),
+        "valid_examples": len(data.valid.rows),
         "skipped_rows": dict(data.skipped),
         "baselines": data.baselines,
         "scores": summarize([run.scores for run in seeds.runs]),
@@ -114,7 +114,7 @@ def collect_results(data: "TaskData", seeds: "SeedsResult") -> Results:
     }
     if data.test is not None:
         results["test"] = {
-            "examples": len(data.test),
+            "examples": len(data.test.rows),
             "baselines": data.test_baselines,
             "scores": summarize([run.test_scores for run in seeds.runs]),
         }

@@ -202,6 +202,8 @@ def _run(request: Request, out: Path, report: Tell) -> None:
         if not is_due:
             report(f"{out} is already finished; nothing to do")
             return
+        if columns := request.files.columns:
+            report(f"columns: {', '.join(f'{role} = {name}' for role, name in columns.items())}")
         if isinstance(task, CustomTask):
             task.train(request, out, report)
         else:
@@ -217,9 +219,6 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     check_pooling(loaded.model.config, load_label_task(files.task).level, config.pooling)
     report(f"reading {files.train}, scoring baselines")
     data = read_task(files, loaded, config)
-    if files.columns:
-        named = ", ".join(f"{role} = {column}" for role, column in files.columns.items())
-        report(f"columns: {named}")
     for line in describe_data(data):
         report(line)
     config = config.resolve(len(data.train), loaded.model.config.hidden_size)
@@ -311,7 +310,7 @@ class _LoggedSeeds:
 def describe_data(data: TaskData) -> Iterator[str]:
     """Yield lines about label counts, example counts and baselines."""
     labels = data.labels
-    if data.task.problem != "regression":
+    if data.task.problem != "regression" and data.task.level != "span":
         pairs = list(zip(labels.names, labels.counts, strict=True))
         named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_SHOWN_LABELS])
         more = f"  and {len(pairs) - _SHOWN_LABELS} more" if len(pairs) > _SHOWN_LABELS else ""
@@ -322,13 +321,14 @@ def describe_data(data: TaskData) -> Iterator[str]:
     if cut := sum(each.num_cut for each in sets):
         longest = max(max(each.lengths) for each in sets)
         yield describe_cut(cut, sum(map(len, sets)), longest)
-    tested = f", {len(data.test):,} test" if data.test else ""
-    yield f"examples: {len(data.train):,} training, {len(data.valid):,} validation{tested}"
+    names = ("training", "validation", "test")
+    counted = [f"{len(each.rows):,} {name}" for name, each in zip(names, sets, strict=False)]
+    yield f"examples: {', '.join(counted)}"
     yield from describe_skipped(data)
-    if len(judged := data.held_out[-1]) < _FEW:
+    if (judged := len(data.held_out[-1].rows)) < _FEW:
         flag = "--valid" if data.test is None else "--test"
         yield (
-            f"only {len(judged):,} examples are scored: scores will be noisy. Give {_FEW} or more "
+            f"only {judged:,} examples are scored: scores will be noisy. Give {_FEW} or more "
             f"with {flag}."
         )
     for name, scores in data.baselines.items():

@@ -221,9 +221,9 @@ def choose_answers(windows: Windows, logits: Sequence[Logits]) -> list[Answer]:
 def _answer(text: str, found: _Candidate | None, none: _Candidate | None) -> Answer:
     if found is None or (none is not None and none.score > found.score):
         return Answer("", none.probability if none else 0.0, {})
-    start, end = found.start, found.end
-    start += len(text[start:end]) - len(text[start:end].lstrip())
-    return Answer(text[start:end].rstrip(), found.probability, {}, (start, end))
+    label = text[found.start : found.end].strip()
+    start = text.find(label, found.start)
+    return Answer(label, found.probability, {}, (start, start + len(label)))
 
 
 def _find_best(logits: Logits, offsets: NDArray[np.int64]) -> _Candidate | None:

@@ -85,7 +85,7 @@ def _read_row(row: TableRow, number: int) -> Question:
             f"{row.place}: answers = {show_value(values['answers'])} must hold the lists text and "
             "answer_start, equally long. Correct the line."
         ) from None
-    key = str(values.get("id") or number)
+    key = str(number if values.get("id") in (None, "") else values["id"])
     return _check(row.place, key, values["question"], values["context"], pairs)
 
 

@@ -153,7 +153,7 @@ def list_names(path: Path | str) -> list[str]:
     if source.kind == "parquet":
         return _open_parquet(source)[1]
     if source.kind == "jsonl":
-        return list(_parse_object(next(_lines(source), ""), f"{source.name}:1"))
+        return list(_parse_object(next(filter(str.strip, _lines(source)), ""), f"{source.name}:1"))
     rows = _find_layout(source).rows
     return rows[0] if rows else []
 
@@ -243,7 +243,7 @@ def _read_table(
 def _is_header(row: Sequence[str], positions: Mapping[str, int]) -> bool:
     """Return True if the first row holds a usual name at each position."""
     return all(
-        _normalize(row[number]) in _USUAL.get(role, ()) for role, number in positions.items()
+        normalize_name(row[number]) in _USUAL.get(role, ()) for role, number in positions.items()
     )
 
 
@@ -390,7 +390,7 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
 
 
 def _names_anything(row: Sequence[str] = ()) -> bool:
-    names = {_normalize(name) for name in row}
+    names = {normalize_name(name) for name in row}
     return len(row) > 1 and any(names & usual for usual in _USUAL.values())
 
 
@@ -470,7 +470,7 @@ def find_roles(
     Raises:
         CorpusError: two columns may have the same role.
     """
-    free = {_normalize(name): name for name in names if name not in given.values()}
+    free = {normalize_name(name): name for name in names if name not in given.values()}
     found: dict[str, str] = {}
     names_texts = FIRST in given or SECOND in given
     if not names_texts and SECOND in roles:
@@ -495,5 +495,6 @@ def _find_role(free: Mapping[str, str], role: str, usual: Sequence[str], table: 
     return known[0]
 
 
-def _normalize(name: str) -> str:
+def normalize_name(name: str) -> str:
+    """Return a column name as the usual names are written."""
     return name.strip().casefold().replace(" ", "_").replace("-", "_")

@@ -164,9 +164,9 @@ class Task(ABC):
         """Raise InputError unless the task has a role for each of the given columns."""
         for role, column in columns.items():
             if role not in self.roles:
+                known = f"roles are {', '.join(self.roles)}" if self.roles else "remove the flag"
                 raise InputError(
-                    f"--columns {role}={column}: {self.name} has no role {role}; roles are "
-                    f"{', '.join(self.roles)}"
+                    f"--columns {role}={column}: {self.name} has no role {role}; {known}"
                 )
 
 

@@ -24,8 +24,6 @@ from maskwright.finetuning.table_files import TableRow, read_columns
 from maskwright.finetuning.task import OF_EMBEDDINGS, Baseline, Labels, LabelTask, Logits, TaskFiles
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-_SEPARATORS = "|,"
-
 
 class TextTask(LabelTask):
     """A task whose examples are rows of a table, with one or two texts and a label."""
@@ -120,6 +118,14 @@ class MultiLabel(TextTask):
     other_metrics = ("accuracy",)
     counts_confusions = False
     mistakes_note = "The answers with the most wrong or missing labels."
+    _separator = ","
+
+    def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
+        """Return the rows. If a training label has a ``|``, commas are part of the names."""
+        rows = super().read(path, files, skipped)
+        if path == files.train:
+            self._separator = "|" if any("|" in str(_label_of(row)) for row in rows) else ","
+        return rows
 
     def list_labels(self, row: Row) -> list[str]:
         """Return the labels of ``a|b``, ``a,b``, a JSON list or a list; there may be none."""
@@ -129,11 +135,9 @@ class MultiLabel(TextTask):
                 value = json.loads(value)
             except ValueError:
                 raise CorpusError(f"{row.place}: label = {value} is not a JSON list.") from None
-        if isinstance(value, list):
-            return [_spell(name) for name in cast(list[Any], value)]
-        text = _spell(value)
-        separator = next((mark for mark in _SEPARATORS if mark in text), _SEPARATORS[0])
-        return [name.strip() for name in text.split(separator) if name.strip()]
+        if not isinstance(value, list):
+            value = _spell(value).split(self._separator)
+        return [name for one in cast(list[Any], value) if (name := _spell(one))]
 
     def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
         targets = np.zeros((len(rows), len(labels.names)), np.float32)
@@ -242,7 +246,7 @@ def _read_number(row: Row) -> float:
 
 
 def _spell(value: Any) -> str:
-    if value is None:
+    if value is None or value != value:  # NaN stands for nothing, too
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -4,6 +4,7 @@ The examples are those that the model was scored on, or built-in sentences if th
 Shapes: B inputs in a batch, L tokens in the longest, K labels.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -18,10 +19,17 @@ from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.finetuning.batches import collate, plan_scoring
 from maskwright.finetuning.conll import has_conll_name, read_conll
+from maskwright.finetuning.embedding import NEGATIVE
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.table_files import LABEL, TEXT_ROLES, Column, list_names, read_columns
-from maskwright.finetuning.task import Labels, LabelTask, find_label_task
+from maskwright.finetuning.table_files import LABEL, TEXT_ROLES, Column, list_names
+from maskwright.finetuning.task import (
+    Labels,
+    LabelTask,
+    TaskFiles,
+    find_label_task,
+    load_label_task,
+)
 from maskwright.interop.comparison import (
     PYDOCS,
     Compute,
@@ -57,11 +65,13 @@ class ExampleFile:
     Attributes:
         columns: the role of each column -> its name or position.
         has_header: True if a table begins with column names; None: if `columns` has names.
+        task: the name of its task; None: unknown.
     """
 
     path: Path
     columns: Mapping[str, Column] = field(default_factory=dict)
     has_header: bool | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True)
@@ -244,7 +254,8 @@ def find_examples(run: Path, model: Path, data: Path | str | None) -> ExampleFil
     if not asked and not has_conll_name(found):  # a model folder without its run
         names = list_names(found)
         return ExampleFile(found, {role: role for role in _COLUMNS if role in names})
-    return ExampleFile(found, asked.get("columns") or {}, asked.get("has_header"))
+    columns = asked.get("columns") or {}
+    return ExampleFile(found, columns, asked.get("has_header"), asked.get("task"))
 
 
 def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskExamples:
@@ -256,6 +267,8 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
     """
     level = loaded.model.head_config.level
     of_tokens, task = level == "token", find_label_task(level, loaded.problem)
+    if file is not None and file.task is not None:
+        task = load_label_task(file.task)  # ranking is a regression to transformers
     if file is None:
         texts, encoded = _encode_built_in(loaded, of_tokens)
     elif of_tokens:
@@ -280,6 +293,10 @@ def _encode_built_in(loaded: LoadedClassifier, of_tokens: bool) -> Encoded:
 
 
 def _encode_tagged(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
+    if not all(str(column).lstrip("-").isdecimal() for column in file.columns.values()):
+        raise InputError(
+            f"{file.path} is a table, but this model labels words. Give CoNLL columns."
+        )
     columns = {role: int(column) for role, column in file.columns.items()}
     sentences = list(islice(read_conll(file.path, **columns), NUM_EXAMPLES))
     encoded = task.encode(sentences, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
@@ -296,14 +313,18 @@ def _join_words(
 
 
 def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
-    missing = next((role for role in ("sentence1", "label") if role not in file.columns), None)
+    needed = ("sentence1",) if NEGATIVE in file.columns else ("sentence1", "label")
+    missing = next((role for role in needed if role not in file.columns), None)
     if missing:
         raise InputError(
             f"{file.path} has no column {missing}: examples must have the columns sentence1 (and "
             "sentence2) and label. Rename its columns, or export from the run directory, which "
             "has recorded them."
         )
-    rows = list(islice(read_columns(file.path, file.columns, file.has_header), NUM_EXAMPLES))
+    layout = TaskFiles(
+        task=task.name, train=file.path, columns=file.columns, has_header=file.has_header
+    )
+    rows = task.read(file.path, layout, Counter())[:NUM_EXAMPLES]
     if not rows:
         raise InputError(f"{file.path} contains no examples. Name another file.")
     encoded = task.encode(rows, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
-import zstandard
 
 from maskwright.corpus.fingerprints import fingerprint_pair
 from maskwright.corpus.readers.dispatch import read_source
@@ -83,6 +82,8 @@ class _BlockFiles:
     """The files of a block, open until the `stack` is closed."""
 
     def __init__(self, stack: ExitStack, work: Work, number: int, sign: Signer | None) -> None:
+        import zstandard  # late: training from shards needs none
+
         self.num_documents = self.num_bytes = 0
         self._plan, self._sign, self._first = work.plan, sign, number << 32
         path, enter = partial(work.path, READ, number), stack.enter_context

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from maskwright import errors
@@ -204,6 +203,8 @@ class Work:
 
     def read_texts(self, block: int, name: str = TEXTS) -> Iterator[str]:
         """Yield the cleaned documents of a block in order, or the texts of its file `name`."""
+        import zstandard  # late: training from shards needs none
+
         rest = b""
         with self.path(READ, block, name).open("rb") as packed:
             reader = zstandard.ZstdDecompressor().stream_reader(packed)

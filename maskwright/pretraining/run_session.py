@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources, objective_of
 from maskwright.pretraining.run_summary import describe_training, list_results
 from maskwright.pretraining.training_suites import HEADLINES
+from maskwright.provenance import find_version
 from maskwright.report.facts import gather_facts
 from maskwright.report.run_page import write_report
 from maskwright.runs.config import PretrainConfig
@@ -117,7 +117,7 @@ class Session:
     def _describe(self, trained: TrainedModel, final: Record) -> str:
         card = describe_training(
             self.run.name,
-            version("maskwright"),
+            find_version("maskwright") or "",
             self.config,
             self.data,
             self.objective,

@@ -35,10 +35,12 @@ class InputTemplate:
     Attributes:
         around: ids and types of the special tokens before, between and after the texts.
         text_types: the token type of each text.
+        unknown_id: the only token of an input that would have none.
     """
 
     around: tuple[tuple[tuple[int, int], ...], ...]
     text_types: tuple[int, ...]
+    unknown_id: int
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, num_texts: int) -> Self:
@@ -57,7 +59,7 @@ class InputTemplate:
             elif text == len(types):
                 types.append(kind)
                 around.append([])
-        return cls(tuple(map(tuple, around)), tuple(types))
+        return cls(tuple(map(tuple, around)), tuple(types), tokenizer.unk_id)
 
     @property
     def num_added(self) -> int:
@@ -73,7 +75,7 @@ class InputTemplate:
         for text, kind, after in zip(texts, self.text_types, self.around[1:], strict=True):
             ids += [*text, *(token for token, _ in after)]
             types += [*[kind] * len(text), *(kind_after for _, kind_after in after)]
-        return ModelInput(ids, types, first)
+        return ModelInput(ids or [self.unknown_id], types or [0], first)
 
 
 def cut_texts(texts: Sequence[Sequence[int]], room: int) -> list[Sequence[int]]:

@@ -90,7 +90,8 @@ def test_what_takes_its_time_is_heard_of(
     arguments += [*FAST, "--epochs", "1", "--batch_size", "8", "--valid", str(table)]
     assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"reading {table}, scoring baselines"
+    assert lines[0] == "columns: sentence1 = text, label = right"
+    assert lines[1] == f"reading {table}, scoring baselines"
     [noisy] = [line for line in lines if "noisy" in line]
     assert "only 60 examples" in noisy
     assert "--valid" in noisy

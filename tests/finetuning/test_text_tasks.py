@@ -1,3 +1,5 @@
+import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 from maskwright.errors import CorpusError
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.table_files import TableRow
-from maskwright.finetuning.task import load_label_task
+from maskwright.finetuning.task import TaskFiles, load_label_task
 from maskwright.finetuning.text_tasks import Classification, MultiLabel, Regression
 from maskwright.finetuning.token_task import Tokens
 
@@ -26,11 +28,25 @@ def test_labels_are_found_in_one_order_whatever_comes_first() -> None:
 
 
 def test_several_labels_at_once_are_read_in_every_spelling() -> None:
-    given = rows("a|b", "a,c", '["b"]', ["c", "a"], "", None)
+    given = rows("a, b", "a,c", '["b"]', ["c", "a", None], "", math.nan)
     labels = SEVERAL.find_labels(given)
     assert labels.names == ("a", "b", "c")
     expected = [[1, 1, 0], [1, 0, 1], [0, 1, 0], [1, 0, 1], [0, 0, 0], [0, 0, 0]]
     assert SEVERAL.encode_labels(given, labels).tolist() == expected
+
+
+def test_commas_are_parts_of_names_if_training_labels_have_bars(tmp_path: Path) -> None:
+    files = [tmp_path / "train.tsv", tmp_path / "test.tsv"]
+    for file, second in zip(files, ("Travel", "Food, drinks"), strict=True):
+        file.write_text(f"text\tlabel\na\tFood, drinks|Travel\nb\t{second}\n")
+    task = MultiLabel()
+    layout = TaskFiles(
+        task="multilabel", train=files[0], columns={"sentence1": "text", "label": "label"}
+    )
+    train, test = (task.read(file, layout, None) for file in files)
+    labels = task.find_labels(train)
+    assert labels.names == ("Food, drinks", "Travel")
+    assert task.encode_labels(test, labels).tolist() == [[1, 1], [1, 0]]
 
 
 def test_numbers_are_numbers() -> None:
@@ -74,5 +90,5 @@ def test_weights_make_all_labels_count_alike() -> None:
     labels = CLASSES.find_labels(rows("a", "a", "a", "b"))
     weighted = CLASSES.weigh(labels, 4) * np.array(labels.counts)
     assert weighted == pytest.approx([2, 2])
-    several = SEVERAL.find_labels(rows("a", "a|b", "a", "a"))
+    several = SEVERAL.find_labels(rows("a", "a,b", "a", "a"))
     assert SEVERAL.weigh(several, 4).tolist() == [0.25, 3]  # one of all examples still counts

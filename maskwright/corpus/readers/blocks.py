@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
-import zstandard
-
 from maskwright.errors import CorpusError
 
 Compression = Literal["", ".gz", ".bz2", ".xz", ".zst"]
@@ -92,7 +90,7 @@ def read_blocks(
                         yield taken
                     if part is not None and part.is_over:
                         return
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
         raise _damaged(name, error) from None
     except OSError as error:
         if error.errno is None:  # bz2 reports damage as an OSError
@@ -223,15 +221,20 @@ def _unpack_streams(
 
 def _unzstd(file: BinaryIO) -> Iterator[bytes]:
     """Unpack zstandard. Unlike the library's reader, this detects a truncated file."""
+    import zstandard  # late: training from shards needs none
+
     frame = None
     rest = b""
     while piece := rest + file.read(_ZSTD_INPUT_BYTES - len(rest)):
         if frame is None:
             if not piece.startswith(_ZSTD_MAGICS):
-                raise zstandard.ZstdError("not a zstandard frame")
+                raise EOFError("not a zstandard frame")
             unpacker = zstandard.ZstdDecompressor(max_window_size=MAX_DECOMPRESSOR_BYTES // 2)
             frame = unpacker.decompressobj()
-        yield frame.decompress(piece)
+        try:
+            yield frame.decompress(piece)
+        except zstandard.ZstdError as error:
+            raise EOFError(str(error)) from None
         rest = b""
         if frame.eof:
             rest, frame = frame.unused_data, None
