@@ -79,6 +79,17 @@ def test_a_folder_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_stays_and_its_folder_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "current"
+    link.symlink_to("real")
+    for content in ("first", "second"):
+        with replacing_folder(link) as folder:
+            (folder / "a").write_text(content)
+        assert link.is_symlink()
+        assert (tmp_path / "real" / "a").read_text() == content
+
+
 def test_a_failure_leaves_the_old_folder(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     with replacing_folder(path) as temporary:

@@ -103,6 +103,18 @@ def test_bm25_finds_words(folder: Path) -> None:
     assert "c" not in rankings["1"][:2] or len(rankings["1"]) == 3
 
 
+def test_a_query_does_not_find_itself(folder: Path) -> None:
+    write_lines(folder / "queries.jsonl", [{"_id": "a", "text": "Cats old cat village fish"}])
+    qrels = folder / "qrels" / "test.tsv"
+    for relevant, found in (
+        ("b", []),
+        ("a", ["a"]),
+    ):  # BEIR's ArguAna; ids that are alike by chance
+        qrels.write_text(f"query-id\tcorpus-id\tscore\na\t{relevant}\t1\n")
+        ranked = rank_by_words(read_collection(folder))["a"]
+        assert [name for name in ranked if name == "a"] == found
+
+
 def test_a_model_is_scored(workplace: Path, folder: Path) -> None:
     model = workplace / "runs" / "small" / "model"
     found = maskwright.evaluate(model, suite="retrieval", data=folder)

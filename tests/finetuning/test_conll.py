@@ -38,6 +38,12 @@ def test_other_columns(tmp_path: Path) -> None:
     assert (sentence.words, sentence.tags) == (("EU",), ("NNP",))
 
 
+def test_comments_of_conll_u_are_skipped_and_odd_blanks_are_parts_of_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("# sent_id = 1\n10\u00a0000 B-NUM\n# O\n\u3000\tO\n", encoding="utf-8")
+    assert [one.words for one in read_conll(path)] == [("10\u00a0000", "#", "\u3000")]
+
+
 def test_words_need_no_tags(tmp_path: Path) -> None:
     path = write(tmp_path, "EU NNP I-ORG\nrejects\n\nNew York\tI-LOC\nis\tO\n")
     assert list(read_words(path)) == [["EU", "rejects"], ["New York", "is"]]
@@ -117,6 +123,7 @@ def test_words_are_the_text_without_its_blanks(text: str) -> None:
             [("PER", 0, 1), ("PER", 1, 2), ("LOC", 2, 4), ("LOC", 4, 5)],
         ),
         ("B-LOC M-LOC E-LOC", [("LOC", 0, 3)]),
+        ("B I O B B", [("_", 0, 2), ("_", 3, 4), ("_", 4, 5)]),
     ],
 )
 def test_entities_of_every_scheme(tags: str, entities: list[tuple[str, int, int]]) -> None:

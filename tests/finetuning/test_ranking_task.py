@@ -36,6 +36,13 @@ def test_a_negative_passage_is_a_pair_of_its_own(tmp_path: Path) -> None:
     assert task.encode_labels(rows, task.find_labels(rows)).tolist() == [1, 0, 1, 0]
 
 
+def test_the_worst_mistakes_are_wrong_with_confidence() -> None:
+    task = Ranking()
+    assert [task.is_right(1.0, logit) for logit in (12.0, -5.0)] == [True, False]
+    severities = [task.measure_mistake(1.0, logit, None) for logit in (12.0, 0.0, -5.0)]
+    assert severities == sorted(severities)
+
+
 def test_a_negative_that_is_null_is_an_error(tmp_path: Path) -> None:
     path, task = tmp_path / "train.jsonl", Ranking()
     path.write_text('{"query": "a", "passage": "b", "negative": null}\n')

@@ -258,6 +258,7 @@ def test_mistakes(machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixtur
         (["finetune", "runs/x", "--minutes", "3"], "--minutes"),
         (["pretrain", "corpus", "--over", OVER[0], "--trials", "0"], "--trials = 0"),
         (["pretrain", "corpus", "--over", "masking.rate=1"], "masking.rate = 1"),
+        (["pretrain", "corpus", "--masking.rate", "0.3", "--over", OVER[0]], "--masking.rate"),
     ):
         assert main(["sweep", *flags, *out]) == 2
         assert field in capsys.readouterr().err
