@@ -163,6 +163,13 @@ def test_commands_and_configurations_start_without_heavy_libraries(heavy: str) -
     assert result.returncode == 0, result.stderr
 
 
+def test_training_needs_no_zstandard() -> None:
+    """The image of a rented GPU has torch, and not all that preparing text needs."""
+    code = "import sys\nsys.modules['zstandard'] = None\nimport maskwright.pretraining.run"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
 def test_commands_print_in_one_place() -> None:
     """So that whatever they print is escaped; ``cli`` prints what is so already."""
     printing = {

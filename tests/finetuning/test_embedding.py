@@ -141,6 +141,14 @@ def test_columns_choose_the_loss(tmp_path: Path) -> None:
     assert scored == {**pair, "score": "similarity"}
     with pytest.raises(InputError, match="negative"):
         task.find_columns(write_table(tmp_path / "d.tsv", "negative", "score"), {})
+    capital = task.find_columns(write_table(tmp_path / "e.tsv", "Score"), {})
+    assert capital == {**pair, "score": "Score"}
+    labeled = write_table(tmp_path / "f.tsv", "label")
+    with pytest.raises(
+        InputError, match="column label"
+    ):  # half of such pairs do not belong together
+        task.find_columns(labeled, {})
+    assert task.find_columns(labeled, {"score": "label"}) == {**pair, "score": "label"}
 
 
 def test_every_pair_is_trained_on_or_scored(tmp_path: Path) -> None:
