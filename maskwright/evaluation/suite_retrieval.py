@@ -135,8 +135,8 @@ def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str
             for number, times in found:
                 scores[number] += rarity * times * (k + 1) / (times + damping[number])
         best = np.argsort(-scores, kind="stable")[: _DEEPEST + 1]
-        named = [names[number] for number in best.tolist() if scores[number] > 0]
-        rankings[query] = _drop_itself(task, query, named)
+        numbers = map(int, best[scores[best] > 0])
+        rankings[query] = _drop_itself(task, query, [names[number] for number in numbers])
     return rankings
 
 
