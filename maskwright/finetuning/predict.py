@@ -19,8 +19,6 @@ from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions
 from maskwright.finetuning.squad import read_questions
 from maskwright.finetuning.table_files import (
-    FIRST,
-    SECOND,
     TEXT_ROLES,
     Column,
     find_roles,
@@ -73,7 +71,7 @@ class Predictor:
         self.num_texts = self.num_cut = 0
         self._task = find_label_task(level, self.loaded.problem)
 
-    def __call__(self, texts: Sequence[str | tuple[str, str]]) -> list[Answer]:
+    def __call__(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Answer]:
         """Return the answer for each text, for each pair, or for each question and its text.
 
         Raises:
@@ -82,7 +80,8 @@ class Predictor:
         """
         if self.labels_tokens:
             raise InputError("this model labels words, not texts. Use Predictor.tag.")
-        each = [(one,) if isinstance(one, str) else tuple(one) for one in texts]
+        listed = [texts] if isinstance(texts, str) else texts
+        each = [(one,) if isinstance(one, str) else tuple(one) for one in listed]
         if not each:
             return []
         if len(set(map(len, each))) > 1:
@@ -248,7 +247,7 @@ class _Source:
             return (tuple(one.texts) for one in read_questions(self.path))
         columns, header = parse_columns(self.columns), self.header
         if not columns and finds_spans:
-            columns = {FIRST: "question", SECOND: "context"}
+            columns = {"sentence1": "question", "sentence2": "context"}
         elif not columns:
             columns, header = _find_columns(run, self.path, header)
         return (tuple(row.texts) for row in read_columns(self.path, columns, header))

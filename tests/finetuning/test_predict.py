@@ -129,6 +129,7 @@ def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: 
     predict = save_texts(tmp_path / "model", num_texts=num_texts)
     asked = ["the cat", ("the cat", "sees")]
     assert len(predict([asked[num_texts - 1]])) == 1
+    assert num_texts == 2 or predict("the cat") == predict(["the cat"])
     with pytest.raises(InputError, match="sentence1"):
         predict([asked[2 - num_texts]])
     queries = [Query("the cat", pair, TextClassificationParameters()) for pair in (None, "sees")]
