@@ -35,8 +35,8 @@ _TOY = [
 _MINUTES, _TOY_MINUTES = "6", "0.05"  # start, compiling and the last scores take minutes, too
 # In longer rows flash attention adds gradients in any order.
 _FEW_STEPS = (
-    *("--train.max_steps", "40", "--data.max_seq_length", "128", "--train.log_every_steps", "5"),
-)
+    "--train.max_steps", "40", "--data.max_seq_length", "128", "--train.log_every_steps", "5",
+)  # fmt: skip
 
 
 def call(*command: object) -> None:

@@ -246,8 +246,9 @@ class _Source:
         if finds_spans and self.path.suffix == ".json":
             return (tuple(one.texts) for one in read_questions(self.path))
         columns, header = parse_columns(self.columns), self.header
-        if not columns and finds_spans:
-            columns = {"sentence1": "question", "sentence2": "context"}
+        asked = {"sentence1": "question", "sentence2": "context"}  # an answer may stand beside
+        if not columns and finds_spans and {*asked.values()} <= {*list_names(self.path)}:
+            columns = asked
         elif not columns:
             columns, header = _find_columns(run, self.path, header)
         return (tuple(row.texts) for row in read_columns(self.path, columns, header))

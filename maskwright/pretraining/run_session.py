@@ -117,7 +117,7 @@ class Session:
     def _describe(self, trained: TrainedModel, final: Record) -> str:
         card = describe_training(
             self.run.name,
-            find_version("maskwright") or "",
+            find_version("maskwright") or "from a checkout",
             self.config,
             self.data,
             self.objective,

@@ -141,9 +141,8 @@ def sweep(
         raise InputError("--over is missing: name what to vary, e.g. masking.rate=0.15,0.3,0.4")
     space = parse_space(over or DEFAULT_SPACE, _CONFIGS[command])
     given = [one for one in space if _find_value(arguments, f"--{one.name}") is not None]
-    if given and over:
-        name = given[0].name
-        raise InputError(f"--{name} and --over {name} both set {name}. Remove one of them.")
+    if given and (over or given == space):
+        raise InputError(f"--{given[0].name} sets what the sweep varies. Remove it, or set --over.")
     space = [one for one in space if one not in given]
     plan = Sweep(command, tuple(arguments), tuple(space), Path(out), seed)
     plan.out.mkdir(parents=True, exist_ok=True)

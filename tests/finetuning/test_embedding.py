@@ -144,9 +144,7 @@ def test_columns_choose_the_loss(tmp_path: Path) -> None:
     capital = task.find_columns(write_table(tmp_path / "e.tsv", "Score"), {})
     assert capital == {**pair, "score": "Score"}
     labeled = write_table(tmp_path / "f.tsv", "label")
-    with pytest.raises(
-        InputError, match="column label"
-    ):  # half of such pairs do not belong together
+    with pytest.raises(InputError, match="column label"):  # 0: a pair that does not belong together
         task.find_columns(labeled, {})
     assert task.find_columns(labeled, {"score": "label"}) == {**pair, "score": "label"}
 

@@ -232,9 +232,10 @@ def _unzstd(file: BinaryIO) -> Iterator[bytes]:
             unpacker = zstandard.ZstdDecompressor(max_window_size=MAX_DECOMPRESSOR_BYTES // 2)
             frame = unpacker.decompressobj()
         try:
-            yield frame.decompress(piece)
+            block = frame.decompress(piece)
         except zstandard.ZstdError as error:
             raise EOFError(str(error)) from None
+        yield block
         rest = b""
         if frame.eof:
             rest, frame = frame.unused_data, None
