@@ -246,9 +246,8 @@ class _Source:
         if finds_spans and self.path.suffix == ".json":
             return (tuple(one.texts) for one in read_questions(self.path))
         columns, header = parse_columns(self.columns), self.header
-        asked = {"sentence1": "question", "sentence2": "context"}  # an answer may stand beside
-        if not columns and finds_spans and {*asked.values()} <= {*list_names(self.path)}:
-            columns = asked
+        if not columns and finds_spans and {"question", "context"} <= {*list_names(self.path)}:
+            columns = {"sentence1": "question", "sentence2": "context"}
         elif not columns:
             columns, header = _find_columns(run, self.path, header)
         return (tuple(row.texts) for row in read_columns(self.path, columns, header))

@@ -4,6 +4,7 @@ N examples, K labels.
 """
 
 import json
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -43,10 +44,13 @@ class TextTask(LabelTask):
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the labels of training examples, sorted as numbers if they are numbers."""
-        counts = Counter(name for row in rows for name in dict.fromkeys(self.list_labels(row)))
+        return self._count([self.list_labels(row) for row in rows])
+
+    def _count(self, named: Sequence[Sequence[str]]) -> Labels:
+        counts = Counter(name for each in named for name in dict.fromkeys(each))
         if len(counts) < (2 if self.counts_confusions else 1):
             raise CorpusError(
-                f"all {len(rows)} examples have the label {next(iter(counts), 'none')}, so there is"
+                f"all {len(named)} examples have the label {next(iter(counts), 'none')}, so there is"
                 " nothing to learn. Check --columns label=…"
             )
         names = tuple(sorted(counts, key=_sort_key))
@@ -118,17 +122,14 @@ class MultiLabel(TextTask):
     other_metrics = ("accuracy",)
     counts_confusions = False
     mistakes_note = "The answers with the most wrong or missing labels."
-    _separator = ","
 
-    def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
-        """Return the rows. If a training label has a ``|``, commas are part of the names."""
-        rows = super().read(path, files, skipped)
-        if path == files.train:
-            self._separator = "|" if any("|" in str(_label_of(row)) for row in rows) else ","
-        return rows
+    def find_labels(self, rows: Sequence[Row]) -> Labels:
+        """Return the labels of examples; if one has a ``|``, commas are parts of names."""
+        marks = "|" if any("|" in str(_label_of(row)) for row in rows) else ","
+        return self._count([self.list_labels(row, marks) for row in rows])
 
-    def list_labels(self, row: Row) -> list[str]:
-        """Return the labels of ``a|b``, ``a,b``, a JSON list or a list; there may be none."""
+    def list_labels(self, row: Row, marks: str = "|,") -> list[str]:
+        """Return the labels of a text split at `marks`, or of a list; there may be none."""
         value = _label_of(row)
         if isinstance(value, str) and value.lstrip().startswith("["):
             try:
@@ -136,13 +137,14 @@ class MultiLabel(TextTask):
             except ValueError:
                 raise CorpusError(f"{row.place}: label = {value} is not a JSON list.") from None
         if not isinstance(value, list):
-            value = _spell(value).split(self._separator)
+            value = re.split(f"[{marks}]", _spell(value))
         return [name for one in cast(list[Any], value) if (name := _spell(one))]
 
     def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
+        marks = "|" if any("," in name for name in labels.names) else "|,"
         targets = np.zeros((len(rows), len(labels.names)), np.float32)
         for target, row in zip(targets, rows, strict=True):
-            target[labels.encode(self.list_labels(row), row.place)] = 1
+            target[labels.encode(self.list_labels(row, marks), row.place)] = 1
         return targets
 
     def weigh(self, labels: Labels, num_examples: int) -> NDArray[np.float32]:

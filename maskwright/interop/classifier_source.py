@@ -266,9 +266,8 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
         InputError: the file contains no examples.
     """
     level = loaded.model.head_config.level
-    of_tokens, task = level == "token", find_label_task(level, loaded.problem)
-    if file is not None and file.task is not None:
-        task = load_label_task(file.task)  # ranking is a regression to transformers
+    of_tokens, named = level == "token", file and file.task  # as ranking is a regression, too
+    task = load_label_task(named) if named else find_label_task(level, loaded.problem)
     if file is None:
         texts, encoded = _encode_built_in(loaded, of_tokens)
     elif of_tokens:

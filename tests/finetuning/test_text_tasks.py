@@ -1,5 +1,4 @@
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from maskwright.errors import CorpusError
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.table_files import TableRow
-from maskwright.finetuning.task import TaskFiles, load_label_task
+from maskwright.finetuning.task import load_label_task
 from maskwright.finetuning.text_tasks import Classification, MultiLabel, Regression
 from maskwright.finetuning.token_task import Tokens
 
@@ -35,18 +34,12 @@ def test_several_labels_at_once_are_read_in_every_spelling() -> None:
     assert SEVERAL.encode_labels(given, labels).tolist() == expected
 
 
-def test_commas_are_parts_of_names_if_training_labels_have_bars(tmp_path: Path) -> None:
-    files = [tmp_path / "train.tsv", tmp_path / "test.tsv"]
-    for file, second in zip(files, ("Travel", "Food, drinks"), strict=True):
-        file.write_text(f"text\tlabel\na\tFood, drinks|Travel\nb\t{second}\n")
-    task = MultiLabel()
-    layout = TaskFiles(
-        task="multilabel", train=files[0], columns={"sentence1": "text", "label": "label"}
-    )
-    train, test = (task.read(file, layout, None) for file in files)
-    labels = task.find_labels(train)
+def test_commas_are_parts_of_names_if_training_labels_have_bars() -> None:
+    labels = SEVERAL.find_labels(rows("Food, drinks|Travel", "Travel"))
     assert labels.names == ("Food, drinks", "Travel")
-    assert task.encode_labels(test, labels).tolist() == [[1, 1], [1, 0]]
+    scored = rows("Food, drinks", "Travel|Food, drinks")  # also where no label has a bar
+    assert SEVERAL.encode_labels(scored[:1], labels).tolist() == [[1, 0]]
+    assert SEVERAL.encode_labels(scored, labels).tolist() == [[1, 0], [1, 1]]
 
 
 def test_numbers_are_numbers() -> None:
