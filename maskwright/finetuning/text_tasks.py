@@ -50,8 +50,8 @@ class TextTask(LabelTask):
         counts = Counter(name for each in named for name in dict.fromkeys(each))
         if len(counts) < (2 if self.counts_confusions else 1):
             raise CorpusError(
-                f"all {len(named)} examples have the label {next(iter(counts), 'none')}, so there is"
-                " nothing to learn. Check --columns label=…"
+                f"all {len(named)} examples have the label {next(iter(counts), 'none')}, so there"
+                " is nothing to learn. Check --columns label=…"
             )
         names = tuple(sorted(counts, key=_sort_key))
         return Labels(names, tuple(counts[name] for name in names))
