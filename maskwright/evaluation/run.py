@@ -227,7 +227,7 @@ class Evaluation:
             raise InputError("--seq-length has no effect without --suite mlm. Remove it.")
         _check_alone(suites)
         text = self._open_text(sources) if "text" in needs else None
-        submission = None if babylm is None else _locate_submission(Path(babylm), self.argument)
+        submission = None if babylm is None else locate_submission(Path(babylm), self.argument)
         files = sources if "files" in needs else ()
         if rerank is not None and all(suite.name != "retrieval" for suite in suites):
             raise InputError("--rerank needs --suite retrieval. Add it, or remove --rerank.")
@@ -315,7 +315,7 @@ def _find_pairs(given: str | Path | None) -> str:
     return str(given or Path(corpora or "") / "blimp")
 
 
-def _locate_submission(results: Path, argument: str) -> Path:
+def locate_submission(results: Path, argument: str) -> Path:
     """Return the folder ``MODEL/REVISION/zero_shot/mlm`` of a model in a BabyLM submission."""
     name, _, revision = argument.partition("@") if is_hub_name(argument) else (argument, "", "")
     path = Path(name.removeprefix(PREFIX)).absolute()

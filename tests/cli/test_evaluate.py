@@ -12,7 +12,7 @@ from maskwright import progress
 from maskwright.cli.main import main
 from maskwright.cli.tables import show_number
 from maskwright.evaluation import held_out_text, suite_fill
-from maskwright.evaluation.run import hash_model
+from maskwright.evaluation.run import hash_model, locate_submission
 from maskwright.logs import read_metrics
 from maskwright.runs.evaluation_file import choose_result, parse_results, to_plain
 from tests.tokenizer.helpers import trained
@@ -26,8 +26,9 @@ PAIRS = [
 
 @pytest.fixture
 def run(workplace: Path, tmp_path: Path) -> Path:
-    """A copy of the finished run, to be written to."""
-    return Path(shutil.copytree(workplace / "runs" / "small", tmp_path / "small"))
+    """A copy of the finished run, to be written to, without scores of other tests."""
+    ignore = shutil.ignore_patterns("evaluation.json")
+    return Path(shutil.copytree(workplace / "runs" / "small", tmp_path / "small", ignore=ignore))
 
 
 @pytest.fixture
@@ -307,6 +308,22 @@ def test_pairs_are_found_where_the_environment_says(
     code, _, err = evaluate(capsys, run, "--suite", "blimp")
     assert (code, err.count("\n")) == (2, 1)
     assert "needs --blimp" in err
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("runs/N", "N/main"),
+        ("runs/N/chck_1M", "N/chck_1M"),
+        ("runs/N/chck_1M-generator", "N/chck_1M"),
+        ("hf:org/babylm", "babylm/main"),
+        ("hf:org/babylm@chck_1M", "babylm/chck_1M"),
+        ("hf:org/babylm@refs/pr/3", "babylm/refs/pr/3"),
+    ],
+)
+def test_a_submission_names_the_model_and_its_revision(argument: str, expected: str) -> None:
+    found = locate_submission(Path("results"), argument)
+    assert found == Path("results", expected, "zero_shot", "mlm")
 
 
 @pytest.mark.parametrize("is_ewok", [False, True])

@@ -19,7 +19,7 @@ FULL = {
     "field": "morphology",
     "pairID": "0",
 }
-PLAIN = {"sentence_good": "a b", "sentence_bad": "b a"}
+PLAIN = {"sentence_good": "a b", "sentence_bad": "b a", "field": None}  # None, as of pandas
 COMPRESS = {
     "": bytes,
     ".gz": gzip.compress,

@@ -99,6 +99,8 @@ def test_choices_are_listed_as_babylm_reads_them(tmp_path: Path) -> None:
     found = list_predictions(pairs, [1.0, 0.0, 0.5, 0.5, 0.0])
     assert [each["pred"] for each in found["p"]["predictions"]] == ["a", "b", "a", "b"]
     assert found["q"] == {"predictions": [{"id": "q_0", "pred": "d"}]}
+    apart = list_predictions(pairs[:4], [1.0, 0.5, 0.0, 0.5])["p"]["predictions"]
+    assert [each["pred"] for each in apart] == ["a", "a", "b", "b"]
     pair = MinimalPair("sleeps", "sleep", "mind", "ewok", context="the cat")
     path = tmp_path / "predictions.json"
     result = evaluate_minimal_pairs(MODEL, TOKENIZER, [pair], predictions=path)

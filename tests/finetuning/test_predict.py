@@ -12,6 +12,7 @@ from maskwright.errors import InputError, ModelFolderError, TokenizerError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.predict import predict as answer_all
 from maskwright.finetuning.task import Answer
 from maskwright.model.config import Pooling
 from maskwright.model_folder.classifier_folder import save_classifier
@@ -172,6 +173,10 @@ def test_a_question_needs_its_text(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="sentence2"):
         predict(["the cat"])
     assert len(predict([("the cat", "the dog sees the cat")])) == 1
+    table = tmp_path / "asked.tsv"
+    table.write_text("question\tcontext\tanswer\nthe cat\tthe dog sees the cat\tthe dog\n")
+    [asked] = answer_all(tmp_path / "model", table=table, device="cpu")
+    assert asked.texts == ("the cat", "the dog sees the cat")
 
 
 def test_logits_that_are_no_numbers(tmp_path: Path) -> None:

@@ -75,10 +75,12 @@ def test_questions_of_the_hub_are_read(tmp_path: Path) -> None:
     rows = [
         {"id": "a", **row, "answers": {"text": ["slugs"], "answer_start": [33]}},
         {"id": "", **row, "answers": {"text": [], "answer_start": []}},
+        {"id": 0, **row, "answers": {"text": [], "answer_start": []}},
     ]
     path = tmp_path / "train.jsonl"
     path.write_text("".join(f"{json.dumps(each)}\n" for each in rows))
-    first, second = read_questions(path)
+    first, second, third = read_questions(path)
+    assert third.key == "0"
     assert (first.key, first.references) == ("a", (("slugs", 33),))
     assert (second.key, second.references) == ("2", ())
 

@@ -164,6 +164,29 @@ def test_int8_without_examples_and_vectors_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_examples_are_read_as_the_task_reads_them(tmp_path: Path) -> None:
+    triplets, bars, table = (tmp_path / f"{name}.tsv" for name in ("triplets", "bars", "table"))
+    triplets.write_text("query\tpassage\tnegative\nthe cat\tsat\tthe tree\n")
+    bars.write_text("sentence1\tlabel\nthe cat\tbad|good\nthe dog\todd\n")
+    model = write_classifier(
+        tmp_path / "a", NATIVE["eurobert"], labels=("score",), problem="regression"
+    )
+    columns = {"sentence1": "query", "sentence2": "passage", "negative": "negative"}
+    ranked = choose_examples(open_classifier(model), ExampleFile(triplets, columns, task="ranking"))
+    assert ranked.task.name == "ranking"
+    assert np.asarray(ranked.encoded.targets).tolist() == [1, 0]
+    model = write_classifier(
+        tmp_path / "b", NATIVE["eurobert"], problem="multi_label_classification"
+    )
+    named = {"sentence1": "sentence1", "label": "label"}
+    found = choose_examples(open_classifier(model), ExampleFile(bars, named))
+    assert np.asarray(found.encoded.targets).tolist() == [[1, 1, 0], [0, 0, 1]]
+    tagger = write_classifier(tmp_path / "c", NATIVE["bert"], level="token", labels=("O", "X"))
+    table.write_text("label\nO\n")
+    with pytest.raises(InputError, match="labels words"):
+        choose_examples(open_classifier(tagger), ExampleFile(table, {"label": "label"}))
+
+
 def test_examples_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     model = write_classifier(tmp_path / "model", NATIVE["bert"])
     file = write_table(tmp_path / "other.tsv", ("good", "unheard"))

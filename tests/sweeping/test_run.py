@@ -53,6 +53,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
+DEFAULTS = ["--learning_rate=1e-4", "--epochs", "3", "--layer_decay", "1"]
+
+
 def search(out: Path, trials: int, **changes: Any) -> list[run.Trial]:
     return sweep("pretrain", ["corpus"], **{"out": out, "over": OVER, "trials": trials, **changes})
 
@@ -262,6 +265,8 @@ def test_mistakes(machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixtur
     ):
         assert main(["sweep", *flags, *out]) == 2
         assert field in capsys.readouterr().err
+    with pytest.raises(InputError, match="--learning_rate sets what the sweep varies"):
+        sweep("finetune", DEFAULTS, out=tmp_path / "sweep")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "book.txt").touch()
     flags = ["pretrain", "corpus", "--over", OVER[0], "--out", str(tmp_path / "full")]
