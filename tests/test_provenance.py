@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maskwright import provenance
-from maskwright.provenance import describe_environment
+from maskwright.provenance import describe_environment, find_version
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -51,3 +51,8 @@ def test_a_package_installed_inside_another_checkout_says_nothing_about_it(
     make_checkout(tmp_path, "private.txt")
     monkeypatch.setattr(provenance, "__file__", str(tmp_path / "maskwright" / "provenance.py"))
     assert describe_environment()["source"] is None
+
+
+def test_a_package_that_is_not_installed_has_no_version() -> None:
+    assert find_version("torch")
+    assert find_version("no-such-package") is None
