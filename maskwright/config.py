@@ -7,7 +7,6 @@ raise `ConfigError`; this module puts the section's name before the field's.
 """
 
 import dataclasses
-import difflib
 import math
 import types
 import typing
@@ -15,16 +14,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast
 
 import yaml
 
-from maskwright.errors import ConfigError, UnknownKeyError, show_value
+from maskwright.errors import ConfigError, UnknownKeyError, did_you_mean, find_nearest, show_value
 
 ConfigType = TypeVar("ConfigType")
 Plain = dict[str, Any]
 
+_LIMITS = {"at_least": ge, "above": gt, "at_most": le, "below": lt}
 # The limit everywhere in the package; the largest published vocabularies have a million tokens.
 MAX_VOCAB_SIZE = 1 << 24
 # A configuration has a few kilobytes, unless it names thousands of files; parsing this much YAML
@@ -70,23 +71,30 @@ def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
             yield FieldInfo(prefix + field.name, annotation, field.default, help_text, is_path)
 
 
-def from_mapping(cls: type[ConfigType], mapping: Mapping[str, Any], path: str = "") -> ConfigType:
+def from_mapping(
+    cls: type[ConfigType],
+    mapping: Mapping[str, Any],
+    path: str = "",
+    known: Iterable[FieldInfo] | None = None,
+) -> ConfigType:
     """Build `cls` from nested plain values.
 
     Raises:
-        UnknownKeyError: a key that `cls` does not have.
+        UnknownKeyError: a key that `cls` does not have; names the nearest of `known`, or of `cls`.
         ConfigError: a value of the wrong type, or one that breaks a rule of `cls`.
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cast(Any, cls))]
+    known = fields_of(cls, path) if known is None else known
     values: Plain = {}
     for key, value in _check_section(mapping, path).items():
         if key not in names:
-            key = show_value(key)
-            raise UnknownKeyError(path + key, _nearest(key, names, path))
+            key = path + show_value(key)
+            valid = [n for info in known for n in (info.name, info.name.rpartition(".")[0])]
+            raise UnknownKeyError(key, find_nearest(key, valid))
         annotation = hints[key]
         if dataclasses.is_dataclass(annotation):
-            values[key] = from_mapping(cast(type, annotation), value, f"{path}{key}.")
+            values[key] = from_mapping(cast(type, annotation), value, f"{path}{key}.", known)
         else:
             values[key] = convert(value, annotation, path + key)
     try:
@@ -199,11 +207,6 @@ def write_yaml(config: Any) -> str:
     return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True)
 
 
-def _nearest(key: str, names: list[str], path: str) -> str | None:
-    close = difflib.get_close_matches(key, names, n=1)
-    return path + close[0] if close else None
-
-
 def describe_type(annotation: Any) -> str:
     """Describe a type for users: ``int``, ``gelu|relu``, ``list of str``, ``float or none``."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -226,19 +229,33 @@ def convert(value: Any, annotation: Any, name: str) -> Any:
         return _convert(value, annotation, name)
     except (TypeError, ValueError, OverflowError):
         rule = f"must be {describe_type(annotation)}"
-        raise ConfigError(name, value, rule, _did_you_mean(value, _choices(annotation))) from None
+        remedy = did_you_mean(value, _choices(annotation)) if isinstance(value, str) else ""
+        raise ConfigError(name, value, rule, remedy) from None
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """Raise ConfigError unless `value` is one of `choices`, which a registry may extend."""
     words = list(choices)
     if value not in words:
-        raise ConfigError(name, value, f"must be {'|'.join(words)}", _did_you_mean(value, words))
+        raise ConfigError(name, value, f"must be {'|'.join(words)}", did_you_mean(value, words))
 
 
-def _did_you_mean(value: Any, choices: list[str]) -> str:
-    close = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else None
-    return f"Did you mean {close[0]}?" if close else ""
+def check_numbers(config: object, *names: str, remedy: str = "", **limits: float) -> None:
+    """Raise ConfigError unless these fields, if set, keep the limits.
+
+    Args:
+        limits: of ``at_least``, ``at_most`` and, without the limit itself, ``above`` and ``below``.
+    """
+    rule = "must be " + " and ".join(f"{kind} {n}".replace("_", " ") for kind, n in limits.items())
+    if set(limits) in ({"at_least", "at_most"}, {"above", "below"}):
+        rule = "must be between {} and {}".format(*limits.values())
+    elif limits == {"at_least": 0}:
+        rule = "must not be negative"
+    for name in names:
+        value = getattr(config, name)
+        kept = (value is None or _LIMITS[kind](value, n) for kind, n in limits.items())
+        if not all(kept):
+            raise ConfigError(name, value, rule, remedy)
 
 
 def _choices(annotation: Any) -> list[str]:

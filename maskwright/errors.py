@@ -19,7 +19,7 @@ Anything that is not in this tree is a bug in maskwright and keeps its traceback
 
 import difflib
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _LONGEST_MESSAGE = 1_000
 _MOST_BITS = 256
@@ -153,8 +153,57 @@ class StoppedError(MaskwrightError):
     """
 
 
+# Our names of settings (the first that is valid is suggested), and what other libraries call them.
+_NAMES_ELSEWHERE = {
+    "name out": "out output output_dir run_name save_dir",
+    "init_from": "model model_name_or_path",
+    "valid corpus.valid_text": "eval_file valid valid_file validation validation_file",
+    "tokenizer.path": "tokenizer tokenizer_name",
+    "tokenizer.vocab_size": "vocab_size",
+    "tokenizer.lowercase": "do_lower_case uncased",
+    "data.max_seq_length max_length seq_length": "block_size max_len max_length seq_len seq_length",
+    "masking.rate mask_rate": "mask_prob mlm_probability",
+    "model.hidden_size": "d_model dim hidden_dim",
+    "model.num_hidden_layers": "layers n_layers num_layers",
+    "model.num_attention_heads": "heads n_heads num_heads",
+    "optim.name": "optim optimizer",
+    "optim.learning_rate learning_rate": "lr",
+    "optim.warmup_share warmup_share": "warmup_ratio warmup_steps",
+    "train.max_epochs epochs": "epochs max_epochs num_epochs num_train_epochs",
+    "train.max_steps": "max_train_steps num_steps steps",
+    "train.batch_tokens batch_tokens batch_size": "batch_size per_device_train_batch_size",
+    "train.grad_clip grad_clip": "max_grad_norm",
+    "train.precision precision": "bf16 fp16",
+    "classification": "classify",
+    "evaluate": "eval",
+}
+
+
 def suggest(kind: str, name: str, valid: Sequence[str], remedy: str) -> InputError:
-    """Return the error for a name that does not exist, with the nearest one that does."""
-    close = difflib.get_close_matches(name, valid, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"{remedy}."
+    """Return the error for a name that does not exist, with the one that is probably meant."""
+    nearest = find_nearest(name, valid)
+    hint = f"did you mean {nearest}?" if nearest else f"{remedy}."
     return InputError(f"unknown {kind} {name}; {hint}")
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """Return ``Did you mean X?`` with the valid name that is probably meant, or ``""``."""
+    nearest = find_nearest(name, valid)
+    return f"Did you mean {nearest}?" if nearest else ""
+
+
+def find_nearest(name: str, valid: Iterable[str]) -> str | None:
+    """Return the valid name that is probably meant, or None.
+
+    It is, in this order, the same name with ``-`` for ``_``, our name of what other libraries call
+    so, a name with an equal part after the last dot, or one with a similar part there.
+    """
+    names = {one.lstrip("-").replace("-", "_"): one for one in valid}
+    given = name.lstrip("-").replace("-", "_").lower()
+    ends = {one: one.rpartition(".")[2] for one in names}
+    end = given.rpartition(".")[2]
+    usual = [ours for ours, theirs in _NAMES_ELSEWHERE.items() if end in theirs.split()]
+    meant = [one for one in (given, *" ".join(usual).split()) if one in names]
+    near = [end] if end in ends.values() else difflib.get_close_matches(end, ends.values(), 3, 0.7)
+    meant += difflib.get_close_matches(given, [one for one in names if ends[one] in near], 1, 0)
+    return names[meant[0]] if meant else None

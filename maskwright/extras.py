@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+from pathlib import Path
 from types import ModuleType
 
 from maskwright.errors import MissingPackageError
@@ -18,23 +19,19 @@ def import_extra(module: str, extra: str, needed_by: str) -> ModuleType:
     Raises:
         MissingPackageError: the package is not installed.
     """
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        if error.name is None or error.name.partition(".")[0] != package:
-            raise  # the package is installed but broken: its own message says more
-        raise _missing(package, extra, needed_by) from None
+    check_extra(module.partition(".")[0], extra, needed_by)
+    return importlib.import_module(module)  # of a broken package its own message says more
 
 
 def check_extra(package: str, extra: str, needed_by: str) -> None:
     """Raise MissingPackageError unless `package` is installed; it is not imported."""
     if importlib.util.find_spec(package) is None:
-        raise _missing(package, extra, needed_by)
+        rule = f"needs the package {package}, which is not installed"
+        raise MissingPackageError(f"{needed_by} {rule}. {how_to_install(extra)}")
 
 
-def _missing(package: str, extra: str, needed_by: str) -> MissingPackageError:
-    return MissingPackageError(
-        f"{needed_by} needs the package {package}, which is not installed."
-        f" Run: pip install 'maskwright[{extra}]'"
-    )
+def how_to_install(extra: str) -> str:
+    """Return ``Run: pip install …``; in a clone the command installs from the clone."""
+    clone = Path(__file__).parents[1]
+    what = f"-e '{clone}" if (clone / "pyproject.toml").is_file() else "'maskwright"
+    return f"Run: pip install {what}[{extra}]'"

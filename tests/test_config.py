@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.config import (
+    check_numbers,
     convert,
     describe_type,
     fields_of,
@@ -203,3 +205,30 @@ def test_keys_that_are_no_words_are_unknown() -> None:
 def test_a_key_that_stands_twice_is_an_error():
     with pytest.raises(ConfigError, match="key rate occurs twice"):
         parse_yaml("masking:\n  rate: 0.1\n  rate: 0.2\n", "my.yaml")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    share: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("limits", "inside", "outside", "rule"),
+    [
+        ({"above": 0}, (1e-9, math.inf), (0, -1, math.nan), "be above 0"),
+        ({"at_least": 8}, (8, math.inf), (7,), "be at least 8"),
+        ({"at_least": 0}, (0,), (-1e-9,), "not be negative"),
+        ({"above": 0, "below": 1}, (1e-9, 0.5), (0, 1), "be between 0 and 1"),
+        ({"at_least": 0, "at_most": 0.5}, (0, 0.5), (-1e-9, 0.6), "be between 0 and 0.5"),
+        ({"above": 0, "at_most": 1}, (1e-9, 1), (0, 1.1), "be above 0 and at most 1"),
+        ({"at_least": 0, "below": 1}, (0, 0.9), (-1e-9, 1), "be at least 0 and below 1"),
+    ],
+)
+def test_numbers_keep_their_limits(
+    limits: dict[str, Any], inside: tuple[float, ...], outside: tuple[float, ...], rule: str
+) -> None:
+    for value in (None, *inside):
+        check_numbers(Numbers(value), "share", **limits)
+    for value in outside:
+        with pytest.raises(ConfigError, match=rf"^share = \S+ must {rule}\. Try 0\.1\.$"):
+            check_numbers(Numbers(value), "share", remedy="Try 0.1.", **limits)

@@ -8,6 +8,8 @@ from maskwright.errors import (
     MaskwrightError,
     ShardError,
     UnknownKeyError,
+    did_you_mean,
+    find_nearest,
     show_value,
 )
 
@@ -27,6 +29,36 @@ def test_an_unknown_key_names_the_nearest() -> None:
         "unknown key train.grad_clp; did you mean train.grad_clip?"
     )
     assert str(UnknownKeyError("x", None)) == "unknown key x."
+
+
+_FLAGS = (
+    "--optim.learning_rate",
+    "--optim.muon_learning_rate",
+    "--train.max_epochs",
+    "--train.max_minutes",
+    "--name",
+    "--tokenizer.vocab_size",
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ("--lr", "--optim.learning_rate"),
+        ("--epochs", "--train.max_epochs"),
+        ("--num-train-epochs", "--train.max_epochs"),
+        ("--output_dir", "--name"),
+        ("--vocab-size", "--tokenizer.vocab_size"),
+        ("--optim.vocab_size", "--tokenizer.vocab_size"),
+        ("--train.max-minutes", "--train.max_minutes"),
+        ("--train.max_minuts", "--train.max_minutes"),
+        ("--learning_rate", "--optim.learning_rate"),
+        ("--zebra", None),
+    ],
+)
+def test_the_name_that_is_probably_meant(given: str, nearest: str | None) -> None:
+    assert find_nearest(given, _FLAGS) == nearest
+    assert did_you_mean(given, _FLAGS) == (f"Did you mean {nearest}?" if nearest else "")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def build_parser() -> Parser:
         help="learn from the answers of a model that was fine-tuned for this task, too: a run, a "
         "model folder, or hf:NAME",
     )
-    add_config_flags(parser, FinetuneConfig)
+    add_config_flags(parser, FinetuneConfig())
     return parser
 
 

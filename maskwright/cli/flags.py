@@ -3,10 +3,11 @@
 import argparse
 import types
 from collections.abc import Collection, Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
-from maskwright.config import FieldInfo, Plain, describe_type, fields_of, merge, nested
+from maskwright.config import Plain, describe_type, fields_of, merge, nested
 from maskwright.errors import InputError, suggest
 
 _CONFIG = "config:"  # begins the names of arguments that are configuration fields
@@ -23,22 +24,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        self._rare: dict[argparse.Action, str] = {}
-
-    def add_rare(self, action: argparse.Action) -> None:
-        """Hide a flag from ``--help``; ``--help-all``, added with the first one, shows it."""
-        if not self._rare:
-            text = "show every flag and exit"
-            self.add_argument(
-                "--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=text
-            )
-        self._rare[action] = action.help or ""
-        action.help = argparse.SUPPRESS
-
-    def show_rare(self) -> None:
-        """Show in the help what `add_rare` hid."""
-        for action, text in self._rare.items():
-            action.help = text
+        self.rare: dict[argparse.Action, str | None] = {}  # help that only --help-all shows
 
     def _summarize(self) -> str:
         """Return the usage line: a list of all flags would be longer than their help."""
@@ -71,22 +57,28 @@ class _HelpAll(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         assert isinstance(parser, Parser)
-        parser.show_rare()
+        for action, text in parser.rare.items():
+            action.help = text
         parser.print_help()
         parser.exit()
 
 
 def add_config_flags(
-    parser: Parser, config: type, skip: Collection[str] = (), usual: Collection[str] | None = None
+    parser: Parser, config: Any, skip: Collection[str] = (), usual: Collection[str] | None = None
 ) -> None:
     """Add ``--section.field VALUE`` for every field of a configuration tree.
 
     Args:
+        config: the tree; its values are shown as defaults.
         skip: fields, or whole sections, that get no flag.
         usual: fields that ``--help`` shows; the others are left to ``--help-all``. None: all.
     """
+    hidden = argparse.SUPPRESS
+    if usual is not None:
+        text = "show every flag and exit"
+        parser.add_argument("--help-all", action=_HelpAll, nargs=0, dest=hidden, help=text)
     groups: dict[str, Any] = {}
-    for info in fields_of(config):
+    for info in fields_of(type(config)):
         section = info.name.partition(".")[0] if "." in info.name else "run"
         if section in skip or info.name in skip:
             continue
@@ -97,10 +89,10 @@ def add_config_flags(
             dest=f"{_CONFIG}{info.name}",
             metavar=_name_value(info.annotation),
             default=argparse.SUPPRESS,
-            help=_describe(info),
+            help=_describe(info.help, attrgetter(info.name)(config)),
         )
         if usual is not None and info.name not in usual:
-            parser.add_rare(action)
+            parser.rare[action], action.help = action.help, hidden
 
 
 def folder_name(given: str) -> str:
@@ -135,11 +127,11 @@ def _name_value(annotation: Any) -> str:
     return describe_type(annotation) if origin is Literal else annotation.__name__.upper()
 
 
-def _describe(info: FieldInfo) -> str:
-    default = "none" if info.default in (None, ()) else info.default
-    if isinstance(default, bool):
-        default = str(default).lower()
-    return f"{info.help} [{default}]".replace("%", "%%")
+def _describe(text: str, default: Any) -> str:
+    if isinstance(default, tuple):
+        default = ",".join(map(str, cast(tuple[Any, ...], default)))
+    shown = str(default).lower() if isinstance(default, bool) else default
+    return f"{text} [{'none' if shown in (None, '') else shown}]".replace("%", "%%")
 
 
 def add_table_flags(parser: Parser, columns: str) -> None:

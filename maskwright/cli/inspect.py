@@ -54,7 +54,7 @@ def build_parser() -> Parser:
     add("--json", action="store_true", help="one JSON object a row, and nothing else")
     add("--config", type=Path, help="YAML file of the run")
     usual = ("data.packed", "masking.strategy", "masking.rate", "masking.mask_share")
-    add_config_flags(parser, PretrainConfig, skip=_SECTIONS, usual=usual)
+    add_config_flags(parser, resolve(), skip=_SECTIONS, usual=usual)
     add("--seed", type=int, help="seed of the run [the configuration's]")
     return parser
 

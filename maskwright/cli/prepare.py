@@ -37,7 +37,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--status", action="store_true", help="print how far the preparation of --out is, and end"
     )
-    add_config_flags(parser, PrepareConfig, usual=_USUAL)
+    add_config_flags(parser, PrepareConfig(), usual=_USUAL)
     return parser
 
 

@@ -10,7 +10,7 @@ import maskwright
 from maskwright.cli.flags import Parser, add_config_flags, config_values, folder_name
 from maskwright.config import Plain, merge
 from maskwright.errors import InputError
-from maskwright.runs.config import CONTINUE_RECIPE, DEFAULT_RECIPE, PretrainConfig, default_recipe
+from maskwright.runs.config import CONTINUE_RECIPE, DEFAULT_RECIPE, default_recipe, resolve
 from maskwright.runs.find_data import is_prepared
 from maskwright.shards.remote import is_remote
 
@@ -44,7 +44,7 @@ def build_parser() -> Parser:
         "training takes of each: wiki=0.7,books=0.3; without shares all of each once an epoch",
     )
     parser.add_argument("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
-    defaults = f"{DEFAULT_RECIPE}, or {CONTINUE_RECIPE} with --init-from"
+    defaults = f"{DEFAULT_RECIPE}, whose values are below, or {CONTINUE_RECIPE} with --init-from"
     parser.add_argument("--recipe", help=f"recipe to start from [{defaults}]")
     parser.add_argument("--config", type=Path, help="YAML file put over the recipe")
     parser.add_argument(
@@ -54,17 +54,16 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--data-dir", type=Path, default=Path("data"), help="where prepared data goes [data]"
     )
-
-    def add_field(flag: str, field: str, value: str, text: str) -> None:
+    model = "continue pretraining a model, with its tokenizer: a folder, a run, or hf:NAME"
+    more = "add N tokens, learned from the text, to that model's vocabulary"
+    other = "train a tokenizer of N tokens on the text to replace that of the model"
+    for flag, field, value, text in (
+        ("--init-from", "init_from", "MODEL", model),
+        ("--extend-vocab", "tokenizer.extend_vocab", "N", more),
+        ("--replace-vocab", "tokenizer.replace_vocab", "N", other),
+    ):
         dest = f"config:{field}"
         parser.add_argument(flag, dest=dest, metavar=value, default=SUPPRESS, help=text)
-
-    model = "continue pretraining a model, with its tokenizer: a folder, a run, or hf:NAME"
-    add_field("--init-from", "init_from", "MODEL", model)
-    more = "add N tokens, learned from the text, to that model's vocabulary"
-    add_field("--extend-vocab", "tokenizer.extend_vocab", "N", more)
-    other = "train a tokenizer of N tokens on the text to replace that of the model"
-    add_field("--replace-vocab", "tokenizer.replace_vocab", "N", other)
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run directory")
     resume = "resume from the newest checkpoint of --name if there is one, for jobs that restart"
     parser.add_argument("--auto-resume", action="store_true", help=resume)
@@ -74,7 +73,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, print sizes and times, and stop"
     )
-    add_config_flags(parser, PretrainConfig, skip=("text", "init_from"), usual=_USUAL)
+    add_config_flags(parser, resolve(), skip=("text", "init_from"), usual=_USUAL)
     return parser
 
 

@@ -35,7 +35,7 @@ def build_parser() -> Parser:
     parser.add_argument("--quiet", action="store_true", help="no line for each request")
     host = "another name, without a port, that requests without a token may use for the server"
     parser.add_argument("--allowed-host", action="append", default=[], metavar="NAME", help=host)
-    add_config_flags(parser, ServeConfig)
+    add_config_flags(parser, ServeConfig())
     return parser
 
 

@@ -66,7 +66,7 @@ def train(argv: Sequence[str]) -> int:
     parser = Parser("tokenizer train", "Train a tokenizer from text.", _EPILOG)
     parser.add_argument("text", nargs="+", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
-    add_config_flags(parser, TokenizerRunConfig)
+    add_config_flags(parser, TokenizerRunConfig())
     arguments = parser.parse(argv)
     config = from_mapping(TokenizerRunConfig, config_values(arguments))
     check_new_folder(arguments.out)
@@ -90,7 +90,7 @@ def inspect(argv: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="a tokenizer, a model, a run, or prepared data")
     parser.add_argument("text", nargs="*", help="sentences to take apart")
     parser.add_argument("--on", nargs="+", default=[], help="text to measure fertility on")
-    add_config_flags(parser, TokenizerRunConfig, skip=NO_READING)
+    add_config_flags(parser, TokenizerRunConfig(), skip=NO_READING)
     arguments = parser.parse(argv)
     config = from_mapping(TokenizerRunConfig, config_values(arguments)).corpus
     tokenizer = Tokenizer.load(find(arguments.folder))

@@ -11,7 +11,6 @@ Within a window each pass of each source is packed and shuffled separately, so t
 source and never the same text twice; then the rows of the sources are interleaved evenly.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +20,7 @@ from maskwright.data.config import MixtureConfig, parse_amounts
 from maskwright.data.counter_rng import Purpose, derive_keys, to_unit
 from maskwright.data.permutation import permute
 from maskwright.data.rows import WINDOW_SEGMENTS, Ints, Rows, SegmentTable, WindowPlanner
-from maskwright.errors import ConfigError
+from maskwright.errors import ConfigError, did_you_mean
 
 MOST_SOURCES = 256  # far below WINDOW_SEGMENTS, since a window mixes all sources
 
@@ -78,10 +77,8 @@ def count_passes(config: MixtureConfig, num_tokens: Mapping[str, int]) -> dict[s
 def _check_names(field: str, given: Mapping[str, float], known: Mapping[str, int]) -> None:
     for name in given:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            remedy = f"Did you mean {close[0]}?" if close else ""
             rule = f"is not one of the sources {', '.join(known)}"
-            raise ConfigError(f"mixture.{field}", name, rule, remedy)
+            raise ConfigError(f"mixture.{field}", name, rule, did_you_mean(name, known))
 
 
 class MixturePlanner(WindowPlanner):

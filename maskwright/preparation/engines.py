@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from maskwright.errors import ConfigError, ShardError
+from maskwright.extras import check_extra
 from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
 from maskwright.preparation.folder import find_work
@@ -186,10 +186,7 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
 
 def _check_installed(engine: EngineName) -> None:
     for package in ("datatrove", "ray") if engine == "datatrove-ray" else ("datatrove",):
-        if find_spec(package) is None:
-            rule = f"needs the package {package}, which is not installed"
-            remedy = f"Run: pip install 'maskwright[{_PACKAGES[package]}]'"
-            raise ConfigError("engine", engine, rule, remedy)
+        check_extra(package, _PACKAGES[package], f"engine = {engine}")
     if engine == "datatrove-slurm":
         missing = [name for name in _SLURM if shutil.which(name) is None]
         if missing:

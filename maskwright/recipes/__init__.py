@@ -5,13 +5,12 @@ one is its title; those below it, up to an empty one, have the form ``name: text
 hardware, time, result, command) and are shown by ``maskwright recipes``; the rest is for readers.
 """
 
-import difflib
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
 from maskwright.config import Plain, parse_yaml
-from maskwright.errors import ConfigError
+from maskwright.errors import ConfigError, did_you_mean
 
 _FOLDER = Path(__file__).parent
 
@@ -45,15 +44,10 @@ def load_recipe(name: str) -> Recipe:
     """
     names = sorted(path.stem for path in _FOLDER.glob("*.yaml"))
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=1)
-        remedy = f"Did you mean {close[0]}?" if close else f"There are {', '.join(names)}."
+        remedy = did_you_mean(name, names) or f"There are {', '.join(names)}."
         raise ConfigError("recipe", name, "is not a recipe", remedy)
     text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     header = [line[1:].strip() for line in text.splitlines() if line.startswith("#")]
-    facts = dict(_split(line) for line in takewhile(bool, header[1:]) if ": " in line)
+    parts = (line.partition(": ") for line in takewhile(bool, header[1:]))
+    facts = {key: value for key, colon, value in parts if colon}
     return Recipe(name, header[0] if header else name, facts, parse_yaml(text, name))
-
-
-def _split(line: str) -> tuple[str, str]:
-    key, _, value = line.partition(": ")
-    return key, value

@@ -12,7 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from maskwright.errors import InputError, make_line
+from maskwright.errors import make_line
+from maskwright.extras import check_extra
 from maskwright.files import replacing_file
 from maskwright.logs import Record
 
@@ -88,10 +89,9 @@ def check_matplotlib() -> None:
     """Raise unless matplotlib is installed.
 
     Raises:
-        InputError: the extra ``plots`` is not installed.
+        MissingPackageError: the extra ``plots`` is not installed.
     """
-    if not has_matplotlib():
-        raise InputError("plots need matplotlib. Run: pip install 'maskwright[plots]'")
+    check_extra("matplotlib", "plots", "a plot")
 
 
 def render(draw: Callable[[Any], None], width: float, height: float, label: str) -> str:
@@ -118,7 +118,7 @@ def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[P
         note: a line below the charts.
 
     Raises:
-        InputError: as `check_matplotlib`.
+        MissingPackageError: as `check_matplotlib`.
     """
     check_matplotlib()
     matplotlib: Any = importlib.import_module("matplotlib")
@@ -190,7 +190,7 @@ def _draw_panel(
         color = color if len(levels) > 1 else FAINT
         axes.axhline(level, color=color, linewidth=1, linestyle=_DASHED, zorder=0)
     if levels:
-        _annotate_level(axes, levels[-1][0], "unigram baseline")
+        annotate_level(axes, levels[-1][0], "unigram baseline")
     axes.set_xlim(left=0)
     if y != "loss":
         axes.set_ylim(bottom=0)
@@ -199,7 +199,7 @@ def _draw_panel(
     axes.tick_params(length=3)
 
 
-def _annotate_level(axes: Any, level: float, name: str) -> None:
+def annotate_level(axes: Any, level: float, name: str) -> None:
     """Write the name of a horizontal line at its right end."""
     axes.annotate(
         name,

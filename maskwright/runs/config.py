@@ -136,7 +136,7 @@ def resolve(
     values = put_over(put_over(values, from_file), overrides)
     if name == CONTINUE_RECIPE and not values.get("init_from"):
         rule = f"is required by the recipe {name}, which continues an existing model"
-        raise ConfigError("init_from", None, rule, "Give --init-from MODEL.")
+        raise ConfigError("init_from", None, rule, "Name a model in init_from.")
     return from_mapping(PretrainConfig, values)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from maskwright.errors import ModelFolderError
 from maskwright.files import read_json, read_object
 from maskwright.objectives.registry import OBJECTIVES
-from maskwright.runs.download_model import download_model, is_hub_name
+from maskwright.runs.download_model import PREFIX, download_model, is_hub_name
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     MODEL_NAME,
@@ -29,8 +29,7 @@ def find_model_folder(argument: Path | str) -> Path:
     Raises:
         InputError: the model cannot be downloaded.
         MissingPackageError: huggingface_hub is not installed.
-        ModelFolderError: the folder does not exist, but a run of a similar name does; or the run
-            has no model yet.
+        ModelFolderError: the folder does not exist, or the run has no model yet.
     """
     if is_hub_name(str(argument)):
         return download_model(str(argument))
@@ -39,8 +38,15 @@ def find_model_folder(argument: Path | str) -> Path:
         return folder / MODEL_NAME
     if (folder / MODULES_NAME).is_file():
         return _find_transformer(folder)
-    if hint := suggest_run(folder):
-        raise ModelFolderError(f"{folder} is not a folder{hint}")
+    if not folder.exists():
+        parent, hub = (
+            folder.parent,
+            f". For a model of the Hugging Face hub, give {PREFIX}{folder}.",
+        )
+        is_name = parent == Path() or (parent.parent == Path() and not parent.exists())
+        raise ModelFolderError(
+            f"{folder} is not a folder{suggest_run(folder) or (hub if is_name else '.')}"
+        )
     if is_fine_tuning(folder):
         raise ModelFolderError(
             f"{folder} is an unfinished run of fine-tuning: it has no model yet. "

@@ -1,6 +1,5 @@
 """A run directory: locking, configuration, provenance."""
 
-import difflib
 import os
 import shutil
 from collections.abc import Callable, Generator, Mapping
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn, NotRequired, TypedDict
 
 from maskwright.config import Plain, from_mapping, read_yaml, to_mapping
-from maskwright.errors import CheckpointError, ConfigError, InputError
+from maskwright.errors import CheckpointError, ConfigError, InputError, find_nearest
 from maskwright.files import (
     JsonObject,
     as_mapping,
@@ -89,8 +88,8 @@ def suggest_run(path: Path) -> str:
         return f"; did you mean {Path(RUNS_NAME) / path}?"
     folder = path.parent if path.parent != Path() else Path(RUNS_NAME)
     names = [run.name for run in folder.iterdir() if run.is_dir()] if folder.is_dir() else []
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return f"; did you mean {folder / close[0]}?" if close else ""
+    nearest = find_nearest(path.name, names)
+    return f"; did you mean {folder / nearest}?" if nearest else ""
 
 
 def is_fine_tuning(run: Path) -> bool:
@@ -244,11 +243,6 @@ def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
         raise CheckpointError(f"{run} is a run of fine-tuning, not of pretraining. {remedy}")
     check_changes(overrides)
     return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))
-
-
-def find_begun(run: Path) -> PretrainConfig | None:
-    """Return the configuration of a run that can be resumed, or None."""
-    return load_run_config(run, {}) if has_checkpoint(run) else None
 
 
 def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> Plain:

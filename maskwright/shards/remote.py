@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from maskwright.console import tell
 from maskwright.errors import ShardError
+from maskwright.extras import how_to_install
 
 _KINDS = (
     FileNotFoundError,
@@ -85,7 +86,6 @@ _SIGNED_IN = re.compile(r"([^:/]+)://(?P<user>[^/?#]*)@|(https?)://[^?]*\?", re.
 _NO_USER = ("abfs", "abfss", "wasb", "wasbs", "hf")
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OURS = ("s3", "s3a", "gs", "gcs", "hf", "http", "https")  # the extra installs their packages
-_INSTALL = "Run: pip install 'maskwright[remote]'"
 _CHECK = (
     "Check the URL and the credentials (AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS, HF_TOKEN or "
     "~/.config/fsspec)."
@@ -128,8 +128,9 @@ class RemoteFolder:
     def _choose_remedy(self, error: Exception) -> str:
         if not isinstance(error, ImportError):
             return _CHECK
-        needs_ours = error.name == "fsspec" or self.url.partition("://")[0].lower() in _OURS
-        return _INSTALL if needs_ours else "The extra remote does not include this package."
+        if error.name == "fsspec" or self.url.partition("://")[0].lower() in _OURS:
+            return how_to_install("remote")
+        return "The extra remote does not include this package."
 
     def fetch(self, name: str, path: Path, most_bytes: int, check: Check) -> None:
         """Download ``URL/NAME`` to `path`, which exists only once it is complete.

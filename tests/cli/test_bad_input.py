@@ -31,7 +31,7 @@ def test_empty_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureF
     (tmp_path / "notes.txt").touch()
     message = fails_with(capsys, [*pretrain, str(tmp_path / "notes.txt")])
     assert message.startswith("CorpusError")
-    assert "notes.txt is empty: nothing to train on" in message
+    assert "notes.txt is empty: it has no text" in message
 
 
 def test_binary_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
@@ -55,6 +55,37 @@ def test_no_text(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
 def test_typo_in_a_flag(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
     message = fails_with(capsys, [*pretrain, "pydocs", "--train.grad_clp", "1"])
     assert "unknown flag --train.grad_clp; did you mean --train.grad_clip?" in message
+
+
+@pytest.mark.parametrize(
+    ("flag", "ours"),
+    [
+        ("--lr", "--optim.learning_rate"),
+        ("--epochs", "--train.max_epochs"),
+        ("--output_dir", "--name"),
+        ("--mlm_probability", "--masking.rate"),
+    ],
+)
+def test_names_of_other_libraries(
+    flag: str, ours: str, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    message = fails_with(capsys, [*pretrain, "pydocs", flag, "1"])
+    assert f"unknown flag {flag}; did you mean {ours}?" in message
+
+
+def test_a_setting_of_another_section(
+    tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "my.yaml").write_text("train:\n  learning_rate: 0.1\n", encoding="utf-8")
+    message = fails_with(capsys, [*pretrain, "pydocs", "--config", str(tmp_path / "my.yaml")])
+    assert "unknown key train.learning_rate; did you mean optim.learning_rate?" in message
+
+
+def test_a_tokenizer_of_the_hub_needs_a_download(
+    pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    flags = ["--tokenizer.path", "google-bert/bert-base-uncased"]
+    assert "hf download" in fails_with(capsys, [*pretrain, "pydocs", *flags])
 
 
 def test_typo_in_a_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from maskwright.cli.main import main
+from maskwright.extras import how_to_install
 from maskwright.inference.embed import Embedder
 
 LINES = ["The small horse eats grass.", "", "A bird", "the cat " * 40]
@@ -168,4 +169,4 @@ def test_parquet_without_its_package(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     error = fails(capsys, run, "a", "--out", str(tmp_path / "v.parquet"))
     assert error.startswith("MissingPackageError: --out *.parquet needs the package pyarrow")
-    assert error.endswith("pip install 'maskwright[parquet]'")
+    assert error.endswith(how_to_install("parquet"))

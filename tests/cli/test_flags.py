@@ -9,7 +9,7 @@ from maskwright.cli.flags import Parser, add_config_flags, config_values
 from maskwright.cli.main import main
 from maskwright.config import fields_of
 from maskwright.preparation.config import PrepareConfig
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import PretrainConfig, resolve
 
 
 def read_help(capsys: pytest.CaptureFixture[str], command: str, flag: str = "--help") -> str:
@@ -43,9 +43,16 @@ def test_usual_flags_exist():
     assert set(prepare._USUAL) <= {info.name for info in fields_of(PrepareConfig)}
 
 
+def test_defaults_are_those_of_the_default_recipe(capsys: pytest.CaptureFixture[str]):
+    text = " ".join(read_help(capsys, "pretrain", "--help-all").split())
+    default = resolve()
+    assert f"[{default.train.max_minutes}]" in text
+    assert f"[{','.join(default.train.seq_length_schedule)}]" in text
+
+
 def test_a_hidden_flag_works():
     parser = Parser("pretrain", "")
-    add_config_flags(parser, PretrainConfig, usual=("seed",))
+    add_config_flags(parser, resolve(), usual=("seed",))
     assert config_values(parser.parse(["--masking.rate", "0.2"])) == {"masking": {"rate": "0.2"}}
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.errors import InputError
+from maskwright.errors import MissingPackageError
 from maskwright.report import charts
 from maskwright.report.charts import Curve, draw_scatter, plot_curves
 
@@ -57,5 +57,5 @@ def test_without_matplotlib_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(charts.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"maskwright\[plots\]"):
+    with pytest.raises(MissingPackageError, match=r"\[plots\]"):
         plot_curves([], tmp_path)

@@ -95,9 +95,22 @@ def test_pickles_stay_where_they_are(hub: Hub) -> None:
     assert "pytorch_model.bin" not in hub.fetched
 
 
+@pytest.mark.parametrize(
+    ("name", "is_hinted"),
+    [("bert-base-uncased", True), ("answerdotai/ModernBERT-base", True), ("a/b/c", False)],
+)
+def test_a_name_of_the_hub_needs_its_prefix(
+    name: str, is_hinted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelFolderError, match="is not a folder") as caught:
+        find_model_folder(name)
+    assert (f"hf:{name}" in str(caught.value)) == is_hinted
+
+
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'maskwright\[hub\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install .*\[hub\]'"):
         download_model("hf:me/tiny")
 
 

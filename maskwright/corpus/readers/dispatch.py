@@ -4,12 +4,14 @@ To add a format, write a module with a reader, a function of a `Reading` that yi
 register it in `FORMATS`.
 """
 
+import csv
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from maskwright.corpus.config import CorpusConfig
@@ -19,7 +21,7 @@ from maskwright.corpus.readers.dump import read_dump
 from maskwright.corpus.readers.hub import read_hub
 from maskwright.corpus.readers.parquet import read_parquet
 from maskwright.corpus.readers.pydocs import read_pydocs
-from maskwright.corpus.readers.records import read_csv, read_jsonl, read_tsv
+from maskwright.corpus.readers.records import read_jsonl, read_table
 from maskwright.corpus.readers.signatures import UnreadableError
 from maskwright.corpus.readers.text import read_markdown, read_plain
 from maskwright.errors import CorpusError
@@ -47,8 +49,9 @@ FORMATS: dict[str, Format] = {
     "plain": Format(read_plain, (".txt", ".text")),
     "markdown": Format(read_markdown, (".md",)),
     "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), (".json",)),
-    "csv": Format(read_csv, (".csv",)),
-    "tsv": Format(read_tsv, (".tsv",)),
+    "csv": Format(read_table, (".csv",)),
+    # TSV (IANA) has no quoted fields: quotation marks are text.
+    "tsv": Format(partial(read_table, delimiter="\t", quoting=csv.QUOTE_NONE), (".tsv",)),
     "parquet": Format(read_parquet, (".parquet",)),
     "dump": Format(read_dump, (), (".xml",)),
     "hub": Format(read_hub),
@@ -97,9 +100,7 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
             if len(text) > limit:
                 counts["long document cut"] += 1
         if not number and source.span is None:
-            raise UnreadableError(
-                "file without text", f"{source.name} is empty: nothing to train on."
-            )
+            raise UnreadableError("file without text", f"{source.name} is empty: it has no text.")
     except UnreadableError as error:
         if source.explicit:
             raise

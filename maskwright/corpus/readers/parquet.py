@@ -149,7 +149,7 @@ def _open_seekable(
         except OSError as error:
             raise CorpusError(f"{name} cannot be read: {error.strerror}.") from None
         if not size:
-            raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
+            raise UnreadableError("empty file", f"{name} is empty: it has no text.")
         if not head.startswith(b"PAR1"):
             check_signature(head, name)
         yield file, size

@@ -126,7 +126,7 @@ def decode_text(
     first = next(rest, b"")
     is_checked, span = span is not None, span or Span(0, 0)
     if not first and not span.total:  # a part in which no document ends is empty
-        raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
+        raise UnreadableError("empty file", f"{name} is empty: it has no text.")
     if not is_checked:
         check_signature(first[:_HEAD_BYTES], name)
     mark = _find_mark(first) if span.is_beginning else b""

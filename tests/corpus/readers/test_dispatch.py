@@ -79,7 +79,7 @@ def test_standard_input_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\n\ntwo\n")))
     assert read_all("-") == ["one", "two"]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(CorpusError, match=r"^standard input is empty: nothing to train on\.$"):
+    with pytest.raises(CorpusError, match=r"^standard input is empty: it has no text\.$"):
         read_all("-")
 
 

@@ -114,7 +114,7 @@ def test_a_column_that_does_not_exist_names_those_there_are(tmp_path: Path, suff
     path = write(tmp_path / f"x.{suffix}", separator.join(["id", "body"]) + "\n")
     with pytest.raises(CorpusError, match=f"x.{suffix} has no field text; it has: id, body"):
         read_all(path)
-    with pytest.raises(CorpusError, match="is empty: nothing to train on"):
+    with pytest.raises(CorpusError, match="is empty: it has no text"):
         read_all(path, text_field="body")
 
 

@@ -44,7 +44,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "x is empty: nothing to train on."),
+        (b"", "x is empty: it has no text."),
         (bytes(range(256)) * 20, "x is binary: .*% of its first 5,120 char"),
         (b"PK\x03\x04" + bytes(26) + b"word/document.xml", r"x is a Word document \(docx\)"),
         (b"PK\x03\x04" + bytes(26) + b"a.txt", r"x is a zip archive. Unpack"),
@@ -264,7 +264,7 @@ def test_an_empty_file_is_an_error_if_named_and_counted_in_a_folder(
     tmp_path: Path, content: str
 ) -> None:
     path = write(tmp_path / "notes.txt", content)
-    with pytest.raises(CorpusError, match=r"notes\.txt is empty: nothing to train on\.$"):
+    with pytest.raises(CorpusError, match=r"notes\.txt is empty: it has no text\.$"):
         read_all(path)
     counts: Counter[str] = Counter()
     assert read_all(str(tmp_path), counts) == []
