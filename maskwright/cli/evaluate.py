@@ -60,6 +60,8 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model"
     )
+    poolings = "of the tokens' vectors, for retrieval and sts [the model's, or mean]"
+    parser.add_argument("--pooling", choices=("mean", "cls"), help=poolings)
     kinds = get_args(FixedPrecision)
     precision = "of the matrix products of blimp; bf16 is faster with bf16 units [fp32]"
     parser.add_argument("--precision", choices=kinds, default="fp32", help=precision)

@@ -26,7 +26,7 @@ from maskwright.evaluation.suites import (
 )
 from maskwright.files import check_new_file, hash_file, write_json
 from maskwright.finetuning.glue import evaluate_glue
-from maskwright.inference.embed import Embedder
+from maskwright.inference.embed import Embedder, Pooling
 from maskwright.inference.text_model import TextModel
 from maskwright.model.config import GENERATOR
 from maskwright.model_folder.folder import CONFIG
@@ -60,6 +60,7 @@ def evaluate(
     blimp: str | Path | None = None,
     babylm: str | Path | None = None,
     rerank: str | Path | None = None,
+    pooling: Pooling | None = None,
     precision: FixedPrecision = "fp32",
     out: str | Path | None = None,
     fast: bool = False,
@@ -78,6 +79,7 @@ def evaluate(
         blimp: the folder of minimal pairs, for the suite ``blimp``.
         babylm: the folder ``results`` of a BabyLM submission, for the predictions of ``blimp``.
         rerank: a model of ``finetune --task ranking``, for the suite ``retrieval``.
+        pooling: ``mean`` or ``cls``, for ``retrieval`` and ``sts``; default: as in `Embedder`.
         precision: the precision of the matrix products of ``blimp``.
         out: a new JSON file for the results; a run also gets them in its ``evaluation.json``.
         fast: score an eighth of the text or less; train for one epoch in ``glue``.
@@ -95,14 +97,14 @@ def evaluate(
     if path is not None:
         check_new_file(path)
     names = parse_names(suite)
-    _check_precision(precision, names)
+    _check_methods(precision, pooling, names)
     if GLUE_SUITE in names:
         _refuse_for_glue(blimp=blimp, babylm=babylm, rerank=rerank, seq_length=seq_length)
         found = find_model_folder(folder)
         tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
     suites = [load_suite(name) for name in names]
-    evaluation = _open(os.fspath(folder), suites, device)
+    evaluation = _open(os.fspath(folder), suites, device, pooling)
     given = (suites, sources, seq_length, blimp, babylm, rerank)
     request = replace(evaluation.make_request(*given, is_fast=fast), precision=precision)
     if request.text is not None and (line := describe_partial_text(request.text.data)):
@@ -112,11 +114,13 @@ def evaluate(
     return described
 
 
-def _open(folder: str, suites: Sequence[Suite], device: str | None) -> "Evaluation":
+def _open(
+    folder: str, suites: Sequence[Suite], device: str | None, pooling: Pooling | None
+) -> "Evaluation":
     """Open the model that suites score; for vectors alone it needs no head."""
     fills = any(suite.needs != "files" for suite in suites)
     found = find_masked_model(folder, tell) if fills else find_model_folder(folder)
-    return Evaluation(folder, found, device, fills=fills)
+    return Evaluation(folder, found, device, fills=fills, pooling=pooling)
 
 
 def _write_results(described: EvaluationResult, run: Path | None, path: Path | None) -> None:
@@ -137,14 +141,16 @@ def check_row_length(seq_length: int | None) -> None:
         raise InputError(f"--seq-length = {seq_length} must be at least {MIN_ROW_LENGTH}")
 
 
-def _check_precision(precision: str, suites: Sequence[str]) -> None:
-    """Raise an InputError for an unknown precision, and for one without the suite that has it."""
+def _check_methods(precision: str, pooling: str | None, suites: Sequence[str]) -> None:
+    """Raise an InputError for an unknown precision, and for a flag without a suite that uses it."""
     if precision not in get_args(FixedPrecision):
         raise InputError(
             f"--precision = {precision} must be {' or '.join(get_args(FixedPrecision))}"
         )
     if precision != "fp32" and "blimp" not in suites:
         raise InputError("--precision needs --suite blimp. Add it, or remove --precision.")
+    if pooling is not None and not {"retrieval", "sts"}.intersection(suites):
+        raise InputError("--pooling needs --suite retrieval or sts. Add one, or remove --pooling.")
 
 
 def _refuse_for_glue(**flags: object) -> None:
@@ -162,6 +168,7 @@ class Evaluation:
         folder: its model folder.
         device: the device; None: a GPU if there is one.
         fills: False if only vectors are scored, which need no head.
+        pooling: the pooling of these vectors; None: as in `Embedder`.
 
     Attributes:
         run: `argument` if it is a run directory, else None.
@@ -172,11 +179,19 @@ class Evaluation:
     """
 
     def __init__(
-        self, argument: str, folder: Path, device: str | None = None, *, fills: bool = True
+        self,
+        argument: str,
+        folder: Path,
+        device: str | None = None,
+        *,
+        fills: bool = True,
+        pooling: Pooling | None = None,
     ) -> None:
         self.argument, self.folder = argument, folder
         self.run = find_run(argument)
-        self.model: TextModel[Any] = (TextModel if fills else Embedder)(folder, device)
+        self.model: TextModel[Any] = (
+            TextModel(folder, device) if fills else Embedder(folder, device, pooling)
+        )
 
     def make_request(
         self,

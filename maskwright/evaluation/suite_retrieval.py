@@ -50,11 +50,7 @@ def read_collection(folder: Path) -> Collection:
         CorpusError: a file is damaged, or no query has a relevant document.
     """
     corpus, queries = (_find(folder, f"{name}.jsonl") for name in ("corpus", "queries"))
-    qrels = next(
-        (path for split in _SPLITS for path in _list_files(folder, f"qrels/{split}.tsv")), None
-    )
-    if qrels is None:
-        raise InputError(f"{folder} has no qrels/test.tsv. Give a folder in the format of BEIR.")
+    qrels = _find(folder, *(f"qrels/{split}.tsv" for split in _SPLITS))
     documents, asked = dict(_read_texts(corpus)), dict(_read_texts(queries))
     columns = {"query": 0, "document": 1, "grade": 2}
     grades: dict[str, dict[str, int]] = defaultdict(dict)
@@ -72,15 +68,12 @@ def read_collection(folder: Path) -> Collection:
     return Collection(documents, chosen, answered, (corpus, queries, qrels))
 
 
-def _find(folder: Path, name: str) -> Path:
-    found = next(iter(_list_files(folder, name)), None)
-    if found is None:
-        raise InputError(f"{folder} has no {name}. Give a folder in the format of BEIR.")
-    return found
-
-
-def _list_files(folder: Path, name: str) -> list[Path]:
-    return [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+def _find(folder: Path, *names: str) -> Path:
+    """Return the first of the files that exists, plain or ``.gz``; raise InputError if none."""
+    for path in (folder / f"{name}{end}" for name in names for end in ("", ".gz")):
+        if path.is_file():
+            return path
+    raise InputError(f"{folder} has no {names[0]}. Give a folder in the format of BEIR.")
 
 
 def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
@@ -220,18 +213,20 @@ def _score_retrieval(request: Request) -> SuiteResult:
     task, embed = read_collection(path), request.make_embedder()
     rankings, by_words = rank_by_vectors(embed, task), rank_by_words(task)
     scores = score_rankings("retrieval", task.grades, rankings, by_words)
+    settings = {
+        "baseline": "BM25",
+        "interval": describe_bootstrap("queries"),
+        "split": task.files[-1].name.partition(".")[0],
+        "pooling": embed.pooling,
+        "num_cut": embed.num_cut,
+    }
     if request.rerank is not None:
+        settings |= {"reranker": str(request.rerank), "reranked_documents": _DEEPEST}
         predict = open_ranker(request.rerank, str(request.model.device))
         searches = {"retrieval/reranked": rankings, "retrieval/reranked_bm25": by_words}
         for prefix, found in searches.items():
             again = rerank(predict, task, found)
             scores += score_rankings(prefix, task.grades, again, by_words)
-    settings = {
-        "baseline": "BM25",
-        "interval": describe_bootstrap("queries"),
-        "num_cut": embed.num_cut,
-        **({"reranked_documents": _DEEPEST} if request.rerank else {}),
-    }
     data = describe_files(path, task.files, len(task.documents))
     return mark_fast(SuiteResult("retrieval", data, settings, scores), False)
 

@@ -140,8 +140,9 @@ class Request:
         from maskwright.inference.embed import Embedder
 
         opened = cast("TextModel[Any]", self.model)
-        pooling = opened.pooling if isinstance(opened, Embedder) else "mean"
-        return Embedder.from_parts(self.model.model, self.model.tokenizer, self.wraps, pooling)
+        if isinstance(opened, Embedder):
+            return opened
+        return Embedder.from_parts(self.model.model, self.model.tokenizer, self.wraps)
 
     def find_size(self, suite: Suite) -> int:
         """Return the limit of a suite for this request: `Suite.fast` or `Suite.full`."""
@@ -168,11 +169,6 @@ def describe_files(path: Path, files: Iterable[Path], num_texts: int) -> DataFac
 def load_suite(name: str) -> Suite:
     """Import a suite of `SUITES`."""
     return importlib.import_module(SUITES[name].module).SUITE
-
-
-def find_headlines(suites: Iterable[str]) -> list[str]:
-    """Return the headlines of suites by name."""
-    return [name for suite in suites for name in load_suite(suite).headlines]
 
 
 def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:

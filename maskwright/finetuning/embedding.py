@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from maskwright.errors import ConfigError, CorpusError, InputError
 from maskwright.files import write_json
-from maskwright.finetuning.batches import collate, plan_scoring
+from maskwright.finetuning.batches import collate
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.contrastive import (
     compare,
@@ -47,11 +47,13 @@ from maskwright.finetuning.table_files import (
     read_columns,
 )
 from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
-from maskwright.formatting import describe_cut
+from maskwright.formatting import describe_cut, write_code, write_code_block
+from maskwright.inference.text_model import plan_batches
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.classifier import pool_mean
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.folder import open_encoder, save_model
+from maskwright.model_folder.card import SIMILARITY, HubMetadata
+from maskwright.model_folder.folder import adapt_card, open_encoder, save_model
 from maskwright.progress import Pulse
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
 from maskwright.tokenizer.template import ModelInput, list_added_ids
@@ -64,6 +66,16 @@ _LABELS = frozenset({"label", "labels", "gold_label", "is_duplicate", "target"})
 _CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
 _FEWEST = 32  # training pairs; fewer are too few to train on
 _FEWEST_CHARACTERS = 24  # of a text that is split into halves
+_METADATA: HubMetadata = {
+    "library_name": "maskwright",
+    "pipeline_tag": SIMILARITY,
+    "tags": ["maskwright", "feature-extraction", SIMILARITY],
+}
+_USE = """
+`maskwright embed` and `maskwright.Embedder` compute the vector of a text, the mean of its tokens.
+`maskwright export --to sentence-transformers` writes a folder for that library. The head that
+predicts masked tokens was not trained further.
+"""
 _OBJECTIVES = {
     "simcse": "each text is its own positive, under another dropout mask (SimCSE)",
     "tsdae": "a decoder rebuilds each text from the vector of 40 % of its tokens (TSDAE)",
@@ -147,12 +159,24 @@ class Embedding(CustomTask):
         log.close()
         write_json(out / RESULTS_NAME, {**best, "before": records[0], "train_pairs": len(train)})
         wraps = loaded.add_special_tokens
-        save_model(out / MODEL_NAME, model.cpu(), loaded.tokenizer, add_special_tokens=wraps)
+        card = _write_card(request.origin, len(train), records[0], best)
+        save_model(out / MODEL_NAME, model.cpu(), loaded.tokenizer, card, add_special_tokens=wraps)
+        adapt_card(out / MODEL_NAME, _METADATA, _USE)
         if not best["step"]:
             report(
                 "Training did not improve the score, so the original weights are saved. Try a lower"
                 " --learning_rate, or more pairs."
             )
+
+
+def _write_card(origin: str, num_pairs: int, before: Record, best: Record) -> str:
+    """Return the introduction of the model card: base model, number of pairs, and scores."""
+    scores = "\n".join(dict.fromkeys(_describe(record) for record in (before, best)))
+    return (
+        "# A model of text vectors\n\n"
+        f"Fine-tuned by maskwright from {write_code(origin)} on {num_pairs:,} pairs of texts. On "
+        f"validation pairs, which selected the weights:\n\n{write_code_block(scores, 'text')}"
+    )
 
 
 def find_usual(role: str, names: Sequence[str]) -> str | None:
@@ -401,7 +425,7 @@ class ContrastiveFitting:
         """Return vectors [N, D] on the CPU, computed in batches of similar lengths."""
         vectors = torch.zeros(len(inputs), self.model.config.hidden_size)
         lengths = [len(one.ids) for one in inputs]
-        for numbers in plan_scoring(lengths, batch_tokens_on(self.device)):
+        for numbers in plan_batches(lengths, batch_tokens_on(self.device)):
             vectors[numbers] = self._embed([inputs[number] for number in numbers]).float().cpu()
         return vectors
 

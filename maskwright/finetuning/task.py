@@ -25,7 +25,7 @@ from maskwright.finetuning.metrics import Baselines, Metric, Scores
 from maskwright.finetuning.split import split_examples
 from maskwright.finetuning.table_files import Column, find_roles, list_names, parse_columns
 from maskwright.model.config import Level, Pooling, ProblemType
-from maskwright.model_folder.folder import Loaded
+from maskwright.model_folder.folder import MODEL, Loaded
 from maskwright.objectives.distillation import diverge
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -78,6 +78,11 @@ class Request:
     config: FinetuneConfig
     control: bool = False
     teacher: Path | None = None
+
+    @property
+    def origin(self) -> str:
+        """The name of the model to fine-tune, for the card of the new one."""
+        return self.model.parent.name if self.model.name == MODEL else self.model.name
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder, find_pooling
+from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "cls"]
@@ -108,8 +109,9 @@ class Embedder(TextModel[EncoderModel]):
         similarity = vectors @ vectors.T
 
     Texts are encoded as in training: special tokens written in a text are ordinary text. A text
-    that exceeds the model's maximum length is cut before [SEP] and counted. An empty text has the
-    vector of [CLS] [SEP], or zeros if the model was trained without them.
+    that exceeds the maximum length of the model, or of its folder (``max_seq_length`` of
+    sentence-transformers), is cut before [SEP] and counted. An empty text has the vector of
+    [CLS] [SEP], or zeros if the model was trained without them.
 
     Args:
         folder: a model folder or a run directory, with any head but that of a classifier.
@@ -124,6 +126,7 @@ class Embedder(TextModel[EncoderModel]):
     Raises:
         ModelFolderError: `folder` is not a model folder, or its own pooling is not supported.
         InputError: there is no such device or pooling.
+        TokenizerError: the maximum length of the folder is not a valid length.
     """
 
     def __init__(
@@ -135,6 +138,7 @@ class Embedder(TextModel[EncoderModel]):
     ) -> None:
         pooling = find_pooling(Path(folder)) if pooling is None else pooling
         super().__init__(folder, device)
+        self.longest = int(min(read_max_length(Path(folder)) or self.longest, self.longest))
         self._pool_by(pooling, normalize)
 
     @staticmethod

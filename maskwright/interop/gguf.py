@@ -47,8 +47,7 @@ model = Llama("{file}", embedding=True, n_ctx={longest}, n_batch={longest}, n_ub
 vectors = model.embed(["A sentence.", "Another one."], normalize=True)
 ```
 
-`llama-server -m {file} --embeddings` serves it. The model is trained to predict masked words, not
-sentence similarity: fine-tune it for that.
+`llama-server -m {file} --embeddings` serves it. {aim}
 """
 _METADATA: HubMetadata = {
     "library_name": "gguf",
@@ -72,7 +71,8 @@ def write(folder: Path, source: Source) -> Written:
         if path.name != CARD:
             path.unlink()
     write_file(folder / FILE, source)
-    adapt_card(folder, _METADATA, _CARD.format(file=FILE, longest=source.max_length))
+    ending = _CARD.format(file=FILE, longest=source.max_length, aim=source.aim)
+    adapt_card(folder, _METADATA, ending)
     return _compare(folder / FILE, source)
 
 

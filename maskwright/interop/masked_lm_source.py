@@ -38,7 +38,7 @@ from maskwright.interop.comparison import (
 )
 from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.card import HubMetadata, describe_for_hub
+from maskwright.model_folder.card import SIMILARITY, HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model
 from maskwright.model_folder.native.family import Family
@@ -111,6 +111,13 @@ class MaskedModelSource:
         return describe_for_hub(native=True)
 
     @property
+    def aim(self) -> str:
+        """A sentence for the card of vectors: whether the model was trained for them."""
+        if f"\npipeline_tag: {SIMILARITY}\n" in (self.card or ""):
+            return "The model is trained to give similar vectors to texts that belong together."
+        return "The model predicts masked words: fine-tune it if vectors should show similarity."
+
+    @property
     def has_unused_head(self) -> bool:
         """True if the folder contains a head that `auto_class` does not load."""
         return self.model.config.sentence_pair_head  # which AutoModelForPreTraining loads
@@ -181,7 +188,7 @@ class MaskedModelSource:
             raise InputError(f"--calibrate = {name} has no token that is masked. Give more text.")
         vocab_size, ids = self.model.config.vocab_size, [row.ids for row in rows]
         for _, batch in batch_rows(ids, vocab_size, loaded.tokenizer.pad_id, by_length=True):
-            yield batch.input_ids, batch.attention_mask
+            yield batch
 
 
 def check_equal_ids(text: str, ours: Sequence[int], theirs: Sequence[int]) -> None:
@@ -340,7 +347,7 @@ class MaskJudge:
         """Return a graph's predictions: the most likely token for each of M masked tokens, [M]."""
         rows, found = [row.ids for row in self.rows], [torch.empty(0)] * len(self.rows)
         for indices, batch in batch_rows(rows, self.vocab_size, self.pad_id, by_length=True):
-            logits = graph(batch.input_ids, batch.attention_mask)
+            logits = graph(*batch)
             for index, row_logits in zip(indices, logits, strict=True):
                 found[index] = row_logits[self.rows[index].positions].argmax(-1)
         return torch.cat(found)
@@ -356,5 +363,4 @@ class MaskJudge:
     def timed_batch(self) -> tuple[Tensor, Tensor]:
         """Return a batch of the longest inputs, to time graphs; the first tensor is [B, L]."""
         longest = sorted((row.ids for row in self.rows), key=len)[-_TIMED_ROWS:]
-        batch = pad_rows(longest, self.pad_id)
-        return batch.input_ids, batch.attention_mask
+        return pad_rows(longest, self.pad_id)

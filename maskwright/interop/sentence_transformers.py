@@ -20,7 +20,7 @@ from maskwright.interop.libraries import import_library, quiet_transformers
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
 from maskwright.interop.targets import Source, Target, Written
 from maskwright.interop.transformers import check_family, import_transformers, load_whole
-from maskwright.model_folder.card import HubMetadata
+from maskwright.model_folder.card import SIMILARITY, HubMetadata
 from maskwright.model_folder.folder import CONFIG, adapt_card
 from maskwright.model_folder.weights import WEIGHTS
 
@@ -36,13 +36,12 @@ model = SentenceTransformer("path/to/this/folder")
 vectors = model.encode(["A sentence.", "Another one."])
 ```
 
-Texts are truncated to {longest} tokens. The model is trained to predict masked words, not sentence
-similarity: fine-tune it for that.
+Texts are truncated to {longest} tokens. {aim}
 """
 _METADATA: HubMetadata = {
     "library_name": "sentence-transformers",
-    "pipeline_tag": "sentence-similarity",
-    "tags": ["maskwright", "sentence-transformers", "feature-extraction", "sentence-similarity"],
+    "pipeline_tag": SIMILARITY,
+    "tags": ["maskwright", "sentence-transformers", "feature-extraction", SIMILARITY],
 }
 
 
@@ -65,7 +64,7 @@ def write(folder: Path, source: Source) -> Written:
     longest = source.max_length
     with quiet_transformers(transformers):
         _write_encoder(folder, source, transformers)
-        adapt_card(folder, _METADATA, _CARD.format(longest=longest))
+        adapt_card(folder, _METADATA, _CARD.format(longest=longest, aim=source.aim))
         model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
         if model.max_seq_length != longest:
             raise ExportError(

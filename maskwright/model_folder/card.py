@@ -20,6 +20,7 @@ from maskwright.model_folder.native.family import Family
 _FENCE = "---\n"
 # The path in the example code of a card; publishing replaces it by the name on the hub.
 PLACEHOLDER = "path/to/this/folder"
+SIMILARITY = "sentence-similarity"  # the task of the hub for vectors of texts
 _EXAMPLE_KEYS = ("text", "text_pair")
 # The task of the hub for each level, and the heading of a card.
 _PURPOSES: dict[Level, tuple[str, str]] = {

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.config import read_yaml
-from maskwright.errors import InputError
+from maskwright.errors import InputError, show_value
 from maskwright.files import JsonObject, read_object
 from maskwright.logs import Record, read_training
 from maskwright.runs.evaluation_file import (
     RESULTS_NAME,
-    Score,
     SuiteResult,
-    choose_result,
+    find_unusual,
     parse_results,
 )
 from maskwright.runs.find_data import list_prepared
@@ -100,20 +99,13 @@ class RunFacts:
         rest = max(0.0, total - sum(seconds for _, seconds in shares))
         return [*shares, ("other", rest)]
 
-    def describe_extent(self, suite: str) -> str:
-        """Return `describe_extent` of the suite's result; ``""`` if there is none."""
-        result = choose_result(self.evaluation, suite)
-        return describe_extent(result) if result else ""
-
-    def find_scores(self, suite: str) -> Sequence[Score]:
-        """Return the scores of a suite in evaluation.json; empty if it was not run."""
-        result = choose_result(self.evaluation, suite)
-        return result.scores if result else ()
-
 
 def describe_extent(result: SuiteResult) -> str:
-    """Return ``, with --fast`` if the suite used only a part of its text, else ``""``."""
-    return ", with --fast" if result.settings.get("fast") else ""
+    """Return how a result was measured, unless as usual: ``, with --fast, metric = original``."""
+    return "".join(
+        ", with --fast" if name == "fast" else f", {name} = {show_value(value)}"
+        for name, value in find_unusual(result).items()
+    )
 
 
 def gather_facts(run: Path, name: str) -> RunFacts:

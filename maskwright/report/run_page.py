@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import InputError, show_value
-from maskwright.files import write_text
+from maskwright.files import as_mapping, write_text
 from maskwright.logs import of_sources, split_sample
 from maskwright.report.charts import (
     Curve,
@@ -18,8 +18,8 @@ from maskwright.report.charts import (
     draw_training,
 )
 from maskwright.report.facts import RunFacts, describe_extent
-from maskwright.report.templates import as_mapping, fill_template, flatten
-from maskwright.runs.evaluation_file import Score, SuiteResult
+from maskwright.report.templates import fill_template, flatten
+from maskwright.runs.evaluation_file import Score, SuiteResult, choose_result
 from maskwright.shards.manifest import Manifest
 
 _DECADE = re.compile(r"frequency_1e(\d{1,2})/(.*)")
@@ -121,10 +121,8 @@ def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
             "so it may deviate slightly from the curve."
         )
     # From the provenance, because the prepared data may be gone.
-    corpora = (run.provenance.get("corpus") for run in runs)
-    texts = {
-        str(corpus.get("fingerprint")) for corpus in map(as_mapping, corpora) if corpus is not None
-    }
+    corpora = [as_mapping(run.provenance.get("corpus")) for run in runs]
+    texts = {str(corpus.get("fingerprint")) for corpus in corpora if corpus}
     if len(texts) > 1:
         yield (
             "The runs were trained and scored on different text or with different tokenizers, so "
@@ -161,7 +159,7 @@ def _summarize(run: RunFacts) -> RunSummary:
 
 def _describe_model(run: RunFacts) -> str:
     """Return the number of parameters and the architecture, as far as they are recorded."""
-    sizes, count = as_mapping(run.config.get("model")) or {}, run.provenance.get("num_parameters")
+    sizes, count = as_mapping(run.config.get("model")), run.provenance.get("num_parameters")
     parts = [f"{count:,} parameters"] if isinstance(count, int) else []
     parts += [text.format(show_value(sizes[name])) for name, text in _SIZES if sizes.get(name)]
     return ", ".join(parts) or "not recorded"
@@ -196,13 +194,11 @@ def _list_sections(run: RunFacts) -> Iterator[Section]:
     if sources := list(_list_sources(run.last)):
         yield Section("Scores by source", table=sources)
     yield Section("Time", table=_list_shares(run))
-    if decades := _find_decades(run.find_scores("mlm")):
-        title = "Masked accuracy by token frequency in training"
-        title += run.describe_extent("mlm")
-        yield Section(title, draw_scores(decades, title))
-    if phenomena := _find_phenomena(run.find_scores("blimp")):
-        title = f"BLiMP by phenomenon (chance: 0.5){run.describe_extent('blimp')}"
-        yield Section(title, draw_scores(phenomena, title, chance=0.5))
+    for suite, find_bars, name, chance in _SCORE_CHARTS:
+        result = choose_result(run.evaluation, suite)
+        if result is not None and (bars := find_bars(result.scores)):
+            title = name + describe_extent(result)
+            yield Section(title, draw_scores(bars, title, chance))
     if run.manifest is not None:
         chart = draw_lengths(run.document_lengths) if len(run.document_lengths) else None
         yield Section("Text and tokenizer", chart, _describe_text(run.manifest))
@@ -283,6 +279,13 @@ def _find_phenomena(scores: Sequence[Score]) -> Bars:
         and 0 <= score.value <= 1
     }
     return dict(list(found.items())[:_MAX_BARS])
+
+
+# The suite, the bars from its scores, the title, and the value of a random choice.
+_SCORE_CHARTS = (
+    ("mlm", _find_decades, "Masked accuracy by token frequency in training", None),
+    ("blimp", _find_phenomena, "BLiMP by phenomenon (chance: 0.5)", 0.5),
+)
 
 
 def _list_shares(run: RunFacts) -> list[tuple[str, str]]:

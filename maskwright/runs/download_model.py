@@ -9,12 +9,13 @@ from typing import Any
 
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.extras import import_extra
+from maskwright.tokenizer.files import SENTENCE_CONFIG
 
 PREFIX = "hf:"
 _DOWNLOADED = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "*.safetensors", "model.safetensors.index.json",
-    "modules.json", "1_Pooling/config.json",  # of sentence-transformers
+    "modules.json", "1_Pooling/config.json", SENTENCE_CONFIG,  # of sentence-transformers
 )  # fmt: skip
 _BELOW = "*/*.safetensors"  # subfolders hold other formats, and parts of larger models
 

@@ -17,6 +17,15 @@ from maskwright.provenance import Environment
 RESULTS_NAME = "evaluation.json"
 FORMAT = 1
 _MAX_BYTES = 64 << 20
+# The settings that make another measurement on the same data, with their usual values.
+_USUAL: dict[str, object] = {
+    "fast": False,
+    "metric": "within_word_l2r",
+    "precision": "fp32",
+    "max_seq_length": None,  # of `mlm`, that of the run
+    "pooling": "mean",
+    "reranker": None,
+}
 
 
 @dataclass(frozen=True)
@@ -135,8 +144,8 @@ def to_plain(value: Any) -> Any:
 def merge_earlier(path: Path, new: EvaluationResult) -> EvaluationResult:
     """Return `new` after the suites of an earlier file that it does not replace.
 
-    A result replaces an earlier one of the same suite, data and speed (`--fast`). Results of other
-    weights are dropped; so is a file that cannot be read.
+    A result replaces an earlier one of the same suite, data and settings that make it another
+    measurement. Results of other weights are dropped; so is a file that cannot be read.
     """
     replaced = {_identify(suite) for suite in new["suites"]}
     try:
@@ -151,20 +160,31 @@ def merge_earlier(path: Path, new: EvaluationResult) -> EvaluationResult:
     return {**new, "suites": [*kept, *new["suites"]]}
 
 
-def _identify(suite: SuiteRecord) -> tuple[str, str, bool]:
-    return suite["suite"], suite["data"]["fingerprint"], suite["settings"].get("fast", False)
+def _identify(suite: SuiteRecord) -> tuple[Any, ...]:
+    settings = {name: suite["settings"].get(name, usual) for name, usual in _USUAL.items()}
+    return suite["suite"], suite["data"]["fingerprint"], *settings.values()
+
+
+def find_unusual(result: SuiteResult) -> dict[str, object]:
+    """Return the settings that make a result another measurement than the usual one."""
+    found = {name: result.settings.get(name, usual) for name, usual in _USUAL.items()}
+    return {name: value for name, value in found.items() if value != _USUAL[name]}
 
 
 def choose_result(results: Sequence[SuiteResult], suite: str) -> SuiteResult | None:
     """Return the latest result of a suite; None if there is none.
 
-    On the same data a full result is preferred to a fast one, even if the fast one is newer.
+    On the same data a usual measurement is preferred, even if another one is newer: a full one to
+    a fast one, then the usual metric and precision to others.
     """
-    found = [result for result in results if result.suite == suite]
-    if not found:
-        return None
-    on_same_data = [r for r in found if r.data.get("name") == found[-1].data.get("name")]
-    return ([r for r in on_same_data if not r.settings.get("fast")] or found)[-1]
+    found = [result for result in reversed(results) if result.suite == suite]
+    on_same_data = [r for r in found if r.data.get("name") == found[0].data.get("name")]
+    return min(on_same_data, key=_count_unusual, default=None)
+
+
+def _count_unusual(result: SuiteResult) -> tuple[bool, int]:
+    unusual = find_unusual(result)
+    return "fast" in unusual, len(unusual)
 
 
 def parse_results(values: Any, where: str) -> list[SuiteResult]:

@@ -58,7 +58,7 @@ TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest known file
 SHORTEST = 8  # tokens: the smallest input for two texts with their special tokens
-_MAX_LENGTH = "model_max_length"
+SENTENCE_CONFIG = "sentence_*_config.json"  # of sentence-transformers: bert, roberta, …
 _OLDER = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -81,7 +81,7 @@ def write_tokenizer(
         **{f"{role}_token": token for role, token in special_tokens.items()},
     }
     if max_length is not None:
-        config[_MAX_LENGTH] = max_length
+        config["model_max_length"] = max_length
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / TOKENIZER, json.dumps(description, ensure_ascii=False, indent=1))
     write_text(folder / CONFIG, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
@@ -106,26 +106,32 @@ def read_tokenizer(path: Path) -> tuple[Path, JsonObject, dict[str, str]]:
 
 
 def read_max_length(folder: Path) -> float | None:
-    """Return the model's longest input in tokens, as ``tokenizer_config.json`` has it, or None.
+    """Return the model's longest input in tokens, as its folder has it, or None.
 
-    It may be larger than any model's limit: transformers writes 1e30 if it knows no limit.
+    In a folder of sentence-transformers ``max_seq_length``, else ``model_max_length``. It may be
+    larger than any model's limit: transformers writes 1e30 if it knows no limit.
 
     Raises:
         TokenizerError: the value is not a number, or is too small for any input.
     """
-    file = folder / CONFIG
-    said = _read_object(file).get(_MAX_LENGTH) if file.is_file() else None
-    if said is None:
-        return None
-    if isinstance(said, bool) or not isinstance(said, int | float) or not said >= SHORTEST:
-        raise TokenizerError(
-            f"{file}: {_MAX_LENGTH} = {show_value(said)} must be a number of tokens, at least "
-            f"{SHORTEST}. Correct it, or remove it to use the model's limit."
-        )
-    return said
+    named = [(file, "max_seq_length") for file in sorted(folder.glob(SENTENCE_CONFIG))]
+    for file, field in (*named, (folder / CONFIG, "model_max_length")):
+        said = _read_object(file).get(field) if file.is_file() else None
+        if said is None:
+            continue
+        if isinstance(said, bool) or not isinstance(said, int | float) or not said >= SHORTEST:
+            raise TokenizerError(
+                f"{file}: {field} = {show_value(said)} must be a number of tokens, at least "
+                f"{SHORTEST}. Correct it, or remove it to use the model's limit."
+            )
+        return said
+    return None
 
 
 def _suggest(path: Path) -> str:
+    if not path.exists():
+        download = "hf download OWNER/NAME --include '*token*' --local-dir FOLDER"
+        return f"Name a folder. For a tokenizer of the Hugging Face hub, first run: {download}"
     older = next((name for name in _OLDER if (path / name).is_file()), None)
     remedy = f"with transformers' AutoTokenizer and call save_pretrained, which writes {TOKENIZER}."
     if older is not None:

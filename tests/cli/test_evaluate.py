@@ -269,6 +269,7 @@ def test_what_is_refused(
         (run, "--suite", "blimp"): "needs --blimp",
         (run, "--babylm", tmp_path): "--babylm needs --suite blimp",
         (run, "--precision", "bf16"): "--precision needs --suite blimp",
+        (run, "--pooling", "cls"): "--pooling needs --suite retrieval or sts",
         (run, "--suite", "blimp", "--blimp", pairs, "--precision", "auto"): "--precision",
         (run, "--suite", "blimp", "--blimp", pairs, "--babylm", "x", "--fast"): "--babylm needs",
         (run, "--suite", "blimp", "--blimp", pairs, "--data", data): "--data has no effect",

@@ -119,6 +119,7 @@ def test_a_model_is_scored(workplace: Path, folder: Path) -> None:
     model = workplace / "runs" / "small" / "model"
     found = maskwright.evaluate(model, suite="retrieval", data=folder)
     scores = {score["name"]: score for score in found["suites"][0]["scores"]}
+    assert found["suites"][0]["settings"]["split"] == "test"
     # One of the two answers to the second query is not in the corpus.
     assert scores["retrieval/recall_100"]["value"] == (1 + 1 / 2) / 2
     best = 1 / (1 + 1 / math.log2(3))

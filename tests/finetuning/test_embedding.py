@@ -195,6 +195,10 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         results = json.loads((out / "results.json").read_text())
         assert ("spearman" in results) == (columns == ("score",))
         assert read_deciding_score(out) == results["spearman" if columns == ("score",) else "found"]
+    card = (tmp_path / "out-0" / "model" / "README.md").read_text()
+    assert "pipeline_tag: sentence-similarity" in card
+    assert f"Fine-tuned by maskwright from `{tmp_path.name}` on" in card
+    assert "fill-mask" not in card
     capsys.readouterr()
     for more, field in (
         (["--dimensions", "100000"], "dimensions = 100000"),

@@ -85,6 +85,14 @@ def test_long_texts_are_cut_with_their_end_kept_and_counted(tokenizer: Tokenizer
     assert embed.num_cut == 3
 
 
+def test_a_folder_may_have_a_shorter_limit(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    save_model(tmp_path, tiny_model(), tokenizer)
+    assert Embedder(tmp_path, "cpu").longest == LONGEST
+    for said, longest in ((8, 8), (512, LONGEST)):
+        (tmp_path / "sentence_bert_config.json").write_text(f'{{"max_seq_length": {said}}}')
+        assert Embedder(tmp_path, "cpu").longest == longest
+
+
 def test_special_tokens_in_a_text_are_text(tokenizer: Tokenizer) -> None:
     embed = make(tokenizer)
     masked, unknown = embed(["cat [MASK]", "cat [ zebra ]"])

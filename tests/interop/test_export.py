@@ -1,6 +1,6 @@
 import json
+import re
 import sys
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from maskwright.cli.main import main
 from maskwright.errors import ExportError, InputError, MissingPackageError, ModelFolderError
+from maskwright.extras import how_to_install
 from maskwright.interop import masked_lm_source as masked_model
 from maskwright.interop import transformers as to_transformers
 from maskwright.interop.comparison import OutputComparison
@@ -82,9 +83,21 @@ def test_sentence_transformers_gives_the_same_vectors(
     vectors = model.encode(["the cat sat", "a bird flew under the tree " * 20])
     assert torch.tensor(vectors).norm(dim=1).tolist() == pytest.approx([1.0, 1.0])
     assert "MISSING" not in capfd.readouterr().err
-    assert "library_name: sentence-transformers" in (tmp_path / "out/README.md").read_text()
+    card = (tmp_path / "out/README.md").read_text()
+    assert "library_name: sentence-transformers" in card
+    assert "fine-tune it if vectors should show similarity" in card
     with pytest.raises(ModelFolderError, match="no head"):
         open_model(tmp_path / "out")
+
+
+def test_the_card_of_a_model_of_vectors_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    folder = write_model(tmp_path / "model", NATIVE["bert"])
+    (folder / "README.md").write_text("---\npipeline_tag: sentence-similarity\n---\n# Vectors\n")
+    export(folder, "sentence-transformers", tmp_path / "out")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "similar vectors to texts that belong together" in card
+    assert "fine-tune it" not in card
 
 
 def test_text_embeddings_inference_finds_its_fields_of_modernbert(tmp_path: Path) -> None:
@@ -188,12 +201,9 @@ def test_a_missing_package_names_its_extra(
     extra: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def find_version(name: str) -> str:
-        raise PackageNotFoundError(name)
-
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr("maskwright.interop.libraries.version", find_version)
-    message = rf"needs the package {package}.*pip install 'maskwright\[{extra}\]'"
+    monkeypatch.setattr("maskwright.interop.export.find_version", lambda name: None)
+    message = rf"needs the package {package}.*{re.escape(how_to_install(extra))}"
     with pytest.raises(MissingPackageError, match=message):
         export(bert, to, tmp_path / "out")
     assert not (tmp_path / "out").exists()

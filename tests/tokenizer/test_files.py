@@ -6,6 +6,7 @@ import pytest
 
 from maskwright.errors import TokenizerError
 from maskwright.tokenizer.config import TokenizerKind
+from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import KINDS, MIXED, trained
 
@@ -85,3 +86,19 @@ def test_no_tokenizer(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path)
     with pytest.raises(TokenizerError, match=r"holds no tokenizer\.json"):
         Tokenizer.load(tmp_path / "nothing")
+
+
+def test_the_longest_input_is_that_of_sentence_transformers_if_the_folder_has_one(
+    tmp_path: Path,
+) -> None:
+    assert read_max_length(tmp_path) is None
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    assert read_max_length(tmp_path) == 512
+    file = tmp_path / "sentence_bert_config.json"
+    file.write_text('{"max_seq_length": null}')
+    assert read_max_length(tmp_path) == 512
+    file.write_text('{"max_seq_length": 256}')
+    assert read_max_length(tmp_path) == 256
+    file.write_text('{"max_seq_length": "long"}')
+    with pytest.raises(TokenizerError, match=r"sentence_bert_config\.json: max_seq_length = long"):
+        read_max_length(tmp_path)
