@@ -87,9 +87,9 @@ def fill_with_graph(
     for first in range(0, len(texts), size):
         prompts = (tokenizer.encode_prompt(text) for text in texts[first : first + size])
         rows = [loaded.wrap(prompt.ids.tolist()) for prompt in prompts]
-        batch = pad_rows(rows, tokenizer.pad_id)
-        logits = graph(batch.input_ids, batch.attention_mask)
-        scores = logits[batch.input_ids == tokenizer.mask_id].softmax(-1)
+        input_ids, attention_mask = pad_rows(rows, tokenizer.pad_id)
+        logits = graph(input_ids, attention_mask)
+        scores = logits[input_ids == tokenizer.mask_id].softmax(-1)
         found += [tokenizer.tokens(ids) for ids in scores.topk(TOP_K).indices.tolist()]
     return found
 

@@ -17,13 +17,13 @@ from typing import Any, Literal
 import torch
 
 from benchmarks.common import WIKIPEDIA, find_corpus, run_maskwright, write_result
-from benchmarks.sentences_corpus import write_sentences
+from benchmarks.sentences_corpus import write_every_sentence, write_sentences
 from maskwright.evaluation.run import evaluate
 from maskwright.logs import read_metrics
 from maskwright.runs.config import resolve
-from maskwright.runs.find_data import prepare_for
+from maskwright.runs.find_data import locate_data
 
-Corpus = Literal["shakespeare", "wiki", "wiki-cased", "article", "sentence"]
+Corpus = Literal["shakespeare", "wiki", "wiki-cased", "wiki-lines", "article", "sentence"]
 ROWS_OF_128 = ("--data.max_seq_length", "128")
 LONGER = ("--train.seq_length_schedule", "0:32,0.4:64,0.7:128")
 # All on rows of one length, so that their losses can be compared.
@@ -72,6 +72,7 @@ SYSTEMS: dict[str, System] = {
     "wiki-auto-30": System("`auto`", "wiki-cased", "auto", 30),
     "wiki-auto-50": System("`auto`", "wiki-cased", "auto", 50),
     "wiki-auto-120": System("`auto`", "wiki-cased", "auto", 120),
+    "wiki-lines-50": System("`auto`, each sentence a document", "wiki-lines", "auto", 50),
 }
 
 
@@ -84,13 +85,18 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
             write_sentences(folder, corpus)
         values["text"] = [str(folder / "train.txt")]
         values["corpus"] = {"valid_text": [str(folder / "valid.txt")]}
+    elif corpus == "wiki-lines":
+        text = runs / "every-sentence.txt"
+        if not text.exists():
+            write_every_sentence(text)
+        values = {"text": [str(text)], "corpus": {"documents": "line"}}
     else:
         name = "tinyshakespeare/input.txt" if corpus == "shakespeare" else WIKIPEDIA
         values["text"] = [str(find_corpus(name))]
     if corpus in ("wiki", *SENTENCES):  # the systems reproduced on it are uncased
         values["tokenizer"] = {"lowercase": True}
     config = resolve("shakespeare" if corpus == "shakespeare" else "auto", overrides=values)
-    return prepare_for(config, runs / "data", print)
+    return next(iter(locate_data(config, runs / "data", print).values()))
 
 
 def _sentences(corpus: Corpus, runs: Path) -> Path:

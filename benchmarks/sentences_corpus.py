@@ -118,6 +118,13 @@ def write_sentences(folder: Path, split: str) -> None:
     print(f"written to {folder}: {', '.join(about['files'])}")
 
 
+def write_every_sentence(path: Path) -> None:
+    """Write the sentences of all articles, one a line, in the order of the text."""
+    with gzip.open(find_corpus(WIKIPEDIA), "rt", encoding="utf-8") as lines:
+        found = (text for line in lines for text in cut_sentences(line.strip()) if text)
+        write_text(path, "\n".join(filter(is_sentence, found)) + "\n")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="the folder to write")
     choices = ("article", "sentence")

@@ -36,6 +36,7 @@ from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import PreparedData, resolve_model
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.train.device import keep_freed_memory, product_dtype
+from maskwright.train.trainer import Reporter
 
 ROW, SLOTS = 128, 2048
 WARMUP = 3
@@ -59,7 +60,7 @@ PADDED = "transformers, padded to whole rows,"
 KINDS = {"packed": (THEIRS, OURS, COMPILED, LIMIT), "sentences": (THEIRS, PADDED, OURS, COMPILED)}
 
 
-class TickingReporter:
+class TickingReporter(Reporter):
     """A reporter that ticks a clock at each training record; the first ones do not count."""
 
     def __init__(self, warmup: int) -> None:
@@ -70,9 +71,6 @@ class TickingReporter:
         if record["split"] == "train":
             self.clock.tick()
             self.tokens.append(record["tokens"])
-
-    def advance(self, counts: Record, progress: float) -> None:
-        pass
 
     @property
     def tokens_per_second(self) -> float:

@@ -184,6 +184,15 @@ def read_object(path: Path, max_bytes: int) -> JsonObject:
     return cast(JsonObject, found)
 
 
+def parse_object(line: str, strict: bool = True) -> JsonObject | None:
+    """Return the object in a line of JSON, else None; `strict` refuses raw control characters."""
+    try:
+        found: Any = json.loads(line, strict=strict)
+    except (ValueError, RecursionError):
+        return None
+    return cast(JsonObject, found) if isinstance(found, dict) else None
+
+
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return a value from YAML or JSON if it is a mapping; else an empty one."""
     return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}

@@ -51,7 +51,7 @@ def describe_cpu() -> str:
 
 
 def find_version(package: str) -> str | None:
-    """Return the version of an installed package; None for a checkout on the import path."""
+    """Return the version of a package; None if it is missing, or a checkout on the import path."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -20,7 +20,8 @@ def print_table(
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column, title in enumerate(titles):
         width = max([len(title), *(len(row[column]) for row in rows)])
-        table.add_column(title, justify="right" if column >= num_names else "left", min_width=width)
+        side = "right" if column >= num_names else "left"
+        table.add_column(escape(title), justify=side, min_width=width)
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.markup import escape
-from rich.table import Table
 
 from maskwright.cli.flags import Parser, add_config_flags, config_values
+from maskwright.cli.tables import make_console, print_table
 from maskwright.config import from_mapping
 from maskwright.console import Console, say_json
 from maskwright.corpus.config import CorpusConfig
@@ -52,7 +52,7 @@ def compare(argv: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path, help="two tokenizers or more")
     parser.add_argument("--on", nargs="+", required=True, help="texts to measure on, one by one")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")
-    add_config_flags(parser, PrepareConfig, skip=NO_READING)
+    add_config_flags(parser, PrepareConfig(), skip=NO_READING)
     arguments = parser.parse(argv)
     config = from_mapping(PrepareConfig, config_values(arguments)).corpus
     if len(arguments.folders) < 2:
@@ -68,7 +68,7 @@ def compare(argv: Sequence[str]) -> int:
         plain = {text: {n: asdict(s) for n, s in each.items()} for text, each in measured.items()}
         say_json(plain, indent=2)
         return 0
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     for text, found in measured.items():
         _show(console, text, found, tokenizers, config)
     return 0
@@ -101,14 +101,10 @@ def _show(
 ) -> None:
     first = next(iter(found.values()))
     console.print(f"[bold]{escape(text)}[/bold]: {first.num_words:,} words")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column()
-    for name in found:
-        table.add_column(escape(name), justify="right")
-    table.add_row("vocabulary", *(f"{one.vocab_size:,}" for one in tokenizers.values()))
+    rows = [["vocabulary", *(f"{one.vocab_size:,}" for one in tokenizers.values())]]
     for title, field, how in _ROWS:
-        table.add_row(title, *(how.format(getattr(stats, field)) for stats in found.values()))
-    console.print(table)
+        rows.append([title, *(how.format(getattr(stats, field)) for stats in found.values())])
+    print_table(console, ["", *found], rows)
     for name, stats in found.items():
         if stats.unknown_share > _MUCH_UNKNOWN:
             console.print(

@@ -4,7 +4,7 @@ import codecs
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwright.config import setting
+from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
 
 DocumentMode = Literal["auto", "blank_line", "line", "file"]
@@ -40,14 +40,10 @@ class CorpusConfig:
         if not self.text_field:
             raise ConfigError("text_field", repr(self.text_field), "must name a field")
         _check_encoding(self.encoding)
-        if self.valid_fraction is not None and not 0.0 <= self.valid_fraction <= 0.5:
-            rule = "must be between 0 and 0.5"
-            raise ConfigError("valid_fraction", self.valid_fraction, rule, "Try 0.01.")
+        check_numbers(self, "valid_fraction", at_least=0, at_most=0.5, remedy="Try 0.01.")
         if "-" in self.valid_text:
             raise ConfigError("valid_text", "-", "cannot be standard input", "Name a file.")
-        longest = self.max_document_characters
-        if longest < 1_000:
-            raise ConfigError("max_document_characters", longest, "must be at least 1000")
+        check_numbers(self, "max_document_characters", at_least=1000)
 
 
 def _check_encoding(name: str) -> None:

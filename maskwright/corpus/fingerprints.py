@@ -7,7 +7,6 @@ million; `maskwright.preparation` compares 128 bits.
 import hashlib
 import sys
 from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from maskwright.corpus.documents import Source
 from maskwright.corpus.readers.hub import parse_hub_name
 from maskwright.corpus.sources import list_files
 from maskwright.errors import CorpusError
+from maskwright.provenance import find_version
 
 _READ_BYTES = 1 << 20
 
@@ -45,7 +45,8 @@ def identify_source(source: Source) -> list[Any]:
     if source.path is not None:
         return [source.kind, source.compression, _hash_part(source.path, source)]
     if source.kind == "pydocs":
-        return ["pydocs", sys.version, *(_version(name) for name in ("numpy", "torch"))]
+        versions = [find_version(name) or "none" for name in ("numpy", "torch")]
+        return ["pydocs", sys.version, *versions]
     if source.kind == "hub" and (folder := (name := parse_hub_name(source.name)).folder):
         # Names matter here: `datasets` infers the split of a file from its name.
         names_and_hashes = (
@@ -73,10 +74,3 @@ def _hash_part(path: Path, source: Source | None = None) -> str:
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
     return digest.hexdigest()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.attention_context import AttentionContext
-from maskwright.data.collate import CollatedPairs, SpecialIds, TokenSource, collate
+from maskwright.data.collate import CollatedPairs, SpecialIds, collate
 from maskwright.data.counter_rng import Purpose, derive_keys, draw_fractions
 from maskwright.data.masking import IGNORED, Masker
-from maskwright.data.pairs import PairMaker
+from maskwright.data.pairs import PairMaker, TokenSource
 from maskwright.data.rows import Rows
 
 

@@ -6,22 +6,13 @@ R rows of L positions, S segments of n texts each: one, or the two of a pair.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.data.masking import IGNORED
-from maskwright.data.pairs import SegmentPair, pairs_per_row
+from maskwright.data.pairs import SegmentPair, TokenSource, pairs_per_row
 from maskwright.data.rows import Ints, Rows, concat_ranges
-
-
-class TokenSource(Protocol):
-    """The tokens of a corpus by position, as `maskwright.shards` reads them."""
-
-    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]: ...
-
-    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]: ...
 
 
 @dataclass(frozen=True)

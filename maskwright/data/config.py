@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwright.config import check_choice, setting
+from maskwright.config import check_choice, check_numbers, setting
 from maskwright.errors import ConfigError
 
 MIN_ROW_LENGTH = 8
@@ -34,9 +34,7 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < MIN_ROW_LENGTH:
-            rule = f"must be at least {MIN_ROW_LENGTH}"
-            raise ConfigError("max_seq_length", self.max_seq_length, rule, "128 is usual.")
+        check_numbers(self, "max_seq_length", at_least=MIN_ROW_LENGTH, remedy="128 is usual.")
         if self.pairs is not None and not self.special_tokens:
             rule = "requires [CLS] and [SEP], which data.special_tokens = False removes"
             raise ConfigError("pairs", self.pairs, rule, "Remove one of the two.")
@@ -79,23 +77,16 @@ class MaskingConfig:
     no_mask_tokens: tuple[str, ...] = setting((), "tokens that are never masked")
 
     def __post_init__(self) -> None:
-        for name in ("rate", "final_rate"):
-            rate = getattr(self, name)
-            if rate is not None and not 0 < rate < 1:
-                raise ConfigError(name, rate, "must be between 0 and 1", "Try 0.15.")
-        if not 0 <= self.causal_share < 1:
-            rule = "must be at least 0 and below 1"
-            raise ConfigError("causal_share", self.causal_share, rule, "GPT-BERT has 0.5 to 0.94.")
-        for name in ("mask_share", "random_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(name, getattr(self, name), "must be between 0 and 1")
+        check_numbers(self, "rate", "final_rate", above=0, below=1, remedy="Try 0.15.")
+        remedy = "GPT-BERT has 0.5 to 0.94."
+        check_numbers(self, "causal_share", at_least=0, below=1, remedy=remedy)
+        check_numbers(self, "mask_share", "random_share", at_least=0, at_most=1)
         if self.mask_share + self.random_share > 1 + 1e-9:
             rule = f"and mask_share = {self.mask_share} add up to more than 1"
             remedy = f"Set random_share to at most {1 - self.mask_share:g}."
             raise ConfigError("random_share", self.random_share, rule, remedy)
         check_choice("strategy", self.strategy, STRATEGIES)
-        if self.max_span_length < 1:
-            raise ConfigError("max_span_length", self.max_span_length, "must be at least 1")
+        check_numbers(self, "max_span_length", at_least=1)
 
     def rate_at(self, progress: float) -> float:
         """Return the share of tokens to mask at `progress` (0..1) of the training."""
@@ -142,8 +133,7 @@ class MixtureConfig:
             raise ConfigError(given[1], self.show(given[1]), rule, "Remove one of the two.")
         for name in ("weights", "epochs"):
             parse_amounts(name, getattr(self, name))
-        if self.temperature is not None and not self.temperature > 0:
-            raise ConfigError("temperature", self.temperature, "must be above 0", "5 is usual.")
+        check_numbers(self, "temperature", above=0, remedy="5 is usual.")
 
     @property
     def given(self) -> list[str]:

@@ -55,17 +55,13 @@ def mix(values: Bits) -> Bits:
     return values
 
 
-def as_bits(values: object) -> Bits:
-    """Return integers (also negative) as 64-bit patterns of at least one dimension."""
-    return np.atleast_1d(np.asarray(values, dtype=np.int64)).view(np.uint64)
-
-
 def derive_keys(*parts: object) -> Bits:
     """Return a key for each combination of `parts`: integers or broadcastable arrays."""
     first = list(takewhile(lambda part: isinstance(part, int), parts))
     keys = np.asarray([reduce(_add_part, cast(list[int], first), 0)], np.uint64)
     for part in parts[len(first) :]:
-        keys = mix(keys + (as_bits(part) + np.uint64(1)) * _GOLDEN)
+        bits = np.atleast_1d(np.asarray(part, np.int64)).view(np.uint64)  # also of negative ones
+        keys = mix(keys + (bits + np.uint64(1)) * _GOLDEN)
     return keys
 
 

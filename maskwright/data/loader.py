@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch, build_batch
-from maskwright.data.collate import SpecialIds, TokenSource
+from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, to_unit
 from maskwright.data.masking import Masker
 from maskwright.data.mixture import Mixture, MixturePlanner
-from maskwright.data.pairs import PairMaker
+from maskwright.data.pairs import PairMaker, TokenSource
 from maskwright.data.rows import DataPosition, Row, RowPlanner, Rows, SegmentTable, WindowPlanner
 from maskwright.distributed.world import ALONE, World
 
@@ -52,6 +52,21 @@ class Corpus(TokenSource, Protocol):
 
     @property
     def document_lengths(self) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True)
+class TokensInMemory:
+    """A corpus in memory: the tokens of all documents, and which of them begin a word."""
+
+    ids: NDArray[np.unsignedinteger]
+    begins_word: NDArray[np.bool_]
+    document_lengths: NDArray[np.int64]
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]:
+        return self.ids[start:stop]
+
+    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self.begins_word[start:stop]
 
 
 @dataclass(frozen=True)

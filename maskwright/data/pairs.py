@@ -38,8 +38,10 @@ ATTEMPTS = 32  # tries to draw a text of another document, before the true one i
 Span = tuple[int, int]  # start in tokens of the whole corpus, and length
 
 
-class WordSource(Protocol):
-    """The word starts of a corpus, by position."""
+class TokenSource(Protocol):
+    """The tokens of a corpus by position, as `maskwright.shards` reads them."""
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]: ...
 
     def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]: ...
 
@@ -83,7 +85,7 @@ class PairMaker:
             )
 
     def make_pairs(
-        self, rows: Rows, row_length: int, keys: Bits, source: WordSource
+        self, rows: Rows, row_length: int, keys: Bits, source: TokenSource
     ) -> list[list[SegmentPair]]:
         """Return a list of pairs for each row, one for each of its segments.
 
@@ -111,7 +113,7 @@ class PairMaker:
         return pairs
 
     def _replace_second(
-        self, true: tuple[Span, Span], key: Bits, number: int, source: WordSource
+        self, true: tuple[Span, Span], key: Bits, number: int, source: TokenSource
     ) -> SegmentPair:
         """Return A and a text of another document, or the true pair if all attempts fail.
 
@@ -134,7 +136,7 @@ class PairMaker:
         begins_word = (start for start in found if source.word_starts(start, start + 1)[0])
         return SegmentPair((first, (next(begins_word, found[0]), length)), FOLLOWS_NOT)
 
-    def _swap(self, true: tuple[Span, Span], is_changed: bool, source: WordSource) -> SegmentPair:
+    def _swap(self, true: tuple[Span, Span], is_changed: bool, source: TokenSource) -> SegmentPair:
         """Return the texts, swapped if `is_changed`, or unlabeled if a cut word would reveal it."""
         first, second = true
         start, end = first[0], sum(second)
@@ -150,7 +152,7 @@ class PairMaker:
         return bool(self._ends[np.searchsorted(self._ends, position)] == position)
 
 
-def split_segment(segment: Span, cut: float, source: WordSource) -> tuple[Span, Span]:
+def split_segment(segment: Span, cut: float, source: TokenSource) -> tuple[Span, Span]:
     """Return A and B of a segment; B is empty if the segment is too short.
 
     Args:

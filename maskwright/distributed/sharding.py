@@ -1,42 +1,27 @@
 """The sharding of parameters, gradients and optimizer states over ranks."""
 
-from typing import Protocol
-
 from torch import Tensor, nn
 
 
-class Sharding(Protocol):
-    """The conversion between whole tensors and the shards of a rank."""
+class Sharding:
+    """The conversion between whole tensors and what a rank holds: here every tensor as a whole."""
 
     def gather(self, tensor: Tensor) -> Tensor:
         """Return the whole tensor of a shard. All ranks must call it."""
-        ...
+        return tensor
 
     def shard(self, whole: Tensor, like: Tensor) -> Tensor:
         """Return this rank's shard of a whole tensor, sharded as `like`."""
-        ...
+        return whole
 
     def release(self, model: nn.Module) -> None:
         """Release the tensors that were gathered to compute; parameters are shards again."""
 
 
-class Unsharded:
-    """Every rank holds every tensor as a whole."""
-
-    def gather(self, tensor: Tensor) -> Tensor:
-        return tensor
-
-    def shard(self, whole: Tensor, like: Tensor) -> Tensor:
-        return whole
-
-    def release(self, model: nn.Module) -> None:
-        pass
+UNSHARDED = Sharding()
 
 
-UNSHARDED = Unsharded()
-
-
-class Sharded:
+class Sharded(Sharding):
     """Ranks hold shards, as torch's DTensor, and gather them with FSDP2."""
 
     def gather(self, tensor: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.data.counter_rng import derive_keys
-from maskwright.data.loader import Corpus
+from maskwright.data.loader import Corpus, TokensInMemory
 from maskwright.data.permutation import permute
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
@@ -123,7 +123,12 @@ def _read_texts(
     sources: Sequence[str], tokenizer: Tokenizer, training_data: Sequence[Path]
 ) -> EvaluationText:
     documents, is_cut = _read_documents(sources)
-    corpus = TokensInMemory(documents, tokenizer)
+    encoded = tokenizer.encode_batch(documents)
+    corpus = TokensInMemory(
+        np.concatenate([text.ids for text in encoded]),
+        np.concatenate([text.word_starts for text in encoded]),
+        np.array([len(text.ids) for text in encoded], np.int64),
+    )
     names = ", ".join(Path(source).name for source in sources)
     if not len(corpus.ids):
         raise InputError(f"{names} holds no tokens to score a model on. Give more text.")
@@ -170,22 +175,6 @@ def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:
             return documents, True
         documents.append(document.text)
     return documents, False
-
-
-class TokensInMemory:
-    """Tokenized documents with the interface of prepared data."""
-
-    def __init__(self, documents: Sequence[str], tokenizer: Tokenizer) -> None:
-        encoded = tokenizer.encode_batch(documents)
-        self.document_lengths = np.array([len(text.ids) for text in encoded], np.int64)
-        self.ids = np.concatenate([text.ids for text in encoded])
-        self._word_starts = np.concatenate([text.word_starts for text in encoded])
-
-    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]:
-        return self.ids[start:stop]
-
-    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return self._word_starts[start:stop]
 
 
 def _count_labels(counts: Ids, tokenizer: Tokenizer) -> Ids:

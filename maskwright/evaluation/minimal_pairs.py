@@ -8,20 +8,16 @@ EWoK: ``{"Domain": …, "Context1": …, "Target1": …, "Target2": …}``; `Tar
 Ivanova et al., "Elements of World Knowledge (EWoK)", 2024.
 """
 
-import json
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
-from maskwright.corpus.readers.encodings import UTF_8, not_decodable
+from maskwright.corpus.readers.records import read_exact_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, show_value
-from maskwright.files import JsonObject
+from maskwright.files import JsonObject, parse_object
 
 UNNAMED = "unnamed"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -74,41 +70,23 @@ def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
 
 def _read_file(source: Source) -> list[MinimalPair]:
     paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
-    with closing(_read_lines(source)) as lines:  # closes the file also if a line is damaged
-        pairs = [
-            _parse_line(line, source.name, number, paradigm)
-            for number, line in enumerate(lines, start=1)
-            if line.strip()
-        ]
+    pairs = [
+        _parse_line(line, f"{source.name}:{number}", paradigm)
+        for number, line in enumerate(read_exact_lines(source), start=1)
+        if line.strip()
+    ]
     if not pairs:
         raise CorpusError(f"{source.name} is empty: it holds no minimal pairs.")
     return pairs
 
 
-def _read_lines(source: Source) -> Generator[bytes]:
-    pending = b""
-    with closing(source.read_bytes()) as blocks:
-        for number, block in enumerate(blocks):
-            block = block.removeprefix(_BYTE_ORDER_MARK) if number == 0 else block
-            *lines, pending = (pending + block).split(b"\n")
-            yield from lines
-    yield pending
-
-
-def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPair:
-    place = f"{name}:{number}"
-    try:
-        record: Any = json.loads(line.decode())
-    except UnicodeDecodeError:
-        raise not_decodable(line, name, UTF_8, number) from None
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
+def _parse_line(line: str, place: str, paradigm: str) -> MinimalPair:
+    record = parse_object(line)
+    if record is None:
         raise CorpusError(
             f"{place} is not a JSON object with sentence_good and sentence_bad, or with Context1, "
             "Target1 and Target2. Correct or remove the line."
         )
-    record = cast(JsonObject, record)
     if "Target1" in record:
         keys = ("Target1", "Target2", "Domain", "Context1")
         good, bad, domain, context = (_take(record, key, place) for key in keys)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from maskwright.attention_context import AttentionContext, context_from_lengths
 from maskwright.data.counter_rng import Purpose, derive_keys
@@ -68,32 +69,12 @@ def plan_steps(
         yield batch.tolist()
 
 
-def plan_scoring(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield batches of at most `batch_tokens` tokens, padding included, sorted by length.
-
-    An example longer than `batch_tokens` is a batch by itself.
-    """
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[number] > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
-
-
 def collate(inputs: Sequence[ModelInput], pad_id: int) -> InputBatch:
     """Return inputs as one padded batch; token types are 0 in the padding."""
-    lengths = [len(one.ids) for one in inputs]
-    longest = max(lengths)
-    ids = np.full((len(inputs), longest), pad_id, np.int64)
-    types = np.zeros((len(inputs), longest), np.int64)
-    for row, one in enumerate(inputs):
-        ids[row, : lengths[row]] = one.ids
-        types[row, : lengths[row]] = one.type_ids
+    ids = [torch.tensor(one.ids) for one in inputs]
+    types = [torch.tensor(one.type_ids) for one in inputs]
     return InputBatch(
-        torch.as_tensor(ids).flatten(),
-        torch.as_tensor(types).flatten(),
-        context_from_lengths(lengths),
+        pad_sequence(ids, batch_first=True, padding_value=pad_id).flatten(),
+        pad_sequence(types, batch_first=True).flatten(),
+        context_from_lengths([len(one) for one in ids]),
     )

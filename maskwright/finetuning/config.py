@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from maskwright.config import section, setting
+from maskwright.config import check_numbers, section, setting
 from maskwright.errors import ConfigError, CorpusError
 from maskwright.finetuning.metrics import Metric
 from maskwright.finetuning.table_files import Column
@@ -104,24 +104,12 @@ class FinetuneConfig:
     distill: SoftTargetsConfig = section(SoftTargetsConfig)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "learning_rate", "evaluations_an_epoch"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(name, value, "must be above 0")
-        for name in ("batch_size", "seeds"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "must be at least 1")
-        for name in ("weight_decay", "grad_clip", "patience", "first_seed"):
-            if getattr(self, name) < 0:
-                raise ConfigError(name, getattr(self, name), "must not be negative")
-        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            rule = "must be above 0 and at most 1"
-            raise ConfigError("layer_decay", self.layer_decay, rule, "1: one rate for all.")
-        for name in ("warmup_share", "dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "must be at least 0 and below 1")
-        if self.max_length is not None and self.max_length < 8:
-            raise ConfigError("max_length", self.max_length, "must be at least 8")
+        check_numbers(self, "epochs", "learning_rate", "evaluations_an_epoch", above=0)
+        check_numbers(self, "batch_size", "seeds", at_least=1)
+        check_numbers(self, "weight_decay", "grad_clip", "patience", "first_seed", at_least=0)
+        check_numbers(self, "layer_decay", above=0, at_most=1, remedy="1: one rate for all.")
+        check_numbers(self, "warmup_share", "dropout", at_least=0, below=1)
+        check_numbers(self, "max_length", at_least=8)
 
     def find_length(self, longest: int) -> int:
         """Return the tokens per input; raise ConfigError if they exceed the model's `longest`."""

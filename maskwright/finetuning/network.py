@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maskwright.errors import ConfigError
-from maskwright.finetuning.batches import plan_scoring
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import Examples
+from maskwright.inference.text_model import plan_batches
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model.heads import HeadTransform
@@ -154,7 +154,7 @@ def compute_logits(
     device = next(model.parameters()).device
     model.eval()
     found: list[Any] = [None] * len(examples)
-    for numbers in plan_scoring(examples.lengths, batch_tokens_on(device)):
+    for numbers in plan_batches(examples.lengths, batch_tokens_on(device)):
         batch = examples.collate(numbers, pad_id, device)
         with autocast(precision, device):
             logits = model(

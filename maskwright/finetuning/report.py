@@ -31,7 +31,7 @@ from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier
 from maskwright.progress import Pulse
-from maskwright.report.charts import COLORS, FAINT, has_matplotlib, render
+from maskwright.report.charts import COLORS, FAINT, annotate_level, has_matplotlib, render
 from maskwright.report.templates import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 
@@ -359,15 +359,7 @@ def _draw_curves(records: Sequence[Record], results: Results) -> str:
             if name == metric:
                 for baseline, scores in results["baselines"].items():
                     axes.axhline(scores[metric], color=FAINT, linewidth=1, linestyle=(0, (2, 3)))
-                    axes.annotate(
-                        _TITLES.get(baseline, baseline),
-                        (1, scores[metric]),
-                        xycoords=("axes fraction", "data"),
-                        ha="right",
-                        va="bottom",
-                        fontsize=8,
-                        color=FAINT,
-                    )
+                    annotate_level(axes, scores[metric], _TITLES.get(baseline, baseline))
             axes.set_title(title, loc="left", fontsize=9.5)
             axes.set_xlabel("epochs")
             axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)

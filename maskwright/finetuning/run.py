@@ -235,7 +235,7 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
         card = add_example(
-            _write_card(results, request.model), example := choose_example(predictions[-1])
+            _write_card(results, request.origin), example := choose_example(predictions[-1])
         )
         save_classifier(
             out / MODEL_NAME,
@@ -341,14 +341,13 @@ def describe_skipped(data: TaskData) -> Iterator[str]:
         yield f"{count_noun(count, 'row')} of {name} skipped: fewer columns than the task needs"
 
 
-def _write_card(results: Results, origin: Path) -> str:
+def _write_card(results: Results, origin: str) -> str:
     """Return the model card: base model, number of examples, scores and baselines."""
-    name = origin.parent.name if origin.name == MODEL_NAME else origin.name
     judged, deciding = get_judged(results), results["deciding_metric"]
     baselines = judged["baselines"]
     return (
         f"# A model fine-tuned for {results['task']}\n\n"
-        f"Fine-tuned by maskwright from {write_code(name)} on "
+        f"Fine-tuned by maskwright from {write_code(origin)} on "
         f"{results['train_examples']:,} examples. {deciding} on "
         f"{judged.get('examples', 0):,} {'test' if 'test' in results else 'validation'} examples"
         f"{'' if 'test' in results else ', which selected the weights'}: "

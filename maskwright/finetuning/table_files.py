@@ -9,7 +9,6 @@ A line that cannot be read is not skipped: labeled data is small, so the error n
 """
 
 import csv
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,14 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
-from maskwright.corpus.readers.text import decode_text, read_lines
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, read_exact_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
-from maskwright.files import JsonObject
+from maskwright.files import JsonObject, parse_object
 
 Column = str | int  # a name, or a position from 0
 _DELIMITERS = {"tsv": "\t", "csv": ","}
@@ -133,10 +131,10 @@ def read_columns(
     if source.kind == "parquet":
         return _read_parquet(source, columns)
     if source.kind == "jsonl":
-        return _read_json_lines(source, columns)
+        return _read_json_rows(source, columns)
     if source.kind in ("tsv", "csv"):
         return _read_table(source, columns, has_header, skipped)
-    next(_lines(source), None)  # a spreadsheet is refused by name
+    next(read_exact_lines(source), None)  # a spreadsheet is refused by name
     raise CorpusError(
         f"{path} is not a table: supported are .tsv, .csv, .jsonl and .parquet. Rename or convert "
         "it."
@@ -153,7 +151,8 @@ def list_names(path: Path | str) -> list[str]:
     if source.kind == "parquet":
         return _open_parquet(source)[1]
     if source.kind == "jsonl":
-        return list(_parse_object(next(filter(str.strip, _lines(source)), ""), f"{source.name}:1"))
+        first = next(filter(str.strip, read_exact_lines(source)), "")
+        return list(_parse_object(first, f"{source.name}:1"))
     rows = _find_layout(source).rows
     return rows[0] if rows else []
 
@@ -165,7 +164,7 @@ def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
         CorpusError: the file is missing; while it is read, it is damaged or not UTF-8.
     """
     source = _find_one(str(path))
-    return source.name, _lines(source)
+    return source.name, read_exact_lines(source)
 
 
 def _find_one(path: str) -> Source:
@@ -173,15 +172,6 @@ def _find_one(path: str) -> Source:
     if len(sources) != 1 or sources[0].path is None:
         raise CorpusError(f"{path} must name one file.")
     return sources[0]
-
-
-def _lines(source: Source) -> Iterator[str]:
-    counts: Counter[str] = Counter()
-    texts = decode_text(source.read_bytes(), source.name, exact=True)
-    for number, line in enumerate(read_lines(texts, MAX_RECORD_CHARACTERS, counts), start=1):
-        if counts:
-            raise CorpusError(f"{source.name}:{number} is too long. Correct or remove the line.")
-        yield line
 
 
 @dataclass(frozen=True)
@@ -196,7 +186,7 @@ class _Layout:
 def _find_layout(source: Source) -> _Layout:
     own = _DELIMITERS.get(source.kind, ",")
     csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))
-    lines = list(islice(_lines(source), _PEEKED))
+    lines = list(islice(read_exact_lines(source), _PEEKED))
     delimiter = find_delimiter(lines, own)
     # GLUE's TSV files contain unescaped quotation marks, which are text.
     is_plain = source.kind == "tsv" and delimiter == "\t"
@@ -211,7 +201,7 @@ def _read_table(
     skipped: Counter[str] | None,
 ) -> Iterator[TableRow]:
     layout = _find_layout(source)
-    lines = (f"{line}\n" for line in _lines(source))
+    lines = (f"{line}\n" for line in read_exact_lines(source))
     reader = csv.reader(lines, delimiter=layout.delimiter, quoting=layout.quoting, strict=True)
     positions: dict[str, int] = {}
     width = 0
@@ -309,8 +299,8 @@ def _unreadable(source: Source, error: Exception) -> CorpusError:
     return CorpusError(f"{source.name} cannot be read: {str(error).rstrip('.')}.")
 
 
-def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
-    for number, line in enumerate(_lines(source), start=1):
+def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
+    for number, line in enumerate(read_exact_lines(source), start=1):
         if not line.strip():
             continue
         place = f"{source.name}:{number}"
@@ -327,13 +317,10 @@ def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[
 
 
 def _parse_object(line: str, place: str) -> JsonObject:
-    try:
-        record: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
+    record = parse_object(line)
+    if record is None:
         raise CorpusError(f"{place} is not a JSON object. Correct or remove the line.")
-    return cast(JsonObject, record)
+    return record
 
 
 def _open_parquet(source: Source) -> tuple[Any, list[str]]:

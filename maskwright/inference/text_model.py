@@ -26,7 +26,7 @@ _MOST_TEXTS, _MOST_CHARACTERS = 4096, 4_000_000  # limits of a block of a stream
 # Tokens per batch: on a CPU, enough for matrix products at full speed and few enough for their
 # results to fit in the cache.
 _BATCH_TOKENS_CPU, _BATCH_TOKENS = 768, 16_384
-_PADDED_SHARE = 64  # at most one token in 64 is padding
+_PADDED_SHARE = 1 / 64  # at most one token in 64 is padding
 _SHOWN = 60  # characters of a text in an error message
 
 
@@ -119,7 +119,7 @@ class TextModel(Generic[Kind]):
         """
         if batch_tokens is None:
             batch_tokens = _BATCH_TOKENS_CPU if self.device.type == "cpu" else _BATCH_TOKENS
-        for numbers in plan_batches([len(row) for row in rows], batch_tokens):
+        for numbers in plan_batches([len(row) for row in rows], batch_tokens, _PADDED_SHARE):
             lengths = [len(rows[number]) for number in numbers]
             padding = [self.tokenizer.pad_id] * lengths[-1]
             padded = [rows[number] + padding[len(rows[number]) :] for number in numbers]
@@ -154,17 +154,23 @@ class TextModel(Generic[Kind]):
         return next(self.model.parameters()).device
 
 
-def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+def plan_batches(
+    lengths: Sequence[int], batch_tokens: int, padded_share: float = 1
+) -> Iterator[list[int]]:
     """Yield batches of text indices of similar lengths, of at most `batch_tokens` padded tokens.
 
-    The longest text of a batch is last; empty texts are left out.
+    The longest text of a batch is last; a text longer than `batch_tokens` is a batch by itself, and
+    empty texts are left out.
+
+    Args:
+        padded_share: the maximum share of `batch_tokens` that is padding.
     """
     batch: list[int] = []
     real = 0
     for number in sorted(range(len(lengths)), key=lengths.__getitem__):
         length = lengths[number]
         is_full = (len(batch) + 1) * length > batch_tokens
-        if batch and (is_full or len(batch) * length - real > batch_tokens // _PADDED_SHARE):
+        if batch and (is_full or len(batch) * length - real > padded_share * batch_tokens):
             yield batch
             batch, real = [], 0
         if length:

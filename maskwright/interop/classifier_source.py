@@ -17,7 +17,7 @@ from torch import Tensor
 
 from maskwright.errors import InputError
 from maskwright.files import write_text
-from maskwright.finetuning.batches import collate, plan_scoring
+from maskwright.finetuning.batches import collate
 from maskwright.finetuning.conll import has_conll_name, read_conll
 from maskwright.finetuning.embedding import NEGATIVE
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
@@ -30,6 +30,7 @@ from maskwright.finetuning.task import (
     find_label_task,
     load_label_task,
 )
+from maskwright.inference.text_model import plan_batches
 from maskwright.interop.comparison import (
     PYDOCS,
     Compute,
@@ -98,7 +99,7 @@ class TaskExamples:
     def run(self, compute: Compute) -> Logits:
         """Return the logits of each input, computed in padded batches as in `compute_logits`."""
         found: list[Any] = [None] * len(self.encoded)
-        for indices in plan_scoring(self.encoded.lengths, _BATCH_TOKENS):
+        for indices in plan_batches(self.encoded.lengths, _BATCH_TOKENS):
             logits = compute(*self.batch(indices)).numpy()
             for row, index in zip(logits, indices, strict=True):
                 positions = self.encoded.positions
@@ -226,7 +227,7 @@ class ClassifierSource:
             raise InputError(f"--calibrate = {name} must be a file of labeled examples. Name one.")
         assert self.file is not None  # or `judge` has raised
         examples = choose_examples(self.loaded, replace(self.file, path=Path(name)))
-        for indices in plan_scoring(examples.encoded.lengths, _BATCH_TOKENS):
+        for indices in plan_batches(examples.encoded.lengths, _BATCH_TOKENS):
             yield examples.batch(indices)
 
 

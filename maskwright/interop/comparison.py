@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.corpus.readers.pydocs import read_pydocs
@@ -37,6 +38,7 @@ _MAX_ROWS = 8
 
 # input_ids, attention_mask and, for classifiers, token_type_ids [B, L] -> logits [B, L, V]
 Compute = Callable[..., Tensor]
+PaddedRows = tuple[Tensor, Tensor]  # input_ids and attention_mask, each [B, L] int64
 
 
 @dataclass(frozen=True)
@@ -96,23 +98,9 @@ def _cut(loaded: Loaded[Any], documents: Iterable[str], lengths: Iterable[float]
         yield document[: ends[-1] if len(ends) else 0].strip()
 
 
-@dataclass(frozen=True)
-class PaddedBatch:
-    """Rows of ids, padded to one length."""
-
-    input_ids: Tensor  # [B, L] int64
-    lengths: list[int]
-
-    @property
-    def attention_mask(self) -> Tensor:
-        """The attention mask: [B, L] int64, 1 for tokens and 0 for padding."""
-        position = torch.arange(self.input_ids.shape[1])
-        return (position < torch.tensor(self.lengths)[:, None]).long()
-
-
 def batch_rows(
     rows: Sequence[list[int]], vocab_size: int, pad_id: int, by_length: bool = False
-) -> Iterator[tuple[list[int], PaddedBatch]]:
+) -> Iterator[tuple[list[int], PaddedRows]]:
     """Yield batches of rows with a bounded number of logits, and the indices of their rows.
 
     Args:
@@ -125,32 +113,31 @@ def batch_rows(
         yield indices, pad_rows([rows[index] for index in indices], pad_id)
 
 
-def pad_rows(rows: Sequence[list[int]], pad_id: int) -> PaddedBatch:
+def pad_rows(rows: Sequence[list[int]], pad_id: int) -> PaddedRows:
     """Return all rows as one batch."""
-    lengths = [len(row) for row in rows]
-    ids = torch.full((len(rows), max(lengths)), pad_id)
-    for index, row in enumerate(rows):
-        ids[index, : len(row)] = torch.tensor(row)
-    return PaddedBatch(ids, lengths)
+    ids = [torch.tensor(row) for row in rows]
+    masks = [torch.ones_like(row) for row in ids]
+    padded = pad_sequence(ids, batch_first=True, padding_value=pad_id)
+    return padded, pad_sequence(masks, batch_first=True)
 
 
 @torch.no_grad()
 def compare_logits(
-    loaded: LoadedModel, batches: Iterable[PaddedBatch], compute: Compute
+    loaded: LoadedModel, batches: Iterable[PaddedRows], compute: Compute
 ) -> OutputComparison:
     """Compare the logits of `compute` with those of our model, without padding."""
     largest, scale, num_texts, num_tokens = 0.0, 0.0, 0, 0
-    for batch in batches:
-        real = batch.attention_mask.bool()
+    for input_ids, attention_mask in batches:
+        real = attention_mask.bool()
         if loaded.model.config.next_token_prediction:
             real[:, 0] = False
-        context = context_from_lengths(batch.lengths, batch.input_ids.shape[1])
+        context = context_from_lengths(attention_mask.sum(1).tolist())
         positions = real.flatten().nonzero()[:, 0]
-        ours = loaded.model(batch.input_ids.flatten(), context, positions)
-        theirs = compute(batch.input_ids, batch.attention_mask)[real]
+        ours = loaded.model(input_ids.flatten(), context, positions)
+        theirs = compute(input_ids, attention_mask)[real]
         largest = max_or_nan(largest, (ours - theirs).abs().max().item())
         scale = max(scale, ours.abs().max().item())
-        num_texts, num_tokens = num_texts + len(batch.lengths), num_tokens + len(ours)
+        num_texts, num_tokens = num_texts + len(input_ids), num_tokens + len(ours)
     return OutputComparison("logits", largest, allow(scale), num_texts, num_tokens)
 
 

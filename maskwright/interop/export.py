@@ -12,11 +12,10 @@ from maskwright.files import replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options, Int8Scores
-from maskwright.interop.libraries import list_versions
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
 from maskwright.interop.targets import TARGETS, Source, Target, Written
 from maskwright.model_folder.classifier_folder import is_classifier
-from maskwright.provenance import describe_cpu
+from maskwright.provenance import describe_cpu, find_version
 from maskwright.runs.find_model import find_model_folder
 
 RECORD = "export.json"
@@ -132,7 +131,7 @@ def export(
     _check_out(out)
     source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
-    versions = list_versions(*target.packages)
+    versions = {name: found for name in target.packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:
         written = _write(to, target, temporary, source, versions)
         result = ExportResult(

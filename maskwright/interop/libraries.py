@@ -3,8 +3,7 @@
 import logging
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import contextmanager
 from typing import Any
 
 from maskwright.extras import import_extra
@@ -14,15 +13,6 @@ def import_library(module: str, extra: str, needed_by: str) -> Any:
     """Import `module` without its warnings; raises as `import_extra` does."""
     with quiet():
         return import_extra(module, extra, needed_by)
-
-
-def list_versions(*packages: str) -> dict[str, str]:
-    """Return the version of each package that is installed."""
-    versions: dict[str, str] = {}
-    for package in packages:
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return versions
 
 
 @contextmanager

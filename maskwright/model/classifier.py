@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig, HeadActivation, HeadConfig
-from maskwright.model.encoder import Encoder
 from maskwright.model.layers import ACTIVATIONS, Dropout, build_norm
 from maskwright.model.masked_lm import EncoderModel
 
@@ -49,9 +48,8 @@ class Classifier(EncoderModel):
     """
 
     def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
-        super().__init__()
-        self.config, self.head_config = config, head
-        self.encoder = Encoder(config)
+        super().__init__(config)
+        self.head_config = head
         self.head = ClassifierHead(config, head)
 
     def forward(

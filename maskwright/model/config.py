@@ -332,6 +332,13 @@ def alternate_layers(num_layers: int, every: int) -> tuple[LayerType, ...]:
     return tuple("sliding_attention" if layer % every else "full_attention" for layer in layers)
 
 
+def find_period(config: EncoderConfig) -> int | None:
+    """Return the n of `alternate_layers` for the layers of `config`, or None."""
+    count = config.num_hidden_layers
+    periods = range(1, count + 1)
+    return next((n for n in periods if config.layer_types == alternate_layers(count, n)), None)
+
+
 def _choose(config: ModelConfig, name: str) -> Any:
     value = getattr(config, name)
     return PRESETS[config.preset][name] if value is None else value
@@ -462,11 +469,9 @@ def to_model_config(config: EncoderConfig) -> ModelConfig:
         del stated["position_buckets"]
     if not config.head_transform and not config.prediction_head_size:
         del stated["head_act"], stated["head_bias"]
-    for every in range(1, config.num_hidden_layers + 1):
-        if config.layer_types == alternate_layers(config.num_hidden_layers, every):
-            del stated["layer_types"]
-            stated["global_attn_every_n_layers"] = every
-            break
+    if every := find_period(config):
+        del stated["layer_types"]
+        stated["global_attn_every_n_layers"] = every
     return ModelConfig(preset=_choose_preset(config), **stated)
 
 

@@ -14,7 +14,6 @@ from torch.func import functional_call
 
 from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
-from maskwright.model.encoder import Encoder
 from maskwright.model.layers import ACTIVATIONS
 from maskwright.model.masked_lm import EncoderModel, MaskedLanguageModel, Network
 
@@ -36,9 +35,7 @@ class Discriminator(EncoderModel):
     """``head(encoder(input_ids))``, the log odds that each token is replaced: [T] -> [T]."""
 
     def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = Encoder(config)
+        super().__init__(config)
         self.head = ReplacedTokenHead(config)
 
     def forward(

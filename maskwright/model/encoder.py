@@ -137,8 +137,7 @@ def count_stacked_matrices(model: nn.Module) -> dict[str, int]:
     counts: dict[str, int] = {}
     for block_name, block in model.named_modules():
         if isinstance(block, EncoderBlock):
-            inputs = 2 if isinstance(block.mlp, GatedMLP) else 1
-            stacked = {"attention.qkv.weight": 3, "mlp.input.weight": inputs}
+            stacked = {"attention.qkv.weight": 3, "mlp.input.weight": block.mlp.inputs}
             for name, parameter in block.named_parameters():
                 if parameter.ndim == 2:
                     counts[f"{block_name}.{name}"] = stacked.get(name, 1)

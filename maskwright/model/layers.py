@@ -142,11 +142,13 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 class MLP(nn.Module):
     """``output(dropout(act(input(x))))``: [T, D] -> [T, F] -> [T, D]."""
 
+    inputs = 1  # matrices in the weight of `input`
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         size, inner, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
         self.activate = ACTIVATIONS[config.hidden_act]
-        self.input = nn.Linear(size, inner, bias=bias)
+        self.input = nn.Linear(size, self.inputs * inner, bias=bias)
         self.dropout = Dropout(config.mlp_dropout)
         self.output = nn.Linear(inner, size, bias=config.mlp_output_bias)
 
@@ -154,20 +156,14 @@ class MLP(nn.Module):
         return self.output(self.dropout(self.activate(self.input(x))))
 
 
-class GatedMLP(nn.Module):
+class GatedMLP(MLP):
     """``output(dropout(act(a) * b))`` with ``a, b = input(x)``: [T, D] -> [T, F] -> [T, D].
 
     Shazeer, "GLU Variants Improve Transformer", 2020. The rows of ``input.weight`` [2 F, D] are
     those of a (activated), then b.
     """
 
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        size, inner, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
-        self.activate = ACTIVATIONS[config.hidden_act]
-        self.input = nn.Linear(size, 2 * inner, bias=bias)
-        self.dropout = Dropout(config.mlp_dropout)
-        self.output = nn.Linear(inner, size, bias=config.mlp_output_bias)
+    inputs = 2
 
     def forward(self, x: Tensor) -> Tensor:
         activated, gate = self.input(x).chunk(2, dim=-1)

@@ -38,7 +38,9 @@ class Network(nn.Module):
 class EncoderModel(Network):
     """A network with one encoder and any head."""
 
-    encoder: Encoder
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config, self.encoder = config, Encoder(config)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> Self:
         """Replace the parameters by existing tensors, without a copy; return the model."""
@@ -48,10 +50,6 @@ class EncoderModel(Network):
 
 class BareEncoder(EncoderModel):
     """An encoder without a head, as embedding models are stored."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.config, self.encoder = config, Encoder(config)
 
 
 class MaskedLanguageModel(EncoderModel):
@@ -63,9 +61,7 @@ class MaskedLanguageModel(EncoderModel):
     """
 
     def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = Encoder(config)
+        super().__init__(config)
         self.head = MLMHead(config, self.encoder.embeddings.word)
         self.pair_head = SentencePairHead(config) if config.sentence_pair_head else None
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maskwright.config import setting
+from maskwright.config import check_numbers, setting
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import ConfigError
 from maskwright.objectives.registry import DEFAULT, OBJECTIVES
@@ -31,12 +31,8 @@ class ObjectiveConfig:
         names = [name for name, entry in OBJECTIVES.items() if entry.switch is None]
         if self.name not in names:
             raise ConfigError("name", self.name, f"must be one of {', '.join(names)}")
-        if self.discriminator_weight <= 0:
-            weight = self.discriminator_weight
-            raise ConfigError("discriminator_weight", weight, "must be above 0", "Try 50.")
-        if not 0 < self.generator_share <= 1:
-            rule = "must be above 0 and at most 1"
-            raise ConfigError("generator_share", self.generator_share, rule, "Try 0.25.")
+        check_numbers(self, "discriminator_weight", above=0, remedy="Try 50.")
+        check_numbers(self, "generator_share", above=0, at_most=1, remedy="Try 0.25.")
 
 
 @dataclass(frozen=True)
@@ -53,11 +49,8 @@ class SoftTargetsConfig:
     )
 
     def __post_init__(self) -> None:
-        if not 0 < self.weight <= 1:
-            rule = "must be above 0 and at most 1"
-            raise ConfigError("weight", self.weight, rule, "Try 0.5.")
-        if self.temperature <= 0:
-            raise ConfigError("temperature", self.temperature, "must be above 0", "Try 2.")
+        check_numbers(self, "weight", above=0, at_most=1, remedy="Try 0.5.")
+        check_numbers(self, "temperature", above=0, remedy="Try 2.")
 
     def check_teacher(self, teacher: object) -> None:
         """Raise ConfigError if a value is set and there is no teacher."""
@@ -82,8 +75,7 @@ class DistillConfig(SoftTargetsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.cosine is not None and self.cosine < 0:
-            raise ConfigError("cosine", self.cosine, "must not be negative")
+        check_numbers(self, "cosine", at_least=0)
 
 
 def choose_name(config: ObjectiveConfig, data: DataConfig, masking: MaskingConfig) -> str:

@@ -23,10 +23,10 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.masking import IGNORED
 from maskwright.errors import ConfigError
-from maskwright.model.masked_lm import MaskedLanguageModel, WithHidden
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.config import DistillConfig
 from maskwright.objectives.cross_entropy import sum_cross_entropy
-from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, choose_among
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, choose_among, run_model
 from maskwright.objectives.objective import Term, TermSums
 
 DISTILL = "distill"
@@ -61,9 +61,11 @@ class DistilledMaskedLM(MaskedLM):
         that the teacher makes, too.
         """
         used = batch.masked_labels != IGNORED
-        student, hidden = _predict(self.model, batch)
+        candidates, labels = choose_among(batch)
+        more = {"candidates": candidates, "with_hidden": True}
+        student, hidden = run_model(self.model, batch, **more)
         with torch.no_grad():
-            teacher, target = _predict(self.teacher, batch)
+            teacher, target = run_model(self.teacher, batch, **more)
         divergence = diverge(self._soften(student, batch), self._soften(teacher, batch))
         loss = self.weight * self.temperature**2 * divergence
         if self.cosine:
@@ -72,7 +74,7 @@ class DistilledMaskedLM(MaskedLM):
         own, top = student.detach(), teacher.max(-1).indices  # faster than two calls of argmax
         agrees = own.gather(1, top[:, None])[:, 0] == own.amax(-1)
         return {
-            MLM: sum_cross_entropy(student, choose_among(batch)[1]),
+            MLM: sum_cross_entropy(student, labels),
             DISTILL: TermSums(torch.where(used, loss, 0.0).sum(), (agrees & used).sum()),
         }
 
@@ -89,16 +91,6 @@ def diverge(student: Tensor, teacher: Tensor) -> Tensor:
     """Return KL(softmax(teacher) || softmax(student)) of each row of finite logits [M, V]: [M]."""
     expected, found = teacher.log_softmax(-1), student.log_softmax(-1)
     return F.kl_div(found, expected, reduction="none", log_target=True).sum(-1)
-
-
-def _predict(model: MaskedLanguageModel, batch: Batch) -> WithHidden:
-    return model(
-        batch.input_ids,
-        batch.context,
-        batch.masked_positions,
-        candidates=choose_among(batch)[0],
-        with_hidden=True,
-    )
 
 
 def _choose_cosine(

@@ -7,6 +7,7 @@ Validation computes a few scores on pinned masks, on all ranks, with those of th
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,14 +49,14 @@ class MaskedLM(Loss):
     def forward(self, batch: Batch) -> dict[str, TermSums]:
         """Return sums over the entries whose label is not -100; with candidates, estimates."""
         candidates, labels = choose_among(batch)
-        logits = self.model(
-            batch.input_ids,
-            batch.context,
-            batch.masked_positions,
-            batch.token_type_ids,
-            candidates=candidates,
-        )
+        logits = run_model(self.model, batch, candidates=candidates)
         return {MLM: sum_cross_entropy(logits, labels)}
+
+
+def run_model(model: MaskedLanguageModel, batch: Batch, **more: Any) -> Any:
+    """Return what the model returns for a batch, and for `more` arguments of its ``forward``."""
+    inputs = (batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids)
+    return model(*inputs, **more)
 
 
 def choose_among(batch: Batch) -> tuple[tuple[Tensor, Tensor, Tensor] | None, Tensor]:
@@ -151,8 +152,7 @@ class MaskedLMScores:
 @torch.no_grad()
 def predict_masked(model: MaskedLanguageModel, batch: Batch) -> Tensor:
     """Return logits [M, V] in fp32 for the masked positions of a batch, unused ones included."""
-    logits = model(batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids)
-    return logits.float()
+    return run_model(model, batch).float()
 
 
 def check_masked_tokens(held_out: HeldOut) -> None:

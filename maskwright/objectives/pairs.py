@@ -6,7 +6,7 @@ only by the model. About half of the labels are 1; the baseline is the share of 
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from operator import attrgetter
 
@@ -23,7 +23,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
-from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens, choose_among
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens, choose_among, run_model
 from maskwright.objectives.objective import HeldOut, Loss, ScoreLine, Term, TermSums
 
 PAIRS = "pairs"
@@ -41,14 +41,8 @@ class MaskedLMWithPairs(MaskedLM):
         """Return sums over the entries of each kind whose label is not -100."""
         assert batch.pair_labels is not None, "rows without pairs"
         candidates, labels = choose_among(batch)
-        logits = self.model(
-            batch.input_ids,
-            batch.context,
-            batch.masked_positions,
-            batch.token_type_ids,
-            batch.pair_positions,
-            candidates,
-        )
+        more = {"pair_positions": batch.pair_positions, "candidates": candidates}
+        logits = run_model(self.model, batch, **more)
         return {
             MLM: sum_cross_entropy(logits.masked, labels),
             PAIRS: sum_cross_entropy(logits.pairs, batch.pair_labels),
@@ -121,14 +115,9 @@ def predict_pairs(model: MaskedLanguageModel, batch: Batch) -> Tensor:
         InputError: the model has no head for pairs, or the batch holds none.
     """
     if model.config.sentence_pair_head and batch.pair_positions is not None:
+        unmasked = replace(batch, masked_positions=batch.masked_positions[:0])  # predicts no tokens
         with torch.no_grad():
-            logits = model(
-                batch.input_ids,
-                batch.context,
-                batch.masked_positions[:0],  # predicts no tokens
-                batch.token_type_ids,
-                batch.pair_positions,
-            )
+            logits = run_model(model, unmasked, pair_positions=batch.pair_positions)
         return logits.pairs.float()
     part = "rows" if model.config.sentence_pair_head else "model"
     raise InputError(f"the {part} had no pairs of texts: train with data.pairs = next or order")

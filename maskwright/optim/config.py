@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwright.config import setting
+from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
 
 Schedule = Literal["linear", "cosine", "wsd", "wsd_sqrt", "onecycle", "noam"]
@@ -42,20 +42,14 @@ class OptimConfig:
     final_share: float = setting(0.0, "learning rate at the end, as a share of the peak")
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "muon_learning_rate", "eps"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(name, getattr(self, name), "must be above 0")
-        for name in ("weight_decay", "muon_weight_decay"):
-            if getattr(self, name) < 0:
-                raise ConfigError(name, getattr(self, name), "must not be negative")
+        check_numbers(self, "learning_rate", "muon_learning_rate", "eps", above=0)
+        check_numbers(self, "weight_decay", "muon_weight_decay", at_least=0)
         for name in ("beta1", "beta2", "momentum", "muon_beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must be in [0, 1)")
-        for name in ("warmup_share", "decay_share", "initial_share", "final_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(name, getattr(self, name), "must be between 0 and 1")
-        if self.newton_schulz_steps < 1:
-            raise ConfigError("newton_schulz_steps", self.newton_schulz_steps, "must be at least 1")
+        shares = ("warmup_share", "decay_share", "initial_share", "final_share")
+        check_numbers(self, *shares, at_least=0, at_most=1)
+        check_numbers(self, "newton_schulz_steps", at_least=1)
         if self.schedule == "noam":
             self._check_noam()
         if self.schedule in STABLE and self.warmup_share + self.decay_share > 1:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwright.config import section, setting
+from maskwright.config import check_numbers, section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError
 from maskwright.selection.config import SelectionConfig
@@ -32,9 +32,7 @@ class ClusterConfig:
         if not 1 <= self.tasks <= _MOST_TASKS:
             rule = f"must be between 1 and {_MOST_TASKS:,}"
             raise ConfigError("tasks", self.tasks, rule, "Raise cores, the cores of each task.")
-        for name in ("cores", "memory_gigabytes"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(name, getattr(self, name), "must be above 0")
+        check_numbers(self, "cores", "memory_gigabytes", above=0)
         if not _TIME.fullmatch(self.time):
             rule = "must be hours:minutes:seconds"
             raise ConfigError("time", self.time, rule, "Write 24:00:00 for a day.")
@@ -70,11 +68,8 @@ class PrepareConfig:
     cluster: ClusterConfig = section(ClusterConfig)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.block_megabytes <= 1024:
-            rule = "must be between 1 and 1024"
-            raise ConfigError("block_megabytes", self.block_megabytes, rule, "Try 64.")
-        if self.workers < 0:
-            raise ConfigError("workers", self.workers, "must not be negative", "0 uses all cores.")
+        check_numbers(self, "block_megabytes", at_least=1, at_most=1024, remedy="Try 64.")
+        check_numbers(self, "workers", at_least=0, remedy="0 uses all cores.")
         check_extension(self.tokenizer)
         if self.engine == "datatrove-slurm" and not self.cluster.partition:
             rule = "is required by engine = datatrove-slurm"

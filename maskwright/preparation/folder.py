@@ -51,19 +51,6 @@ def making_folder(folder: Path, report: Report) -> Generator[None]:
         yield
 
 
-def is_busy(out: Path) -> bool:
-    """Return True if another process prepares `out`."""
-
-    def stop() -> None:
-        raise BlockingIOError
-
-    try:
-        with locking_folder(out, stop, lambda line: None):
-            return False
-    except BlockingIOError:
-        return True
-
-
 def check_use(out: Path) -> None:
     """Raise ShardError if a folder holds anything but prepared data, finished or not, or links."""
     ours = (out / MANIFEST_NAME).is_file() or any(out.glob(_WORK_NAMES))

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from maskwright.errors import CorpusError, ShardError
-from maskwright.files import naming_file
+from maskwright.files import is_locked, naming_file
 from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.encode import describe_source
@@ -30,7 +30,6 @@ from maskwright.preparation.folder import (
     claim_finished,
     claim_work,
     find_work,
-    is_busy,
     making_folder,
     read_tally,
     tidy_folder,
@@ -136,7 +135,7 @@ def describe_progress(out: Path) -> list[str]:
     """
     folder, jobs = find_work(out), find_jobs(out)
     if (out / MANIFEST_NAME).is_file() and not jobs:
-        if not is_busy(out):
+        if not is_locked(out):
             tidy_folder(out)  # no coordinator did it if Slurm ran the stages
         return [f"{out}: finished", _summarize(read_manifest(out))]
     if folder is None:
@@ -149,7 +148,7 @@ def describe_progress(out: Path) -> list[str]:
     failures = [error for stage in stages if (error := work.find_failure(stage.name))]
     lines += [f"failed: {error}" for error in failures]
     end = f"Running or pending: Slurm jobs {' '.join(jobs)}." if jobs else "A process is running."
-    if not (jobs or is_busy(out)):
+    if not (jobs or is_locked(out)):
         logs = folder / LOGS
         end = "No job or process is running. To resume, run the same prepare command again."
         end += f" Logs are in {logs}." if logs.exists() else ""

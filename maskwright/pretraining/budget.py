@@ -7,14 +7,13 @@ recipe serves ten minutes of a laptop and a day of a GPU.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from maskwright.data.collate import SpecialIds
-from maskwright.data.loader import RowSource, StepRequest
+from maskwright.data.loader import RowSource, StepRequest, TokensInMemory
 from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
@@ -39,20 +38,6 @@ _NUM_SPECIAL = 5  # as in every tokenizer that is trained here
 # Rows enough to keep the device busy, and no more: a step of a large model on a CPU takes minutes.
 _TIMED_FLOPS = {"cpu": 1e11, "cuda": 2e13}
 _BRIEFLY = 2e10  # for each size that is tried: less than a second on a CPU
-
-
-@dataclass(frozen=True)
-class RandomCorpus:
-    """Documents of random ordinary tokens, every one a word, each as long as a row can take."""
-
-    ids: NDArray[np.int64]
-    document_lengths: NDArray[np.int64]
-
-    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]:
-        return self.ids[start:stop].astype(np.uint32)
-
-    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
-        return np.ones(stop - start, np.bool_)
 
 
 def measure_step_seconds(
@@ -103,11 +88,13 @@ def measure_step_seconds(
 def _random_rows(
     config: PretrainConfig, model: EncoderConfig, num_rows: int, length: int
 ) -> RowSource:
+    """Return rows of random ordinary tokens, every one a word, each as long as a row can take."""
     size = model.vocab_size
     inside = length - config.data.extra_slots
     num_documents = max(2, num_rows)  # pairs of texts may want two
     ids = np.random.default_rng(config.seed).integers(_NUM_SPECIAL, size, num_documents * inside)
-    corpus = RandomCorpus(ids, np.full(num_documents, inside, np.int64))
+    words, lengths = np.ones(len(ids), np.bool_), np.full(num_documents, inside, np.int64)
+    corpus = TokensInMemory(ids.astype(np.uint32), words, lengths)
     ordinary = np.arange(_NUM_SPECIAL, size)
     vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
     special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)

@@ -1,5 +1,6 @@
 """Build the trainer of a run, on one process or several."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,17 @@ from maskwright.pretraining.prepared_data import (
 from maskwright.pretraining.validation import Validation
 from maskwright.pretraining.vocabulary_transfer import read_first_tokens, transfer_vocabulary
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.checkpoint import CheckpointWriter, ShardedWriter, WholeWriter
+from maskwright.train.checkpoint import ShardedWriter, WholeWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import choose_device, product_dtype, should_compile
 from maskwright.train.ema import WeightAverage
 from maskwright.train.reporting import SILENT
 from maskwright.train.state import TrainState
 from maskwright.train.trainer import Reporter, Trainer
+
+# Blocks of a model that is compiled as a whole, which fuses more. The time to compile that grows
+# with depth, and is paid for every shape; blocks compiled one by one share their graphs.
+_MOST_WHOLE = 6
 
 
 def distribute(
@@ -51,26 +56,26 @@ def distribute(
     blocks = [module for module in model.modules() if isinstance(module, EncoderBlock)]
     if config.activation_checkpointing:
         checkpoint_activations(blocks)
-    if dist.is_initialized() and config.parallel == "fsdp":
-        for block in blocks if compiles else ():
-            _compile(block)
+    is_sharded = dist.is_initialized() and config.parallel == "fsdp"
+    if compiles:
+        _compile(blocks if is_sharded or len(blocks) > _MOST_WHOLE else [loss])
+    if is_sharded:
         bf16 = product_dtype(config.precision, device) is torch.bfloat16
         return Parallel(loss, sharding=shard(model, blocks, world, device, bf16))
     model.to(device)
-    if compiles:
-        _compile(loss)
     return replicate(loss, world, device) if world.size > 1 else Parallel(loss)
 
 
-def _compile(module: Any) -> None:
-    """Compile a module in place, a graph for each shape; torch leaves the method untyped."""
+def _compile(modules: Sequence[Any]) -> None:
+    """Compile modules in place, a graph for each shape; torch leaves the method untyped."""
     torch.compiler.config.recompile_limit = 256  # beyond it torch does not compile new shapes
-    module.compile(dynamic=False)
+    for module in modules:
+        module.compile(dynamic=False)
 
 
 def build_writer(
     config: TrainConfig, folder: Path, world: World, sharding: Sharding
-) -> CheckpointWriter:
+) -> WholeWriter:
     """Return the writer of a run's checkpoints."""
     writer = WholeWriter if sharding is UNSHARDED else ShardedWriter
     return writer(folder, config.keep_checkpoints, world)

@@ -7,7 +7,7 @@ default the teacher's with half of its layers. A teacher is read again when a ru
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -148,8 +148,6 @@ def load_teacher(config: PretrainConfig, tokenizer: Tokenizer | None) -> Initial
     return InitialModel(config.teacher, folder, loaded.model, theirs)
 
 
-Report = Callable[[str], None]
-
 # The model does not fix how to compute, and how a new or extended tokenizer is trained.
 _OUR_OWN = (
     *("attention_backend", "extend_vocab", "replace_vocab", "min_frequency", "sample_megabytes"),
@@ -183,16 +181,12 @@ def tell_on_first_rank(line: str) -> None:
 
 
 def adopt_model(
-    config: PretrainConfig,
-    given: Mapping[str, Any],
-    report: Report = tell_on_first_rank,
-    begun: PretrainConfig | None = None,
+    config: PretrainConfig, given: Mapping[str, Any], begun: PretrainConfig | None = None
 ) -> PretrainConfig:
     """Return `config` with the parts that the model of ``init_from`` fixes; unchanged without one.
 
     Args:
         given: the values that the user set over the recipe, nested.
-        report: called with a line about each value that differs from the recipe.
         begun: the configuration of the run to resume, which has adopted the model already.
 
     Raises:
@@ -213,19 +207,17 @@ def adopt_model(
     tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, source)
     data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given))
     config = replace(config, model=model, tokenizer=tokenizer, data=data)
-    return _shorten_rows(config, source, given, report)
+    return _shorten_rows(config, source, given)
 
 
-def adopt_teacher(
-    config: PretrainConfig, given: Mapping[str, Any], report: Report = tell_on_first_rank
-) -> PretrainConfig:
+def adopt_teacher(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
     """Return `config` with inputs and architecture of its teacher; unchanged without one.
 
     The architecture has half of the teacher's layers. The user may set any other value of it, or
     state the whole with ``model.preset``. A model of ``init_from`` has its own.
 
     Args:
-        given, report: as in `adopt_model`, as are the errors.
+        given: as in `adopt_model`, as are the errors.
     """
     if config.teacher is None:
         return config
@@ -249,7 +241,7 @@ def adopt_teacher(
     if types:
         own.setdefault("layer_types", tuple(types[i] for i in spread_layers(count, total)))
     config = replace(config, model=replace(facts.model, **own))
-    return _shorten_rows(config, facts.source, given, report)
+    return _shorten_rows(config, facts.source, given)
 
 
 def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
@@ -330,9 +322,7 @@ def _choose_wrapping(config: PretrainConfig, facts: ModelFacts, given: Mapping[s
     return asked if stated is None else stated
 
 
-def _shorten_rows(
-    config: PretrainConfig, source: str, given: Mapping[str, Any], report: Report
-) -> PretrainConfig:
+def _shorten_rows(config: PretrainConfig, source: str, given: Mapping[str, Any]) -> PretrainConfig:
     """Return the configuration with rows that are no longer than the model's positions."""
     length, longest = config.data.max_seq_length, config.model.max_position_embeddings
     if longest is None or length <= longest:
@@ -342,7 +332,9 @@ def _shorten_rows(
         remedy = f"Give at most {longest}{more * (config.model.positions not in _FIXED_LENGTH)}."
         rule = f"is longer than the {longest} positions of {source}"
         raise ConfigError("data.max_seq_length", length, rule, remedy)
-    report(f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions")
+    tell_on_first_rank(
+        f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions"
+    )
     stages = config.train.seq_length_schedule
     if stages:
         parsed = parse_schedule("seq_length_schedule", stages, longest)

@@ -55,7 +55,7 @@ from maskwright.runs.run_directory import (
     begin_run,
     check_changes,
     check_new,
-    find_begun,
+    has_checkpoint,
     list_changes,
     load_run_config,
     locking_run,
@@ -176,7 +176,7 @@ def _request_run(
         text = keep_texts(text, texts, data_dir, resolved.corpus.text_field)
     paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
     resolved = adopt_preparation(replace(resolved, text=paths or resolved.text), given)
-    begun = find_begun(run) if auto_resume else None
+    begun = load_run_config(run, {}) if auto_resume and has_checkpoint(run) else None
     asked = read_given(file, given)
     for line in list_ignored(resolved, given):
         tell_on_first_rank(line)

@@ -10,7 +10,7 @@ from typing import get_args
 from maskwright.errors import InputError
 from maskwright.evaluation.held_out_text import describe_held_out
 from maskwright.evaluation.minimal_pairs import read_named_pairs
-from maskwright.evaluation.suites import Request, before_each_pass, find_headlines, load_suite
+from maskwright.evaluation.suites import Request, before_each_pass, load_suite
 from maskwright.inference.text_model import TextModel
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.pretraining.prepared_data import PreparedData
@@ -18,7 +18,7 @@ from maskwright.runs.config import PretrainConfig, SuiteName
 from maskwright.runs.evaluation_file import SuiteResult
 
 # The scores for a short summary.
-HEADLINES = find_headlines(get_args(SuiteName))
+HEADLINES = [name for suite in get_args(SuiteName) for name in load_suite(suite).headlines]
 
 
 class TrainingSuites:

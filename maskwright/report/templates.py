@@ -24,7 +24,7 @@ def _read(name: str) -> str:
     return files("maskwright.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def as_mapping(value: object) -> Mapping[Any, Any] | None:
+def _as_mapping(value: object) -> Mapping[Any, Any] | None:
     """Return a value from YAML or JSON if it is a mapping, else None."""
     return cast(Mapping[Any, Any], value) if isinstance(value, Mapping) else None
 
@@ -35,7 +35,7 @@ def flatten(
     """Yield the dotted name and the value, as text, of each leaf of a nested mapping."""
     for key, value in values.items():
         name = f"{prefix}{show_value(key)}"
-        nested, texts = as_mapping(value), _as_texts(value)
+        nested, texts = _as_mapping(value), _as_texts(value)
         if nested is not None and depth < _MAX_DEPTH:
             yield from flatten(nested, f"{name}.", depth + 1)
         elif texts is not None:

@@ -135,10 +135,11 @@ def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]
     return adopted
 
 
-def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], None]) -> Path:
-    """Return the prepared folder of a run: the one that it names, or one prepared from its text."""
-    named = named_folder(config)
-    if named is not None:
+def locate_data(
+    config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
+) -> dict[str, Path]:
+    """Return a run's prepared folders by name: those it names, or one prepared from its text."""
+    if named := named_sources(config):
         return named
     fingerprint = _fingerprint(config)
     folder = data_dir / _folder_name(config, fingerprint)
@@ -146,24 +147,12 @@ def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], 
     prepare(config.text, folder, _prepare_config(config), report=report, fingerprint=fingerprint)
     if is_new:
         report(f"prepared data is in {folder}; for more runs on it: maskwright pretrain {folder}")
-    return folder
-
-
-def locate_data(
-    config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
-) -> dict[str, Path]:
-    """Return the folders of `prepare_for` by name; a run may name several."""
-    named = named_sources(config)
-    if named:
-        return named
-    folder = prepare_for(config, data_dir, report)
     return {folder.name: folder}
 
 
 def find_prepared(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
     """Return the prepared folders of a run by name; empty if they do not exist yet."""
-    named = named_sources(config)
-    if named:
+    if named := named_sources(config):
         return named
     folder = data_dir / _folder_name(config, _fingerprint(config))
     return {folder.name: folder} if is_prepared(folder) else {}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maskwright.config import section, setting
+from maskwright.config import check_numbers, section, setting
 from maskwright.errors import ConfigError
 
 _CONFIDENCE = 0.65
@@ -76,9 +76,7 @@ class SelectionConfig:
     describe: bool = setting(False, "count lengths and languages and keep samples for a report")
 
     def __post_init__(self) -> None:
-        if not 0 < self.language_confidence <= 1:
-            rule = "must be above 0 and at most 1"
-            raise ConfigError("language_confidence", self.language_confidence, rule, "Try 0.65.")
+        check_numbers(self, "language_confidence", above=0, at_most=1, remedy="Try 0.65.")
         if self.near_duplicates and not 0.5 <= self.near_duplicates <= 1:
             rule = "must be 0 or between 0.5 and 1"
             raise ConfigError("near_duplicates", self.near_duplicates, rule, "Try 0.8.")

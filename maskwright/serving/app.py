@@ -67,7 +67,7 @@ class Service:
         limits = BatchLimits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
         self.model_thread = DaemonThreads("model", 1)
         self.counting_threads = DaemonThreads("tokenizer", _COUNTING_THREADS)
-        shared = (limits, self.model_thread, self.metrics.observe_batch, ModelHealth())
+        shared = (limits, self.model_thread, self.metrics.batches.observe, ModelHealth())
         self.queries: Batcher[Query[Any], TaskResult] = Batcher(pipeline, *shared)
         self.embeddings: Batcher[str, list[float]] = Batcher(pipeline.embed, *shared)
         self.scores: Batcher[str, ScoredText] = Batcher(pipeline.score, *shared)

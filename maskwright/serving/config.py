@@ -1,8 +1,8 @@
 """The configuration of a server."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from maskwright.config import setting
+from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
 
 
@@ -38,12 +38,9 @@ class ServeConfig:
     drain_seconds: int = setting(8, "time to finish open requests after SIGINT or SIGTERM")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name.startswith("max_") and field.type in (int, "int") and value < 1:
-                raise ConfigError(field.name, value, "must be at least 1")
-            if field.name.endswith("_seconds") and value <= 0:
-                raise ConfigError(field.name, value, "must be above 0")
+        counts = (name for name in vars(self) if name.startswith("max_") and name != "max_wait_ms")
+        check_numbers(self, *counts, at_least=1)
+        check_numbers(self, *(name for name in vars(self) if name.endswith("_seconds")), above=0)
         if self.max_texts > self.max_queued:
             rule = f"must be at most max_queued = {self.max_queued}"
             remedy = "The queue could never take such a request."
@@ -51,7 +48,5 @@ class ServeConfig:
         if self.max_requests > self.max_connections:
             rule = f"must be at most max_connections = {self.max_connections}"
             raise ConfigError("max_requests", self.max_requests, rule, "Each needs a connection.")
-        if self.max_wait_ms < 0:
-            raise ConfigError("max_wait_ms", self.max_wait_ms, "must not be negative")
-        if not 0 <= self.port < 65_536:
-            raise ConfigError("port", self.port, "must be between 0 and 65535", "8000 is usual.")
+        check_numbers(self, "max_wait_ms", at_least=0)
+        check_numbers(self, "port", at_least=0, at_most=65535, remedy="8000 is usual.")

@@ -30,7 +30,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._batches = Histogram(
+        self.batches = Histogram(
             "maskwright_batch_texts",
             "Texts that went through the model together.",
             buckets=_BATCHES,
@@ -44,10 +44,6 @@ class Metrics:
         label = path if path in self._paths else _OTHER
         self._requests.labels(label, str(status)).inc()
         self._seconds.labels(label).observe(seconds)
-
-    def observe_batch(self, size: int) -> None:
-        """Count a forward pass of `size` texts."""
-        self._batches.observe(size)
 
     def render(self) -> bytes:
         """Return the metrics in Prometheus's text format."""

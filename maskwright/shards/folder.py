@@ -309,16 +309,13 @@ def open_mirror(url: str) -> Mirror:
     def fill() -> None:
         for folder in (TOKENIZER_NAME, *SPLITS):
             (path / folder).mkdir(parents=True, exist_ok=True)
-        if not _holds(path / MANIFEST_NAME, manifest):
-            _write(path / MANIFEST_NAME, manifest)
+        target = path / MANIFEST_NAME
+        if not target.exists() or target.read_bytes() != manifest:
+            _write(target, manifest)
         if not (path / ORIGIN_NAME).exists():  # else other processes may hold locks on this file
             _write(path / ORIGIN_NAME, origin)
 
     return _enter(path, fill)
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    return path.exists() and path.read_bytes() == content
 
 
 def _write(path: Path, content: bytes) -> None:

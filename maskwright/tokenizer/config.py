@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwright.config import setting
+from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
 
 TokenizerKind = Literal["wordpiece", "bpe", "unigram", "character"]
@@ -44,12 +44,10 @@ class TokenizerConfig:
         if trained and not least <= self.vocab_size <= 1_000_000:
             rule = f"must be between {least} and 1000000 for {self.kind}"
             raise ConfigError("vocab_size", self.vocab_size, rule, "Try 8192.")
-        if self.min_frequency < 1:
-            raise ConfigError("min_frequency", self.min_frequency, "must be at least 1")
+        check_numbers(self, "min_frequency", at_least=1)
         if self.sample_megabytes <= 0:
             raise ConfigError("sample_megabytes", self.sample_megabytes, "must be positive")
-        if not 0 <= self.extend_vocab <= 1_000_000:
-            raise ConfigError("extend_vocab", self.extend_vocab, "must be between 0 and 1000000")
+        check_numbers(self, "extend_vocab", at_least=0, at_most=1_000_000)
         if self.replace_vocab and not least <= self.replace_vocab <= 1_000_000:
             rule = f"must be 0, or between {least} and 1000000 for {self.kind}"
             raise ConfigError("replace_vocab", self.replace_vocab, rule, "Try 8192.")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -194,25 +194,8 @@ def _read_shapes(path: Path) -> dict[str, torch.Size]:
     return {name: tensor.size for name, tensor in tensors.items()}
 
 
-class CheckpointWriter(Protocol):
-    """A writer of a run's checkpoints. All ranks must call it."""
-
-    def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Write a checkpoint, or start to write it; tensors may change as soon as it returns.
-
-        Raises:
-            CheckpointError: this checkpoint, or the previous one, cannot be written.
-        """
-
-    def wait(self) -> None:
-        """Wait until all checkpoints are written; raise as `save` does."""
-
-    def close(self) -> None:
-        """Finish pending writes. All ranks must call it, because they write together."""
-
-
 class WholeWriter:
-    """A writer for unsharded tensors: rank 0 writes them.
+    """A writer of a run's checkpoints, of unsharded tensors: rank 0 writes. All ranks must call it.
 
     Args:
         folder: the folder of all checkpoints.
@@ -223,14 +206,20 @@ class WholeWriter:
         self.folder, self.keep, self.world = folder, keep, world
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Write a checkpoint, or start to write it; tensors may change as soon as it returns.
+
+        Raises:
+            CheckpointError: this checkpoint, or the previous one, cannot be written.
+        """
         if self.world.is_first:
             save_checkpoint(self.folder, step, tensors, state, self.keep)
 
     def wait(self) -> None:
+        """Wait until all checkpoints are written; raise as `save` does."""
         self.world.wait()
 
     def close(self) -> None:
-        pass
+        """Finish pending writes. All ranks must call it, because they write together."""
 
 
 def save_checkpoint(
@@ -262,7 +251,7 @@ def _make_folder(folder: Path) -> None:
         raise CheckpointError(describe_lost_folder(folder.parent)) from None
 
 
-class ShardedWriter:
+class ShardedWriter(WholeWriter):
     """A writer for sharded tensors: every rank writes its shards in a thread.
 
     It uses torch.distributed.checkpoint with safetensors. The shards are copied to the CPU first,
@@ -270,7 +259,7 @@ class ShardedWriter:
     """
 
     def __init__(self, folder: Path, keep: int, world: World) -> None:
-        self.folder, self.keep, self.world = folder, keep, world
+        super().__init__(folder, keep, world)
         # The threads communicate, too: their own group keeps them apart from the training.
         self._channel = open_channel()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
@@ -284,7 +273,7 @@ class ShardedWriter:
 
     def wait(self) -> None:
         self._finish()
-        self.world.wait()
+        super().wait()
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from maskwright.config import setting
+from maskwright.config import check_numbers, setting
 from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import ConfigError
 
@@ -88,29 +88,18 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        for name in (*BUDGETS, "micro_batch_tokens", "checkpoint_every_minutes"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(name, value, "must be above 0")
+        check_numbers(self, *BUDGETS, "micro_batch_tokens", "checkpoint_every_minutes", above=0)
         for name in self.trackers:
             if name not in TRACKER_NAMES:
                 rule = f"is not one of {', '.join(TRACKER_NAMES)}"
                 raise ConfigError("trackers", name, rule)
         counts = ("batch_tokens", "log_every_steps", "num_validations", "keep_checkpoints")
-        for name in (*counts, "max_skipped_steps", "valid_tokens", "final_valid_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "must be at least 1")
-        if self.valid_seq_length is not None and self.valid_seq_length < MIN_ROW_LENGTH:
-            rule = f"must be at least {MIN_ROW_LENGTH}"
-            raise ConfigError("valid_seq_length", self.valid_seq_length, rule, "128 is usual.")
-        if self.ema_decay is not None and not 0 < self.ema_decay < 1:
-            raise ConfigError("ema_decay", self.ema_decay, "must be between 0 and 1", "Try 0.999.")
-        for name in ("grad_clip", "num_candidates"):
-            if getattr(self, name) < 0:
-                raise ConfigError(name, getattr(self, name), "must not be negative")
-        if not 0 <= self.candidate_share <= 1:
-            rule = "must be between 0 and 1"
-            raise ConfigError("candidate_share", self.candidate_share, rule, "Try 0.7.")
+        counts += ("max_skipped_steps", "valid_tokens", "final_valid_tokens")
+        check_numbers(self, *counts, at_least=1)
+        check_numbers(self, "valid_seq_length", at_least=MIN_ROW_LENGTH, remedy="128 is usual.")
+        check_numbers(self, "ema_decay", above=0, below=1, remedy="Try 0.999.")
+        check_numbers(self, "grad_clip", "num_candidates", at_least=0)
+        check_numbers(self, "candidate_share", at_least=0, at_most=1, remedy="Try 0.7.")
         parse_schedule("batch_tokens_schedule", self.batch_tokens_schedule, 1)
         self.list_milestones()
         if min(self.seq_lengths(MIN_ROW_LENGTH)) < MIN_ROW_LENGTH:

@@ -21,6 +21,7 @@ from maskwright.objectives.objective import ScoreLine
 from maskwright.train.checkpoint import describe_lost_folder
 from maskwright.train.panel import Panel
 from maskwright.train.trackers import TRACKERS, TrackerThread
+from maskwright.train.trainer import Reporter
 
 
 def has_tensorboard() -> bool:
@@ -68,20 +69,10 @@ class Board:
             self._writer.close()
 
 
-class SilentReporter:
-    """A reporter that reports nothing, for all ranks but the first."""
-
-    def report(self, record: Record, progress: float) -> None:
-        pass
-
-    def advance(self, counts: Record, progress: float) -> None:
-        pass
+SILENT = Reporter()  # of all ranks but the first
 
 
-SILENT = SilentReporter()
-
-
-class RunReporter:
+class RunReporter(Reporter):
     """A reporter that writes every record of a run and shows it, within its context.
 
     Args:

@@ -59,8 +59,11 @@ class WandbTracker:
         self._run.finish()
 
 
-class TrackioTracker:
-    """A run of Trackio, in its local database unless TRACKIO_SPACE_ID names a Space."""
+class TrackioTracker(WandbTracker):
+    """A run of Trackio, in its local database unless TRACKIO_SPACE_ID names a Space.
+
+    Its runs have the methods of those of Weights & Biases.
+    """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], run_id: str | None) -> None:
         trackio = import_extra("trackio", "trackio", "train.trackers = trackio")
@@ -69,12 +72,6 @@ class TrackioTracker:
         self._run = trackio.init(
             project, name=self.id, config=dict(config), resume="allow", embed=False
         )
-
-    def log(self, scores: Scores, step: int) -> None:
-        self._run.log(dict(scores), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
 
 
 class MlflowTracker:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from maskwright.logs import Record
 from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term
 from maskwright.optim.build import Optimizers
-from maskwright.train.checkpoint import Checkpoint, CheckpointWriter
+from maskwright.train.checkpoint import Checkpoint, WholeWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner, StepPlan
@@ -42,8 +41,8 @@ from maskwright.train.step import (
 )
 
 
-class Reporter(Protocol):
-    """A receiver of the loop's records."""
+class Reporter:
+    """A receiver of the loop's records; this one reports nothing."""
 
     def report(self, record: Record, progress: float) -> None:
         """Receive a training or validation record."""
@@ -52,21 +51,10 @@ class Reporter(Protocol):
         """Receive `counts` after every step and before every forward pass of a validation."""
 
 
-class Validate(Protocol):
-    """A function that scores the current weights."""
-
-    def __call__(self, number: int, final: bool, is_asked_to_stop: Callable[[], bool]) -> Record:
-        """Return the scores for a validation record.
-
-        Args:
-            number: number of the validation in the run, from 1; 0 before the first step.
-            final: True after the last step.
-            is_asked_to_stop: called before each forward pass; True stops the validation.
-
-        Raises:
-            AbandonedError: it was asked to stop.
-        """
-        ...
+# Returns the scores of the current weights, for a validation record; AbandonedError: it was asked
+# to stop. Its arguments: the number of the validation in the run, from 1 (0 before the first step);
+# True after the last step; a function, called before each forward pass, that says True to stop.
+Validate = Callable[[int, bool, Callable[[], bool]], Record]
 
 
 @dataclass(frozen=True)
@@ -108,7 +96,7 @@ class Trainer:
     device: torch.device
     reporter: Reporter
     validate: Validate
-    checkpoints: CheckpointWriter | None
+    checkpoints: WholeWriter | None
     state: TrainState
     average: WeightAverage | None = None
     world: World = ALONE

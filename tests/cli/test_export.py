@@ -61,7 +61,7 @@ def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
     quantized = OnnxModel(tmp_path / "out/model_quantized.onnx")
     loaded = open_model(workplace / "runs/small/model")
     batch = pad_rows([[2, 10, 11, 12, 4, 3], [2, 4, 3]], loaded.tokenizer.pad_id)
-    assert quantized(batch.input_ids, batch.attention_mask).shape == (2, 6, 128)
+    assert quantized(*batch).shape == (2, 6, 128)
 
 
 def test_too_much_lost_in_int8_fails_and_leaves_nothing(

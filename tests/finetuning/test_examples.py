@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.finetuning.batches import collate, plan_epoch, plan_scoring
+from maskwright.finetuning.batches import collate, plan_epoch
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import Examples, cut_words
 from maskwright.finetuning.table_files import TableRow
@@ -85,15 +85,6 @@ def test_batches_hold_similar_lengths() -> None:
     sizes = np.random.default_rng(0).integers(1, 100, 3200).tolist()
     spread = [np.ptp(np.take(sizes, batch)) for batch in plan_epoch(sizes, 32, 0, 0)]
     assert np.mean(spread) < 10  # of 97 in batches of chance
-
-
-@given(lengths, st.integers(1, 200))
-def test_all_examples_are_scored_in_batches_that_fit(sizes: list[int], batch_tokens: int) -> None:
-    batches = list(plan_scoring(sizes, batch_tokens))
-    assert sorted(number for batch in batches for number in batch) == list(range(len(sizes)))
-    for batch in batches:
-        padded = len(batch) * max(sizes[number] for number in batch)
-        assert padded <= batch_tokens or len(batch) == 1
 
 
 def test_a_batch_is_padded_and_knows_its_targets() -> None:

@@ -26,6 +26,7 @@ from maskwright.shards.manifest import Manifest, ShardInfo, SplitInfo, write_man
 from maskwright.shards.writer import ShardWriter, write_array
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
+from maskwright.train.trainer import Reporter
 from tests.helpers import NUM_SPECIAL, VOCAB_SIZE, SyntheticCorpus, random_corpus
 
 STEPS = 20
@@ -109,7 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_prepared(tmp_path_factory.mktemp("prepared"), random_corpus(200, 60))
 
 
-class Recorder:
+class Recorder(Reporter):
     """Keeps the losses of a run."""
 
     def __init__(self) -> None:
@@ -118,9 +119,6 @@ class Recorder:
     def report(self, record: Record, progress: float) -> None:
         if record["split"] == "train":
             self.losses.append(record["loss"])
-
-    def advance(self, counts: Record, progress: float) -> None:
-        pass
 
 
 def test_losses_equal_the_library_s_and_the_golden_ones(folder: Path) -> None:

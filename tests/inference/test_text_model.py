@@ -18,11 +18,11 @@ def text_model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
     return TextModel.from_parts(tiny_model(), tiny_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
-@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 100))
+@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 100), st.sampled_from([0.1, 1]))
 def test_batches_hold_every_text_with_tokens_once_and_fit(
-    lengths: list[int], batch_tokens: int
+    lengths: list[int], batch_tokens: int, padded_share: float
 ) -> None:
-    batches = list(plan_batches(lengths, batch_tokens))
+    batches = list(plan_batches(lengths, batch_tokens, padded_share))
     numbers = sorted(number for batch in batches for number in batch)
     assert numbers == [number for number, length in enumerate(lengths) if length]
     for batch in batches:
@@ -34,7 +34,7 @@ def test_batches_hold_every_text_with_tokens_once_and_fit(
 
 @given(st.lists(st.integers(1, 120), min_size=1, max_size=300))
 def test_little_is_padding(lengths: list[int]) -> None:
-    for batch in plan_batches(lengths, 1024):
+    for batch in plan_batches(lengths, 1024, 1 / 64):
         padded = len(batch) * lengths[batch[-1]]
         assert padded - sum(lengths[number] for number in batch) <= 1024 / 64
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.config import from_mapping
-from maskwright.interop.comparison import PaddedBatch
+from maskwright.interop.comparison import PaddedRows
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
@@ -60,8 +60,8 @@ def write_model(
 
 
 @torch.no_grad()
-def encode(loaded: LoadedModel, batch: PaddedBatch) -> Tensor:
+def encode(loaded: LoadedModel, batch: PaddedRows) -> Tensor:
     """The outputs of our encoder for a batch: [B, L, D]."""
-    context = context_from_lengths(batch.lengths, batch.input_ids.shape[1])
-    hidden = loaded.model.encoder(batch.input_ids.flatten(), context)
-    return hidden.unflatten(0, batch.input_ids.shape)
+    input_ids, attention_mask = batch
+    context = context_from_lengths(attention_mask.sum(1).tolist(), input_ids.shape[1])
+    return loaded.model.encoder(input_ids.flatten(), context).unflatten(0, input_ids.shape)

@@ -11,7 +11,7 @@ from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.interop.comparison import PaddedBatch, batch_rows
+from maskwright.interop.comparison import batch_rows
 from maskwright.interop.masked_lm_source import (
     MaskJudge,
     choose_sentences,
@@ -86,8 +86,7 @@ def test_the_masks_are_those_of_every_validation(loaded: LoadedModel, data: Path
 
     @torch.no_grad()
     def compute(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        batch = PaddedBatch(input_ids, attention_mask.sum(1).tolist())
-        return loaded.model.head(encode(loaded, batch))
+        return loaded.model.head(encode(loaded, (input_ids, attention_mask)))
 
     judge = MaskJudge(rows, loaded.tokenizer.vocab_size, loaded.tokenizer.pad_id)
     labels = [label for row in rows for label in row.labels]
@@ -139,11 +138,11 @@ def test_batches_hold_every_row_and_bound_the_logits() -> None:
     rows = [[7] * n for n in (3, 40, 1, 9, 9, 2, 30, 4, 4, 11)]
     for vocab_size in (100, 1 << 20, 1 << 25):
         batches = [batch for _, batch in batch_rows(rows, vocab_size, pad_id=0)]
-        assert [n for batch in batches for n in batch.lengths] == [len(row) for row in rows]
-        for batch in batches:
-            assert len(batch.lengths) == 1 or batch.input_ids.numel() * vocab_size <= 1 << 25
-            assert (batch.input_ids != 0).sum(1).tolist() == batch.lengths
-            assert batch.attention_mask.sum(1).tolist() == batch.lengths
+        lengths = [n for _, mask in batches for n in mask.sum(1).tolist()]
+        assert lengths == [len(row) for row in rows]
+        for input_ids, attention_mask in batches:
+            assert len(input_ids) == 1 or input_ids.numel() * vocab_size <= 1 << 25
+            assert torch.equal((input_ids != 0).long(), attention_mask)
         sorted_batches = list(batch_rows(rows, vocab_size, 0, by_length=True))
         numbers = [n for group, _ in sorted_batches for n in group]
         assert sorted(numbers) == list(range(len(rows)))

@@ -49,7 +49,7 @@ def make_config(data: Path, teacher: Path, **sections: object) -> PretrainConfig
         **sections,
     }
     config = resolve(None, None, given)
-    return adopt_teacher(replace(config, text=(str(data),)), given, lambda line: None)
+    return adopt_teacher(replace(config, text=(str(data),)), given)
 
 
 def test_the_student_has_half_of_the_layers_and_begins_with_them(

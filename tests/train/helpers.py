@@ -25,12 +25,12 @@ from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner
 from maskwright.train.state import TrainState
-from maskwright.train.trainer import Trainer
+from maskwright.train.trainer import Reporter, Trainer
 from tests.helpers import random_corpus, row_source
 from tests.models import small_config
 
 
-class Recorder:
+class Recorder(Reporter):
     """Keeps all records; asks the process to stop when a step is reached."""
 
     def __init__(self, stop_at: int | None = None) -> None:

@@ -1,20 +1,19 @@
 """Readers of records with a text field: JSON lines, and CSV and TSV tables with a header."""
 
 import csv
-import json
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from maskwright.corpus.documents import Reading, Source
 from maskwright.corpus.readers.signatures import UnreadableError
-from maskwright.corpus.readers.text import read_lines, read_text
+from maskwright.corpus.readers.text import decode_text, read_lines, read_text
 from maskwright.errors import CorpusError
-from maskwright.files import JsonObject
+from maskwright.files import parse_object
 
 # A longer line of JSON or of a table is cut, so it is not parsed as a record (parsing takes up to
 # thirty times its size in memory); a longer value in a Parquet file is dropped.
@@ -97,12 +96,8 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
     for number, line in enumerate(_read_lines(reading), start=1):
         if not line or line.isspace():
             continue
-        try:
-            # Not strict, because cleaning removes raw control characters.
-            record: object = json.loads(line, strict=False)
-        except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict):
+        record = parse_object(line, strict=False)  # cleaning removes raw control characters
+        if record is None:
             if _ARRAY.match(line) and not (num_objects or first_bad or (span and span.start)):
                 what = f"{field.source} is a JSON array, but must have one object per line."
                 raise UnreadableError(
@@ -112,8 +107,7 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
             first_bad = first_bad or number
             continue
         num_objects += 1
-        mapping = cast(JsonObject, record)
-        if (text := field.pick(mapping.get(field.name), mapping)) is not None:
+        if (text := field.pick(record.get(field.name), record)) is not None:
             yield text
     if not num_objects and span is None:
         where = f"; line {first_bad} is not an object" if first_bad else ""
@@ -132,22 +126,26 @@ def _find_reason(counts: Counter[str], source: Source, number: int) -> str:
     return found or f"{BAD_LINE} (first {Path(source.title).name}:{number}{after})"
 
 
-def read_csv(reading: Reading) -> Iterator[str]:
-    """Yield the texts of one column of a CSV table (RFC 4180), whose fields may be quoted."""
-    return _read_table(reading)
-
-
-def read_tsv(reading: Reading) -> Iterator[str]:
-    """Yield the texts of one column of a TSV table (IANA), where quotation marks are text."""
-    return _read_table(reading, delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
 def _read_lines(reading: Reading) -> Iterator[str]:
     return read_lines(read_text(reading), MAX_RECORD_CHARACTERS, reading.counts)
 
 
-def _read_table(reading: Reading, **dialect: Any) -> Iterator[str]:
-    """Yield the texts of one column; rows that cannot be parsed or are too short are counted."""
+def read_exact_lines(source: Source) -> Iterator[str]:
+    """Yield the lines of a text file.
+
+    Raises:
+        CorpusError: the file is damaged or not UTF-8, or a line is too long.
+    """
+    counts: Counter[str] = Counter()
+    texts = decode_text(source.read_bytes(), source.name, exact=True)
+    for number, line in enumerate(read_lines(texts, MAX_RECORD_CHARACTERS, counts), start=1):
+        if counts:
+            raise CorpusError(f"{source.name}:{number} is too long. Correct or remove the line.")
+        yield line
+
+
+def read_table(reading: Reading, **dialect: Any) -> Iterator[str]:
+    """Yield the texts of one column of CSV (RFC 4180), or in the dialect of these options."""
     field = TextField.of(reading)
     parsed = parse_rows(_read_lines(reading), reading.counts, **dialect)
     header = next(parsed, None)

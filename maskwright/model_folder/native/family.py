@@ -258,7 +258,9 @@ class Family:
             values["sentence_pair_head"] = has_head
         if self.preset:
             values["model_type"] = self.model_type
-            values.setdefault("layer_types", ("full_attention",) * values["num_hidden_layers"])
+            values.setdefault(
+                "layer_types", ("full_attention",) * max(0, values["num_hidden_layers"])
+            )
         values.update(self.read_more(raw, values))
         return EncoderConfig(**values)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from maskwright.config import convert
-from maskwright.model.config import EncoderConfig, HeadActivation, Pooling
+from maskwright.model.config import EncoderConfig, HeadActivation, Pooling, find_period
 from maskwright.model_folder.native.family import (
     ConfigValues,
     Family,
@@ -30,23 +30,13 @@ from maskwright.model_folder.native.shared_names import (
 LAYER = "model.layers.*"
 
 
-def _find_period(config: EncoderConfig) -> int | None:
-    """Return n if layers 0, n, 2 n, … are global and all others local, else None."""
-    count = config.num_hidden_layers
-    for period in range(1, count + 1):
-        kinds = ["sliding_attention" if n % period else "full_attention" for n in range(count)]
-        if list(config.layer_types) == kinds:
-            return period
-    return None
-
-
 def _find_since(config: EncoderConfig) -> str:
     """Return the first version that reads `config`; older ones need global layers at a period."""
-    return "4.48" if _find_period(config) else "5.2"
+    return "4.48" if find_period(config) else "5.2"
 
 
 def _write_more(config: EncoderConfig) -> ConfigValues:
-    period = _find_period(config)
+    period = find_period(config)
     return {
         **write_two_ropes(config),
         # transformers before 5.2 reads these in place of ``layer_types`` and the ropes.
