@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from maskwright.console import tell
 from maskwright.data.config import DataConfig
@@ -33,6 +33,7 @@ from maskwright.evaluation.suite_mlm import (
 )
 from maskwright.files import check_new_folder, write_json
 from maskwright.formatting import shorten_names
+from maskwright.inference.text_model import TextModel
 from maskwright.logs import Record, read_training
 from maskwright.model_folder.folder import describe_folder
 from maskwright.provenance import Environment, describe_environment
@@ -189,8 +190,9 @@ def _score_all(
     scored: list[_Scored] = []
     for number, (argument, folder) in enumerate(zip(arguments, folders, strict=True), start=1):
         task = f"scoring {argument}, {number} of {len(folders)}"
-        # No variable refers to the evaluation, so its model is freed before the next one is loaded.
-        scored.append(_score(Evaluation(argument, folder, device), sources, rows, is_fast, task))
+        opened: TextModel[Any] = TextModel(folder, device)
+        scored.append(_score(Evaluation(argument, folder, opened), sources, rows, is_fast, task))
+        del opened  # free it before the next one is loaded
     return scored
 
 

@@ -16,6 +16,7 @@ from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
 from maskwright.errors import InputError
 from maskwright.evaluation.held_out_text import EvaluationText, describe_partial_text, open_text
 from maskwright.evaluation.minimal_pairs import read_named_pairs
+from maskwright.evaluation.suite_labels import TunedModel
 from maskwright.evaluation.suites import (
     GLUE_SUITE,
     Request,
@@ -118,9 +119,14 @@ def _open(
     folder: str, suites: Sequence[Suite], device: str | None, pooling: Pooling | None
 ) -> "Evaluation":
     """Open the model that suites score; for vectors alone it needs no head."""
-    fills = any(suite.needs != "files" for suite in suites)
-    found = find_masked_model(folder, tell) if fills else find_model_folder(folder)
-    return Evaluation(folder, found, device, fills=fills, pooling=pooling)
+    needs = {suite.needs for suite in suites}
+    if needs - {"files", "labels"}:
+        found = find_masked_model(folder, tell)
+        return Evaluation(folder, found, TextModel(found, device))
+    found = find_model_folder(folder)
+    if "labels" in needs:
+        return Evaluation(folder, found, TunedModel(found, device, Path(folder)))
+    return Evaluation(folder, found, Embedder(found, device, pooling))
 
 
 def _write_results(described: EvaluationResult, run: Path | None, path: Path | None) -> None:
@@ -166,32 +172,15 @@ class Evaluation:
     Args:
         argument: the name that the user gave.
         folder: its model folder.
-        device: the device; None: a GPU if there is one.
-        fills: False if only vectors are scored, which need no head.
-        pooling: the pooling of these vectors; None: as in `Embedder`.
+        model: the model, opened for the suites that score it.
 
     Attributes:
         run: `argument` if it is a run directory, else None.
-
-    Raises:
-        ModelFolderError: `folder` is not a model folder.
-        InputError: there is no such device.
     """
 
-    def __init__(
-        self,
-        argument: str,
-        folder: Path,
-        device: str | None = None,
-        *,
-        fills: bool = True,
-        pooling: Pooling | None = None,
-    ) -> None:
-        self.argument, self.folder = argument, folder
+    def __init__(self, argument: str, folder: Path, model: TextModel[Any]) -> None:
+        self.argument, self.folder, self.model = argument, folder, model
         self.run = find_run(argument)
-        self.model: TextModel[Any] = (
-            TextModel(folder, device) if fills else Embedder(folder, device, pooling)
-        )
 
     def make_request(
         self,
@@ -243,7 +232,7 @@ class Evaluation:
         _check_alone(suites)
         text = self._open_text(sources) if "text" in needs else None
         submission = None if babylm is None else locate_submission(Path(babylm), self.argument)
-        files = sources if "files" in needs else ()
+        files = sources if needs & {"files", "labels"} else ()
         if rerank is not None and all(suite.name != "retrieval" for suite in suites):
             raise InputError("--rerank needs --suite retrieval. Add it, or remove --rerank.")
         ranker = None if rerank is None else find_model_folder(rerank)
@@ -308,7 +297,7 @@ def reporting_progress(model: TextModel[Any], task: str) -> Generator[None]:
 def _check_alone(suites: Sequence[Suite]) -> None:
     """Raise InputError if a suite with its own format of --data is combined with others."""
     for suite in suites:
-        if suite.needs == "files" and len(suites) > 1:
+        if suite.needs in ("files", "labels") and len(suites) > 1:
             raise InputError(
                 f"--suite {suite.name} cannot be combined with other suites, because the format of"
                 " its --data differs. Run it in a separate command."

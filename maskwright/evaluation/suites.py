@@ -54,6 +54,10 @@ SUITES = {
         "maskwright.evaluation.suite_sts",
         "correlation of vector cosines with human similarity scores; --data TABLE",
     ),
+    "labels": SuiteEntry(
+        "maskwright.evaluation.suite_labels",
+        "the answers of a fine-tuned model to new labeled examples; --data FILE",
+    ),
 }
 # `finetuning.glue` uses other data and results, so it cannot be combined with the suites above.
 GLUE_SUITE = "glue"
@@ -65,7 +69,8 @@ class Suite:
     """An evaluation suite.
 
     Attributes:
-        needs: the data that it uses: `Request.text`, `Request.pairs` or `Request.files`.
+        needs: the data that it uses: `Request.text`, `Request.pairs` or `Request.files`; ``labels``
+            are files for a fine-tuned model.
         full: the maximum token positions, sentences, or pairs of each paradigm; None: no limit.
         fast: the same with ``--fast``.
         check: raises InputError, before any suite runs, if the request cannot be scored.
@@ -74,7 +79,7 @@ class Suite:
     """
 
     name: str
-    needs: Literal["text", "pairs", "files"]
+    needs: Literal["text", "pairs", "files", "labels"]
     full: int | None = None
     fast: int = 0
     check: "Callable[[Request], object]"

@@ -270,7 +270,7 @@ def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[Encode
         level, native = labels
         raise ModelFolderError(
             f"{folder} labels {level}s ({native.head.architecture}) and has no head that predicts "
-            "masked tokens. Use maskwright predict."
+            "masked tokens. Use maskwright predict, or evaluate --suite labels."
         )
     if family is None:
         raise ModelFolderError(

@@ -328,7 +328,7 @@ def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.Ca
     assert main(["predict", str(workplace / "runs" / "small"), "text"]) == 2
     assert "is not a classifier" in capsys.readouterr().err
     assert main(["fill", str(answers), "The [MASK]."]) == 2
-    assert "Use maskwright predict" in capsys.readouterr().err
+    assert "Use maskwright predict, or evaluate --suite labels" in capsys.readouterr().err
 
 
 def test_a_second_sentence_is_learned_if_there_is_one(

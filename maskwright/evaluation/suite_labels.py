@@ -1,0 +1,130 @@
+"""The suite ``labels``: the answers of a fine-tuned model to new labeled examples.
+
+Examples are read and scored as by ``maskwright finetune``. The baseline of texts is the most
+frequent answer among the same examples, so no constant answer is better.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import CorpusError
+from maskwright.evaluation.intervals import (
+    NUM_RESAMPLES,
+    RESAMPLING_SEED,
+    describe_bootstrap,
+    percentile_interval,
+)
+from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
+from maskwright.finetuning.examples import Examples
+from maskwright.finetuning.metrics import Metric, Scores, compute_metric
+from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.ranking_task import Ranking
+from maskwright.finetuning.table_files import list_names
+from maskwright.finetuning.task import (
+    Labels,
+    LabelTask,
+    TaskFiles,
+    find_label_task,
+    load_label_task,
+)
+from maskwright.finetuning.text_tasks import TextTask
+from maskwright.inference.text_model import TextModel
+from maskwright.model.classifier import Classifier
+from maskwright.model_folder.classifier_folder import LoadedClassifier, open_classifier
+from maskwright.model_folder.folder import Loaded
+from maskwright.runs.evaluation_file import Score, SuiteResult
+from maskwright.runs.run_directory import read_example_files
+
+
+class TunedModel(TextModel[Classifier]):
+    """A model of ``maskwright finetune``; `run` may have the columns and metrics of training."""
+
+    def __init__(self, folder: Path, device: str | None, run: Path) -> None:
+        super().__init__(folder, device)
+        self.trained_on: Mapping[str, Any] = read_example_files(run)
+        name, level = self.trained_on.get("task"), self.loaded.model.head_config.level
+        found = load_label_task(name) if name else find_label_task(level, self.loaded.problem)
+        self.task: LabelTask = found
+
+    @staticmethod
+    def _open(folder: Path | str) -> Loaded[Any]:
+        return open_classifier(folder)
+
+    def _use(self, loaded: Loaded[Classifier]) -> None:
+        super()._use(loaded)
+        self.loaded = cast(LoadedClassifier, loaded)
+
+    def read(self, path: Path, labels: Labels) -> Examples:
+        """Return the examples of a file, with their targets.
+
+        Raises:
+            CorpusError: the file cannot be read, holds no examples, or has a label that the model
+                does not know.
+        """
+        columns, header = self.trained_on.get("columns", {}), self.trained_on.get("has_header")
+        named = {column for column in columns.values() if isinstance(column, str)}
+        if isinstance(self.task, TextTask) and not (columns and named <= {*list_names(path)}):
+            columns, header = self.task.find_columns(path, {}), None
+        files = TaskFiles(task=self.task.name, train=Path(), columns=columns, has_header=header)
+        rows = self.task.read(path, files, None)
+        if not rows:
+            raise CorpusError(f"{path} holds no examples.")
+        return self.task.encode(rows, labels, self.tokenizer, self.loaded.max_length)
+
+
+def _score_labels(request: Request) -> SuiteResult:
+    model, path = cast(TunedModel, request.model), request.need_file("labels")
+    task, loaded = model.task, model.loaded
+    labels = Labels(loaded.labels, num_unanswerable=int(loaded.may_be_empty))
+    examples = model.read(path, labels)
+    metrics = task.choose_metrics(labels, None, model.trained_on.get("metrics", ()))[1]
+    logits = compute_logits(model.model, examples, model.tokenizer.pad_id, "fp32")
+    answers = task.collect(examples, logits)
+    found = task.score(labels, metrics, examples, answers)
+    settings: dict[str, object] = {"task": task.name}
+    baseline: Scores = {}
+    intervals: dict[str, tuple[float, float] | None] = {}
+    if isinstance(task, TextTask) and not isinstance(task, Ranking):
+        targets = np.asarray(examples.targets)
+        constant = task.predict_majority(targets, len(targets))
+        baseline = task.score(labels, metrics, examples, constant)
+        intervals = {name: resample_metric(name, targets, answers) for name in metrics}
+        settings |= {"baseline": "the most frequent answer"}
+        settings |= {"interval": describe_bootstrap("examples")}
+    count = len(examples.rows)
+    scores = [
+        Score(
+            f"labels/{name}",
+            value,
+            *(intervals.get(name) or (None, None)),
+            count,
+            baseline.get(name),
+        )
+        for name, value in found.items()
+    ]
+    result = SuiteResult("labels", describe_files(path, [path], count), settings, tuple(scores))
+    return mark_fast(result, False)
+
+
+def resample_metric(
+    name: str, targets: NDArray[Any], answers: NDArray[Any]
+) -> tuple[float, float] | None:
+    """Return the bootstrap interval of a metric over examples."""
+    generator, count = np.random.default_rng(RESAMPLING_SEED), len(targets)
+    draws = (generator.integers(0, count, count) for _ in range(NUM_RESAMPLES))
+    return percentile_interval(
+        np.array([compute_metric(name, targets[drawn], answers[drawn]) for drawn in draws])
+    )
+
+
+SUITE = Suite(
+    name="labels",
+    needs="labels",
+    check=lambda request: request.need_file("labels"),
+    score=_score_labels,
+    headlines=tuple(f"labels/{name}" for name in get_args(Metric)),
+)

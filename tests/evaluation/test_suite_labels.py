@@ -1,0 +1,94 @@
+"""New labeled examples: the scores are those of fine-tuning on the same file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskwright
+from maskwright.cli.main import main
+from maskwright.evaluation.suite_labels import resample_metric
+from maskwright.finetuning.metrics import compute_metric
+from maskwright.model_folder.folder import save_model
+from tests.finetuning.helpers import make_loaded, write_nouns, write_tags
+
+FAST = ["--epochs", "1", "--batch_size", "16", "--seeds", "1", "--precision", "fp32"]
+TASKS = {
+    "classification": ("sentence1=sentence1", "label=label"),
+    "regression": ("sentence1=sentence1", "sentence2=sentence2", "label=value"),
+    "tokens": (),
+}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("encoder") / "model"
+    loaded = make_loaded()
+    save_model(folder, loaded.model, loaded.tokenizer)
+    return folder
+
+
+def tune(encoder: Path, folder: Path, task: str) -> tuple[Path, Path]:
+    """Return the run of a task, and the file that it was tested on."""
+    write = write_tags if task == "tokens" else write_nouns
+    end = "conll" if task == "tokens" else "tsv"
+    train, test = write(folder / f"train.{end}", 80), write(folder / f"test.{end}", 50)
+    command = ["finetune", str(encoder), "--task", task, "--train", str(train), *FAST]
+    columns = ["--columns", *TASKS[task]] if TASKS[task] else []
+    assert main([*command, *columns, "--test", str(test), "--out", str(folder / "run")]) == 0
+    return folder / "run", test
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_scores_are_those_of_fine_tuning(task: str, encoder: Path, tmp_path: Path) -> None:
+    run, test = tune(encoder, tmp_path, task)
+    expected = json.loads((run / "results.json").read_text())["test"]
+    [suite] = maskwright.evaluate(run, suite="labels", data=test)["suites"]
+    scores = {score["name"].removeprefix("labels/"): score for score in suite["scores"]}
+    assert suite["settings"]["task"] == task
+    assert {*scores} == {*expected["scores"]} - {"valid_loss"}
+    for name, score in scores.items():
+        assert score["value"] == pytest.approx(expected["scores"][name]["mean"], abs=1e-6)
+        assert score["num_samples"] == 50
+        assert (score["baseline"] is None) == (task == "tokens")
+    # Nothing in the run is replaced: it is no pretraining run.
+    assert not (run / "evaluation.json").exists()
+
+
+def test_columns_of_other_names_are_found_and_unknown_labels_are_named(
+    encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, test = tune(encoder, tmp_path, "classification")
+    [expected] = maskwright.evaluate(run, suite="labels", data=test)["suites"]
+    header, *lines = test.read_text().splitlines()
+    other = tmp_path / "other.tsv"
+    renamed = header.replace("sentence1", "text").replace("sentence2", "x")
+    other.write_text("\n".join([renamed, *lines]))
+    for folder in (run, run / "model"):
+        [found] = maskwright.evaluate(folder, suite="labels", data=other)["suites"]
+        assert [s["value"] for s in found["scores"]] == [s["value"] for s in expected["scores"]]
+    test.write_text(test.read_text().replace("animal", "beast"))
+    assert main(["evaluate", str(run), "--suite", "labels", "--data", str(test)]) == 2
+    assert "has the label beast, which no training example has" in capsys.readouterr().err
+    test.write_text(header + "\n")
+    assert main(["evaluate", str(run), "--suite", "labels", "--data", str(test)]) == 2
+    assert "test.tsv" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--suite", "labels"]) == 2
+    assert "--data" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--suite", "labels,fill", "--data", str(test)]) == 2
+    assert main(["evaluate", str(encoder), "--suite", "labels", "--data", str(test)]) == 2
+    assert "not a classifier" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_interval_contains_its_value() -> None:
+    draw = np.random.default_rng(0)
+    true = draw.integers(0, 2, 200)
+    found = np.where(draw.random(200) < 0.8, true, 1 - true)
+    interval = resample_metric("accuracy", true, found)
+    assert interval is not None
+    low, high = interval
+    value = compute_metric("accuracy", true, found)
+    assert low < value < high
+    assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.8 * 0.2 / 200), rel=0.2)
+    assert resample_metric("accuracy", true, true) is None
