@@ -12,6 +12,7 @@ from benchmarks import api_page
 from benchmarks.common import ROOT
 from maskwright.config import FieldInfo, describe_type, fields_of
 from maskwright.finetuning.config import FinetuneConfig
+from maskwright.preparation.config import PrepareConfig
 from maskwright.recipes import list_recipes
 from maskwright.runs.config import PretrainConfig
 from maskwright.serving.config import ServeConfig
@@ -31,6 +32,7 @@ Give a field as a flag (`--train.max_minutes 30`), in a YAML file (`--config my.
 the sections `corpus`, `select` and `tokenizer`.
 """
 _OTHERS = {
+    PrepareConfig: "\n## `maskwright prepare`\n\nFlags, beside those of the sections above.\n",
     FinetuneConfig: "\n## `maskwright finetune`\n\nFlags, or parameters of `finetune` in Python.\n",
     ServeConfig: "\n## `maskwright serve`\n\nFlags, or parameters of `serve` in Python.\n",
 }
@@ -41,21 +43,19 @@ def write_page() -> str:
     parts = [_HEAD, _PRETRAIN]
     recipes = {recipe.name: recipe.values for recipe in list_recipes()}
     fields = list(fields_of(PretrainConfig))
-    for section in dict.fromkeys(_section(field) for field in fields):
+    sections = [field.name.rpartition(".")[0] for field in fields]
+    for section in dict.fromkeys(sections):
         parts.append(f"\n### {section}\n" if section else "")
         parts.append("\n| field | type | default | meaning | recipes |\n|---|---|---|---|---|\n")
-        for field in (field for field in fields if _section(field) == section):
+        for field in (f for f, its in zip(fields, sections, strict=True) if its == section):
             values = ((name, _find(recipe, field.name)) for name, recipe in recipes.items())
             chosen = [f"{name}: {_show(value)}" for name, value in values if value is not None]
             parts.append(_row(field, "<br>".join(chosen)))
     for config, title in _OTHERS.items():
         parts.append(f"{title}\n| flag | type | default | meaning |\n|---|---|---|---|\n")
-        parts += [_row(field) for field in fields_of(config)]
+        shared = fields if config is PrepareConfig else ()
+        parts += [_row(field) for field in fields_of(config) if field not in shared]
     return "".join(parts)
-
-
-def _section(field: FieldInfo) -> str:
-    return field.name.rpartition(".")[0]
 
 
 def _find(values: Any, name: str) -> Any:
