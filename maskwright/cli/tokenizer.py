@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from maskwright.cli.flags import Parser, add_config_flags, config_values
-from maskwright.cli.tokenizer_compare import NO_READING, compare, find
+from maskwright.cli.tokenizer_compare import NO_READING, compare
 from maskwright.config import from_mapping, section, setting
 from maskwright.console import Console, say
 from maskwright.corpus.config import CorpusConfig
@@ -93,7 +93,7 @@ def inspect(argv: Sequence[str]) -> int:
     add_config_flags(parser, TokenizerRunConfig(), skip=NO_READING)
     arguments = parser.parse(argv)
     config = from_mapping(TokenizerRunConfig, config_values(arguments)).corpus
-    tokenizer = Tokenizer.load(find(arguments.folder))
+    tokenizer = Tokenizer.load(arguments.folder)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{tokenizer.vocab_size:,} tokens, fingerprint {tokenizer.fingerprint}")
     for text in arguments.text:

@@ -16,7 +16,6 @@ from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import InputError
 from maskwright.formatting import shorten_names
 from maskwright.preparation.config import PrepareConfig
-from maskwright.runs.run_directory import suggest_run
 from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -31,8 +30,6 @@ examples:
 NO_READING = ("run", "select", "tokenizer", "cluster", "corpus.valid_fraction", "corpus.valid_text")
 Tokenizers = dict[str, Tokenizer]
 Measured = dict[str, TokenizerStats]
-_FILE = "tokenizer.json"
-_INSIDE = ("", "tokenizer", "model")  # of what is named, where the file may be
 _NUM_WORDS = 12
 _MUCH_UNKNOWN = 0.01  # of the tokens
 # What is shown of a text: title, name, how.
@@ -62,7 +59,7 @@ def compare(argv: Sequence[str]) -> int:
     if len(set(arguments.folders)) < len(arguments.folders):
         raise InputError("compare needs different tokenizers: one is named twice. Remove it.")
     names = shorten_names([str(folder) for folder in arguments.folders])
-    tokenizers = dict(zip(names, map(Tokenizer.load, map(find, arguments.folders)), strict=True))
+    tokenizers = dict(zip(names, map(Tokenizer.load, arguments.folders), strict=True))
     measured = {text: measure(tokenizers, text, config) for text in arguments.on}
     if arguments.json:
         plain = {text: {n: asdict(s) for n, s in each.items()} for text, each in measured.items()}
@@ -72,19 +69,6 @@ def compare(argv: Sequence[str]) -> int:
     for text, found in measured.items():
         _show(console, text, found, tokenizers, config)
     return 0
-
-
-def find(folder: Path) -> Path:
-    """Return the folder of the tokenizer in a tokenizer's, model's, run's or prepared folder.
-
-    Raises:
-        InputError: there is none.
-    """
-    for name in _INSIDE:
-        if (folder / name / _FILE).is_file():
-            return folder / name
-    hint = suggest_run(folder) or ". Name a tokenizer, a model, a run or prepared data."
-    raise InputError(f"{folder} holds no {_FILE}{hint}")
 
 
 def measure(tokenizers: Tokenizers, text: str, config: CorpusConfig) -> Measured:

@@ -88,12 +88,15 @@ def write_tokenizer(
 
 
 def read_tokenizer(path: Path) -> tuple[Path, JsonObject, dict[str, str]]:
-    """Read the ``tokenizer.json`` at `path` (a folder or the file) and the token of each role.
+    """Read the ``tokenizer.json`` at `path` and the token of each role.
+
+    `path` is the file, or the folder of a tokenizer, of a model, of a run, or of prepared data.
 
     Raises:
         TokenizerError: the file is missing, or it is not a JSON object.
     """
-    file = path / TOKENIZER if path.is_dir() else path
+    inside = (path / name / TOKENIZER for name in ("", "tokenizer", "model"))
+    file = next(filter(Path.is_file, inside), path)
     if not file.is_file():
         raise TokenizerError(f"{path} holds no {TOKENIZER}. {_suggest(path)}")
     description = _read_object(file)
@@ -137,8 +140,8 @@ def _suggest(path: Path) -> str:
     if older is not None:
         return f"It has {older}, an older format. Load the folder {remedy}"
     return (
-        "Name a folder written by `maskwright tokenizer train` or a model folder. If a published "
-        f"model has only an older format, load it {remedy} Save the model into that folder, too."
+        "Name a tokenizer, a model, a run or prepared data. If a published model has only an older "
+        f"format, load it {remedy} Save the model into that folder, too."
     )
 
 

@@ -80,7 +80,7 @@ def test_damaged_files_are_named(content: str, tmp_path: Path) -> None:
 
 def test_no_tokenizer(tmp_path: Path) -> None:
     """What is downloaded from the hub has no older formats, so the remedy for them is told too."""
-    with pytest.raises(TokenizerError, match=r"`maskwright tokenizer train`.*AutoTokenizer"):
+    with pytest.raises(TokenizerError, match=r"Name a tokenizer.*AutoTokenizer"):
         Tokenizer.load(tmp_path)
     with pytest.raises(TokenizerError, match=r"holds no tokenizer\.json"):
         Tokenizer.load(tmp_path)
@@ -102,3 +102,9 @@ def test_the_longest_input_is_that_of_sentence_transformers_if_the_folder_has_on
     file.write_text('{"max_seq_length": "long"}')
     with pytest.raises(TokenizerError, match=r"sentence_bert_config\.json: max_seq_length = long"):
         read_max_length(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "model"])
+def test_a_run_and_prepared_data_have_a_tokenizer(name: str, tmp_path: Path) -> None:
+    trained("bpe").save(tmp_path / name)
+    assert Tokenizer.load(tmp_path).fingerprint == trained("bpe").fingerprint
