@@ -1,6 +1,6 @@
 """Run all checks and benchmarks that need a GPU, in pieces of at most nine minutes.
 
-    python -m benchmarks gpu-day --data data/babylm --blimp blimp/
+    python -m benchmarks gpu-day --data data/babylm --blimp blimp/data
 
 Each piece is a separate process with its own dated result; a piece that fails or takes too long is
 reported, and the next one starts. --data is a prepared folder of ten million words, as for the
@@ -78,10 +78,8 @@ class Day:
     def tests(self) -> dict[str, Any]:
         # Warnings of a machine that is not known are no failures.
         command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", "gpu", "-W", "default"]
-        if self.toy:
-            command += ["--collect-only"]
-        tested = "tests/model/test_attention.py"
-        done = subprocess.run([*command, tested], stdout=subprocess.PIPE, text=True)
+        tested = ["tests/model/test_attention.py", *(["--collect-only"] if self.toy else [])]
+        done = subprocess.run([*command, *tested], stdout=subprocess.PIPE, text=True)
         end = done.stdout.splitlines()[-30:]
         if done.returncode != 0:
             sys.exit("\n".join(end))
@@ -97,11 +95,9 @@ class Day:
         return self.pretrain("pretraining", "--train.max_minutes", minutes)
 
     def minimal_pairs(self) -> dict[str, Any]:
-        out = self.runs / "blimp.json"
-        model = self.runs / "pretraining"
-        call(
-            *MASKWRIGHT, "evaluate", model, "--suite", "blimp", "--blimp", self.blimp, "--out", out
-        )
+        out, model = self.runs / "blimp.json", self.runs / "pretraining"
+        flags = ("--suite", "blimp", "--blimp", self.blimp, "--out", out)
+        call(*MASKWRIGHT, "evaluate", model, *flags)
         return json.loads(out.read_text(encoding="utf-8"))
 
     def resuming(self) -> dict[str, Any]:
@@ -134,28 +130,29 @@ PIECES: tuple[Callable[[Day], dict[str, Any]], ...] = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="ten million prepared words")
     parser.add_argument("--blimp", type=Path, required=True, help="folder of minimal pairs")
-    parser.add_argument("--runs", type=Path, required=True, help="folder for the runs")
+    parser.add_argument("--runs", type=Path, default=Path("runs/gpu"), help="folder for the runs")
     parser.add_argument("--toy", action="store_true", help="run at toy size on a CPU, no results")
     parser.add_argument("--piece", choices=[piece.__name__ for piece in PIECES], help="run one")
+    parser.add_argument("--child", help=argparse.SUPPRESS)  # the piece of this process
 
 
 def main(arguments: argparse.Namespace) -> None:
     if not arguments.toy and not torch.cuda.is_available():
         sys.exit("there is no GPU here; --toy shows on a CPU that the program works")
-    if arguments.piece:
+    if arguments.child:
         day = Day(arguments.data, arguments.blimp, arguments.runs, arguments.toy)
         began = time.perf_counter()
-        found = getattr(day, arguments.piece)()
+        found = getattr(day, arguments.child)()
         found = {**found, "seconds": round(time.perf_counter() - began, 1)}
         print(found)
         if not arguments.toy:
             device = torch.cuda.get_device_name()
-            write_result(f"gpu-{arguments.piece.replace('_', '-')}", {"device": device, **found})
+            write_result(f"gpu-{arguments.child.replace('_', '-')}", {"device": device, **found})
         return
     failed = list[str]()
-    for piece in PIECES:
+    for piece in (p for p in PIECES if arguments.piece in (None, p.__name__)):
         print(f"== {piece.__name__}", flush=True)
-        command = [sys.executable, "-m", "benchmarks", *sys.argv[1:], "--piece", piece.__name__]
+        command = [sys.executable, "-m", "benchmarks", *sys.argv[1:], "--child", piece.__name__]
         try:
             call_piece(command)
         except subprocess.SubprocessError as error:

@@ -20,6 +20,7 @@ from benchmarks.table_values import BASELINE, BESIDE, list_tasks
 OURS, *COLORS = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#882255",
 )  # fmt: skip
+_OURS = ("ours", "auto", "sprint", "hour", "shakespeare-longer")  # in names of results
 STYLE = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#E6E6E6", "grid.linewidth": 0.8, "axes.axisbelow": True,
@@ -64,17 +65,17 @@ def _get_curve(points: Sequence[Mapping[str, float]]) -> tuple[list[float], list
 
 def _draw_systems(axis: Axes, systems: Sequence[Result]) -> None:
     """Draw a curve for each system, a thick one for ours, and a legend, the best first."""
-    colors = iter(COLORS)
+    colors, styles = iter(COLORS), iter(("-", "--", ":", "-.") * 2)
     for result in systems:
-        name: str = result["name"]
-        is_ours = "ours" in name or name.endswith("shakespeare-longer")
+        title = result["title"].replace("`", "")
+        is_ours = any(word in result["name"] for word in _OURS)
         axis.plot(
             *_get_curve(result["curve"]),
             color=OURS if is_ours else next(colors),
-            linestyle=":" if name.endswith("-long") else "-",
+            linestyle=next(styles) if is_ours else "-",
             linewidth=2.4 if is_ours else 1.5,
             zorder=3 if is_ours else 2,
-            label=result["title"].replace("`", ""),
+            label=title if "minutes" in title else f"{title}, {result['minutes']:g} minutes",
         )
     axis.set_xlim(left=0)
 
@@ -91,7 +92,8 @@ def draw_classics(block: Block, *systems: Result) -> Figure:
     titles = {
         "shakespeare": "Tiny Shakespeare, characters",
         "sentences": "90,000 sentences of Wikipedia",
-        "wiki": "English Wikipedia",
+        "wiki": "English Wikipedia, lowercased",
+        "wiki-cased": "English Wikipedia, cased",
     }
     panels = {c: [result for result in systems if result["corpus"] == c] for c in titles}
     panels = {corpus: chosen for corpus, chosen in panels.items() if chosen}

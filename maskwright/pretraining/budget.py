@@ -2,7 +2,7 @@
 
 A step is measured on random tokens: no text is needed to know its time. Each of `model.sizes` is
 stated with the training from which on it learns most (docs/experiments.md), in petaFLOP; so one
-recipe serves ten minutes of a laptop and a day of a GPU.
+recipe serves ten minutes and two hours of a laptop.
 """
 
 import time
@@ -152,7 +152,9 @@ def choose_size(
         return sized[int(number)], f"width {width}, layers {layers}: {reason}"
     reason = f"the budget pays for {paid} petaFLOP of training on this machine"
     following = sizes[int(number) + 1 :]
-    if following:
+    if not following:
+        reason += "; model.sizes has no larger one"
+    else:
         reason += f"; width {following[0][1]}, layers {following[0][2]} needs {following[0][0]:g}"
     return sized[int(number)], f"width {width}, layers {layers}: {reason}"
 

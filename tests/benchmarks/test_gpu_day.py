@@ -14,6 +14,16 @@ def day(workplace: Path, tmp_path: Path) -> Day:
     return Day(data, tmp_path / "blimp", tmp_path / "runs", toy=True)
 
 
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """One paradigm of two minimal pairs."""
+    folder = tmp_path / "blimp"
+    folder.mkdir()
+    line = '{"sentence_good": "the cat sat", "sentence_bad": "the cat cat", "UID": "toy"}\n'
+    (folder / "toy.jsonl").write_text(line * 2)
+    return folder
+
+
 def test_a_run_that_is_stopped_and_resumed_is_compared(day: Day):
     found = day.resuming()
     assert found["same_bits"] is found["repeated_same_bits"] is True
@@ -33,6 +43,19 @@ def test_one_piece_fails_and_the_next_begins(
         "== pretraining",
         "== minimal_pairs",
     ]
+
+
+def test_every_other_piece_runs(day: Day, pairs: Path, monkeypatch: pytest.MonkeyPatch):
+    """`resuming` is above, and the comparison of `speed` in `test_gpu_speed.py`."""
+    asked = ["--data", str(day.data), "--blimp", str(pairs), "--runs", str(day.runs), "--toy"]
+    chosen = [piece for piece in PIECES if piece not in (Day.resuming, Day.speed)]
+    monkeypatch.setattr("sys.argv", ["benchmarks", "gpu-day", *asked])
+    monkeypatch.setattr("benchmarks.gpu_day.PIECES", chosen)
+    with pytest.raises(SystemExit) as caught:
+        main(["gpu-day", *asked])
+    assert str(caught.value) == ""
+    made = {path.name for path in day.runs.iterdir()}
+    assert {"pretraining", "blimp.json", "fsdp"} <= made
 
 
 def test_the_tests_come_first_and_every_piece_has_a_name():
