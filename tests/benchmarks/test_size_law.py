@@ -2,7 +2,10 @@
 
 import pytest
 
+from benchmarks.common import find_result
 from benchmarks.size_law import Run, find_threshold, fit, predict
+from maskwright.model.config import parse_sizes
+from maskwright.runs.config import resolve
 
 TRUE = (1.8, 1.2, 0.4, 2.5, 0.5)
 
@@ -33,3 +36,13 @@ def test_both_sizes_have_the_same_loss_at_the_threshold():
 
 def test_a_larger_size_of_equal_speed_always_pays():
     assert find_threshold(TRUE, (simulate(1e6, 3e6, 1e4), simulate(4e6, 3e6, 1e4))) is None
+
+
+def test_the_recipe_has_the_sizes_of_the_law() -> None:
+    result = find_result("sizes")
+    assert result is not None
+    fitted = {
+        size: float(f"{least:.2g}") for size, least in result["pays_from_petaflop_on"].items()
+    }
+    stated = {f"{width}x{layers}": at for at, width, layers in parse_sizes(resolve().model.sizes)}
+    assert stated == {"128x2": 0, **fitted}
