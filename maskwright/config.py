@@ -90,8 +90,10 @@ def from_mapping(
     for key, value in _check_section(mapping, path).items():
         if key not in names:
             key = path + show_value(key)
-            valid = [n for info in known for n in (info.name, info.name.rpartition(".")[0])]
-            raise UnknownKeyError(key, find_nearest(key, valid))
+            valid = [info.name for info in known]
+            if isinstance(value, Mapping):
+                valid = [name.rpartition(".")[0] for name in valid]
+            raise UnknownKeyError(key, None if key in valid else find_nearest(key, valid))
         annotation = hints[key]
         if dataclasses.is_dataclass(annotation):
             values[key] = from_mapping(cast(type, annotation), value, f"{path}{key}.", known)

@@ -171,6 +171,8 @@ _NAMES_ELSEWHERE = {
     "optim.warmup_share warmup_share": "warmup_ratio warmup_steps",
     "train.max_epochs epochs": "epochs max_epochs num_epochs num_train_epochs",
     "train.max_steps": "max_train_steps num_steps steps",
+    "train.checkpoint_every_minutes": "save_steps",
+    "train.num_validations": "eval_steps",
     "train.batch_tokens batch_tokens batch_size": "batch_size per_device_train_batch_size",
     "train.grad_clip grad_clip": "max_grad_norm",
     "train.precision precision": "bf16 fp16",
@@ -196,14 +198,28 @@ def find_nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name that is probably meant, or None.
 
     It is, in this order, the same name with ``-`` for ``_``, our name of what other libraries call
-    so, a name with an equal part after the last dot, or one with a similar part there.
+    so, or the most similar name, as a whole or in the part after its last dot.
     """
-    names = {one.lstrip("-").replace("-", "_"): one for one in valid}
-    given = name.lstrip("-").replace("-", "_").lower()
-    ends = {one: one.rpartition(".")[2] for one in names}
-    end = given.rpartition(".")[2]
+    names = {_simplify(one): one for one in valid if one}
+    given = _simplify(name)
+    end = _find_end(given)
     usual = [ours for ours, theirs in _NAMES_ELSEWHERE.items() if end in theirs.split()]
-    meant = [one for one in (given, *" ".join(usual).split()) if one in names]
-    near = [end] if end in ends.values() else difflib.get_close_matches(end, ends.values(), 3, 0.7)
-    meant += difflib.get_close_matches(given, [one for one in names if ends[one] in near], 1, 0)
-    return names[meant[0]] if meant else None
+    if meant := [one for one in (given, *" ".join(usual).split()) if one in names]:
+        return names[meant[0]]
+
+    def rank(one: str) -> tuple[float, float]:
+        whole = difflib.SequenceMatcher(None, given, one).ratio()
+        return max(whole, difflib.SequenceMatcher(None, end, _find_end(one)).ratio()), whole
+
+    best = max(names, key=rank, default=None)
+    return names[best] if best is not None and rank(best)[0] >= 0.7 else None
+
+
+def _simplify(name: str) -> str:
+    return name.lstrip("-").replace("-", "_").lower()
+
+
+def _find_end(name: str) -> str:
+    """Return the part of a setting after its last dot; a dot in a number separates nothing."""
+    end = name.rpartition(".")[2]
+    return end if end.isidentifier() else name

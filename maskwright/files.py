@@ -184,7 +184,7 @@ def read_object(path: Path, max_bytes: int) -> JsonObject:
     return cast(JsonObject, found)
 
 
-def parse_object(line: str, strict: bool = True) -> JsonObject | None:
+def parse_object(line: str | bytes, strict: bool = True) -> JsonObject | None:
     """Return the object in a line of JSON, else None; `strict` refuses raw control characters."""
     try:
         found: Any = json.loads(line, strict=strict)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.errors import InputError, show_value
-from maskwright.files import naming_file
+from maskwright.files import naming_file, parse_object
 
 Record = dict[str, Any]
 
@@ -68,15 +68,8 @@ def read_metrics(path: Path) -> list[Record]:
     """Return all complete records of a metrics file; a line that a crash cut off is skipped."""
     if not path.exists():
         return []
-    records: list[Record] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            records.append(cast(Record, record))
-    return records
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [record for record in map(parse_object, lines) if record is not None]
 
 
 def read_training(path: Path) -> list[Record]:
@@ -98,13 +91,9 @@ def read_training(path: Path) -> list[Record]:
 
 
 def _parse_record(line: bytes, where: str) -> Record:
-    try:
-        record: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
+    record = parse_object(line)
+    if record is None:
         raise InputError(f"{where} must be a JSON object. {_REMEDY}")
-    record = cast(Record, record)
     for name in ("split", "step", "tokens", "seconds"):
         if name not in record:
             raise InputError(f"{where} has no {name}. {_REMEDY}")
@@ -169,11 +158,8 @@ def _end_of_kept(path: Path, last_step: int | None) -> int:
 
 
 def _read_step(line: bytes) -> float:
-    try:
-        step = json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return math.inf  # not a record: remove it
-    return step if isinstance(step, int | float) else math.inf
+    step = (parse_object(line) or {}).get("step")
+    return step if isinstance(step, int | float) else math.inf  # not a record: remove it
 
 
 def _jsonable(value: Any) -> Any:

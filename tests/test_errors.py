@@ -62,6 +62,20 @@ def test_the_name_that_is_probably_meant(given: str, nearest: str | None) -> Non
 
 
 @pytest.mark.parametrize(
+    ("given", "valid", "nearest"),
+    [
+        ("MyRun2", ["MyRun", "other"], "MyRun"),
+        ("bert-0.1x", ["bert-0.1"], "bert-0.1"),
+        ("wiki-v1.0", ["shakespeare-v2.0"], None),
+        ("", ["a", ""], None),
+        ("---", [], None),
+    ],
+)
+def test_names_of_runs_are_no_settings(given: str, valid: list[str], nearest: str | None) -> None:
+    assert find_nearest(given, valid) == nearest
+
+
+@pytest.mark.parametrize(
     "error",
     [
         ConfigError("rate", 1.5, "must be between 0 and 1", "Try 0.15."),

@@ -141,7 +141,8 @@ def _print_summary(suites: "Sequence[SuiteRecord]", console: Console) -> None:
     fast = [suite["suite"] for suite in suites if suite["settings"]["fast"]]
     part = f" (--fast: a part of it in {', '.join(fast)})" if fast else ""
     console.print(f"on {escape(' and '.join(names))}{part}")
-    console.print(f"--details shows {len(named) - len(rows):,} more")
+    if len(named) > len(rows):
+        console.print(f"--details shows {len(named) - len(rows):,} more")
 
 
 def _show_score(score: "ScoreRecord") -> tuple[str, str, str, str]:

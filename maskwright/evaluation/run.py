@@ -125,7 +125,7 @@ def _open(
         return Evaluation(folder, found, TextModel(found, device))
     found = find_model_folder(folder)
     if "labels" in needs:
-        return Evaluation(folder, found, TunedModel(found, device, Path(folder)))
+        return Evaluation(folder, found, TunedModel(found, device))
     return Evaluation(folder, found, Embedder(found, device, pooling))
 
 

@@ -1,9 +1,10 @@
 """The suite ``labels``: the answers of a fine-tuned model to new labeled examples.
 
-Examples are read and scored as by ``maskwright finetune``. The baseline of texts is the most
-frequent answer among the same examples, so no constant answer is better.
+Examples are read and scored as by ``maskwright finetune``. The baseline of texts is a constant: the
+most frequent label of the same examples, or the mean of their numbers.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -23,7 +24,7 @@ from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.ranking_task import Ranking
-from maskwright.finetuning.table_files import list_names
+from maskwright.finetuning.table_files import Column, list_names, looks_like_header
 from maskwright.finetuning.task import (
     Labels,
     LabelTask,
@@ -37,15 +38,17 @@ from maskwright.model.classifier import Classifier
 from maskwright.model_folder.classifier_folder import LoadedClassifier, open_classifier
 from maskwright.model_folder.folder import Loaded
 from maskwright.runs.evaluation_file import Score, SuiteResult
-from maskwright.runs.run_directory import read_example_files
+from maskwright.runs.run_directory import read_asked
 
 
 class TunedModel(TextModel[Classifier]):
-    """A model of ``maskwright finetune``; `run` may have the columns and metrics of training."""
+    """A model of ``maskwright finetune``; its run has the columns and metrics of training."""
 
-    def __init__(self, folder: Path, device: str | None, run: Path) -> None:
+    def __init__(self, folder: Path, device: str | None) -> None:
         super().__init__(folder, device)
-        self.trained_on: Mapping[str, Any] = read_example_files(run)
+        asked = read_asked(folder.parent)
+        self.trained_on: Mapping[str, Any] = asked.get("files", {})
+        self.metric: Metric | None = asked.get("finetune", {}).get("metric")
         name, level = self.trained_on.get("task"), self.loaded.model.head_config.level
         found = load_label_task(name) if name else find_label_task(level, self.loaded.problem)
         self.task: LabelTask = found
@@ -62,18 +65,34 @@ class TunedModel(TextModel[Classifier]):
         """Return the examples of a file, with their targets.
 
         Raises:
-            CorpusError: the file cannot be read, holds no examples, or has a label that the model
-                does not know.
+            CorpusError: the file cannot be read, holds no examples, has a label that the model
+                does not know, or has single texts for a model of pairs.
         """
-        columns, header = self.trained_on.get("columns", {}), self.trained_on.get("has_header")
-        named = {column for column in columns.values() if isinstance(column, str)}
-        if isinstance(self.task, TextTask) and not (columns and named <= {*list_names(path)}):
-            columns, header = self.task.find_columns(path, {}), None
+        header = self.trained_on.get("has_header")
+        columns: dict[str, Column] = {**self.trained_on.get("columns", {})}
+        if isinstance(self.task, TextTask):
+            if not _has_columns(path, columns):
+                columns, header = self.task.find_columns(path, {}), None
+            if self.loaded.num_texts == 1:
+                columns.pop("sentence2", None)
+            elif self.loaded.num_texts == 2 and "sentence2" not in columns:
+                rule = "has one text per example, but the model was trained on pairs"
+                raise CorpusError(f"{path} {rule}. Name the column of the second one sentence2.")
         files = TaskFiles(task=self.task.name, train=Path(), columns=columns, has_header=header)
-        rows = self.task.read(path, files, None)
+        rows = self.task.read(
+            path, files, Counter() if self.trained_on.get("skips_short") else None
+        )
         if not rows:
             raise CorpusError(f"{path} holds no examples.")
         return self.task.encode(rows, labels, self.tokenizer, self.loaded.max_length)
+
+
+def _has_columns(path: Path, columns: Mapping[str, Column]) -> bool:
+    """Return True if a table has these columns; positions are those of CSV without a header."""
+    names = list_names(path)
+    if all(isinstance(column, str) for column in columns.values()):
+        return bool(columns) and {*columns.values()} <= {*names}
+    return bool({".csv", ".tsv"} & {*path.suffixes}) and not looks_like_header([names])
 
 
 def _score_labels(request: Request) -> SuiteResult:
@@ -81,33 +100,29 @@ def _score_labels(request: Request) -> SuiteResult:
     task, loaded = model.task, model.loaded
     labels = Labels(loaded.labels, num_unanswerable=int(loaded.may_be_empty))
     examples = model.read(path, labels)
-    metrics = task.choose_metrics(labels, None, model.trained_on.get("metrics", ()))[1]
+    metrics = task.choose_metrics(labels, model.metric, model.trained_on.get("metrics", ()))[1]
     logits = compute_logits(model.model, examples, model.tokenizer.pad_id, "fp32")
     answers = task.collect(examples, logits)
     found = task.score(labels, metrics, examples, answers)
-    settings: dict[str, object] = {"task": task.name}
+    settings: dict[str, object] = {"task": task.name, "num_cut": examples.num_cut}
     baseline: Scores = {}
     intervals: dict[str, tuple[float, float] | None] = {}
-    if isinstance(task, TextTask) and not isinstance(task, Ranking):
+    num_scored = len(examples.rows)
+    if isinstance(task, Ranking):
+        num_scored = len({row.texts[0] for row in examples.rows})
+    elif isinstance(task, TextTask):
         targets = np.asarray(examples.targets)
         constant = task.predict_majority(targets, len(targets))
         baseline = task.score(labels, metrics, examples, constant)
         intervals = {name: resample_metric(name, targets, answers) for name in metrics}
-        settings |= {"baseline": "the most frequent answer"}
-        settings |= {"interval": describe_bootstrap("examples")}
-    count = len(examples.rows)
-    scores = [
-        Score(
-            f"labels/{name}",
-            value,
-            *(intervals.get(name) or (None, None)),
-            count,
-            baseline.get(name),
-        )
-        for name, value in found.items()
-    ]
-    result = SuiteResult("labels", describe_files(path, [path], count), settings, tuple(scores))
-    return mark_fast(result, False)
+        settings["baseline"] = "the most frequent label, or the mean"
+        settings["interval"] = describe_bootstrap("examples")
+    scores: list[Score] = []
+    for name, value in found.items():
+        low, high = intervals.get(name) or (None, None)
+        scores.append(Score(f"labels/{name}", value, low, high, num_scored, baseline.get(name)))
+    data = describe_files(path, [path], len(examples.rows))
+    return mark_fast(SuiteResult("labels", data, settings, tuple(scores)), False)
 
 
 def resample_metric(
@@ -126,5 +141,5 @@ SUITE = Suite(
     needs="labels",
     check=lambda request: request.need_file("labels"),
     score=_score_labels,
-    headlines=tuple(f"labels/{name}" for name in get_args(Metric)),
+    headlines=tuple(f"labels/{name}" for name in ("span_f1", "span_recall", *get_args(Metric))),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from maskwright.errors import ExportError, InputError, MaskwrightError
-from maskwright.files import replacing_folder, write_json
+from maskwright.files import check_new_folder, replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options, Int8Scores
@@ -128,7 +128,9 @@ def export(
     out = Path(out)
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
     _check_options(to, int8)
-    _check_out(out)
+    if out.name in ("", "..") or out.resolve() == Path.cwd():
+        raise InputError(f"--out = {out} must be a new folder. Name another one.")
+    check_new_folder(out)
     source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
     versions = {name: found for name in target.packages if (found := find_version(name))}
@@ -188,14 +190,6 @@ def _open_source(
     if isinstance(data, ExampleFile):
         raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
     return MaskedModelSource.open(model, find_prepared_data(run, data), int8)
-
-
-def _check_out(out: Path) -> None:
-    """Raise unless `out` is a new folder, or an empty one."""
-    if out.name in ("", "..") or out.resolve() == Path.cwd():
-        raise InputError(f"--out = {out} must be a new folder. Name another one.")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ExportError(f"{out} exists already. Choose another --out, or remove it.")
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:

@@ -1,9 +1,8 @@
 """Build the trainer of a run, on one process or several."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -39,9 +38,10 @@ from maskwright.train.reporting import SILENT
 from maskwright.train.state import TrainState
 from maskwright.train.trainer import Reporter, Trainer
 
-# Blocks of a model that is compiled as a whole, which fuses more. The time to compile that grows
-# with depth, and is paid for every shape; blocks compiled one by one share their graphs.
+# Blocks of a loss (a teacher's as well) that is compiled as a whole, which fuses more. The time to
+# compile grows with them, for every shape; blocks that are compiled one by one share their graphs.
 _MOST_WHOLE = 6
+_compile: Any = vars(torch)["compile"]  # torch types it in part
 
 
 def distribute(
@@ -53,24 +53,23 @@ def distribute(
     compiles: bool,
 ) -> Parallel:
     """Take a loss over a model on the CPU to its devices: the one place for the order."""
-    blocks = [module for module in model.modules() if isinstance(module, EncoderBlock)]
-    if config.activation_checkpointing:
-        checkpoint_activations(blocks)
+    trained = [module for module in model.modules() if isinstance(module, EncoderBlock)]
+    every = [module for module in loss.modules() if isinstance(module, EncoderBlock)]
     is_sharded = dist.is_initialized() and config.parallel == "fsdp"
+    by_block = is_sharded or len(every) > _MOST_WHOLE
     if compiles:
-        _compile(blocks if is_sharded or len(blocks) > _MOST_WHOLE else [loss])
+        torch.compiler.config.recompile_limit = 256  # beyond it torch does not compile new shapes
+        for block in every if by_block else ():  # before `checkpoint`, which torch does not compile
+            block.forward = _compile(block.forward, dynamic=False)
+    if config.activation_checkpointing:
+        checkpoint_activations(trained)
     if is_sharded:
         bf16 = product_dtype(config.precision, device) is torch.bfloat16
-        return Parallel(loss, sharding=shard(model, blocks, world, device, bf16))
+        return Parallel(loss, sharding=shard(model, trained, world, device, bf16))
     model.to(device)
+    if compiles and not by_block:
+        cast(Any, loss).compile(dynamic=False)
     return replicate(loss, world, device) if world.size > 1 else Parallel(loss)
-
-
-def _compile(modules: Sequence[Any]) -> None:
-    """Compile modules in place, a graph for each shape; torch leaves the method untyped."""
-    torch.compiler.config.recompile_limit = 256  # beyond it torch does not compile new shapes
-    for module in modules:
-        module.compile(dynamic=False)
 
 
 def build_writer(

@@ -4,7 +4,9 @@ To add a score to the validation line, add it where its objective states its sco
 `MaskedTokens.scores` in objectives/mlm.py.
 """
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -70,6 +72,14 @@ class HeldOutText:
             yield batch
 
 
+def not_compiling() -> AbstractContextManager[object]:
+    """Return a context in which compiled blocks are not: each text would be a shape of its own."""
+    is_used = (
+        "torch._dynamo" in sys.modules
+    )  # else nothing is compiled, and it need not be imported
+    return torch.compiler.set_stance("force_eager") if is_used else nullcontext()
+
+
 class Validation:
     """Scores the objective's network and fills in masked words of held-out text.
 
@@ -114,10 +124,11 @@ class Validation:
             AbandonedError: on all ranks, if one of them was asked to stop.
         """
         check = partial(self._check_stop, is_asked_to_stop)
-        scores = self.objective.validate(self.network, self.hold_out(final, self.world, check))
-        is_turn = final or number % self.config.evaluate.every_validations == 0
-        of_suites = self.suites.score(check) if is_turn else {}
-        lines = self.samples.predict(self.model, self.config.data.special_tokens)
+        with not_compiling():
+            scores = self.objective.validate(self.network, self.hold_out(final, self.world, check))
+            is_turn = final or number % self.config.evaluate.every_validations == 0
+            of_suites = self.suites.score(check) if is_turn else {}
+            lines = self.samples.predict(self.model, self.config.data.special_tokens)
         return {**scores, **of_suites, "final": final, "samples": lines}
 
     def _check_stop(self, is_asked_to_stop: Callable[[], bool]) -> None:

@@ -22,7 +22,6 @@ _USUAL: dict[str, object] = {
     "fast": False,
     "metric": "within_word_l2r",
     "precision": "fp32",
-    "max_seq_length": None,  # of `mlm`, that of the run
     "pooling": "mean",
     "reranker": None,
 }
@@ -162,7 +161,8 @@ def merge_earlier(path: Path, new: EvaluationResult) -> EvaluationResult:
 
 def _identify(suite: SuiteRecord) -> tuple[Any, ...]:
     settings = {name: suite["settings"].get(name, usual) for name, usual in _USUAL.items()}
-    return suite["suite"], suite["data"]["fingerprint"], *settings.values()
+    length = suite["settings"].get("max_seq_length")  # of rows of `mlm`; that of the run is usual
+    return suite["suite"], suite["data"]["fingerprint"], length, *settings.values()
 
 
 def find_unusual(result: SuiteResult) -> dict[str, object]:

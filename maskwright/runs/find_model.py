@@ -11,6 +11,7 @@ from maskwright.runs.download_model import PREFIX, download_model, is_hub_name
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     MODEL_NAME,
+    RUNS_NAME,
     find_run,
     is_fine_tuning,
     load_run_config,
@@ -39,11 +40,10 @@ def find_model_folder(argument: Path | str) -> Path:
     if (folder / MODULES_NAME).is_file():
         return _find_transformer(folder)
     if not folder.exists():
-        parent, hub = (
-            folder.parent,
-            f". For a model of the Hugging Face hub, give {PREFIX}{folder}.",
-        )
-        is_name = parent == Path() or (parent.parent == Path() and not parent.exists())
+        parent = folder.parent
+        is_owner = parent.parent == Path() and not parent.exists() and parent != Path(RUNS_NAME)
+        is_name = (parent == Path() or is_owner) and folder.suffix != ".safetensors"
+        hub = f". For a model of the Hugging Face hub, give {PREFIX}{folder}."
         raise ModelFolderError(
             f"{folder} is not a folder{suggest_run(folder) or (hub if is_name else '.')}"
         )

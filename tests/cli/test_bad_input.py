@@ -270,7 +270,7 @@ def test_folder_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ("arguments", "message"),
     [
         (["fill", "nowhere", "a [MASK]"], "ModelFolderError: nowhere"),
-        (["tokenizer", "inspect", "/dev/null"], "InputError: /dev/null"),
+        (["tokenizer", "inspect", "/dev/null"], "TokenizerError: /dev/null"),
         (["prepare", "pydocs", "--out", "/dev/null/data"], "InputError: /dev/null/data: Not a dir"),
     ],
 )

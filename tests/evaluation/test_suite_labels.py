@@ -47,6 +47,7 @@ def test_scores_are_those_of_fine_tuning(task: str, encoder: Path, tmp_path: Pat
     [suite] = maskwright.evaluate(run, suite="labels", data=test)["suites"]
     scores = {score["name"].removeprefix("labels/"): score for score in suite["scores"]}
     assert suite["settings"]["task"] == task
+    assert suite["settings"]["num_cut"] == 0
     assert {*scores} == {*expected["scores"]} - {"valid_loss"}
     for name, score in scores.items():
         assert score["value"] == pytest.approx(expected["scores"][name]["mean"], abs=1e-6)
@@ -79,6 +80,27 @@ def test_columns_of_other_names_are_found_and_unknown_labels_are_named(
     assert main(["evaluate", str(run), "--suite", "labels,fill", "--data", str(test)]) == 2
     assert main(["evaluate", str(encoder), "--suite", "labels", "--data", str(test)]) == 2
     assert "not a classifier" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_single_texts_and_pairs_are_not_taken_for_each_other(
+    encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "single").mkdir()
+    pairs, _ = tune(encoder, tmp_path / "pairs", "regression")
+    single = tmp_path / "single.tsv"
+    single.write_text("text\tlabel\nthe cat\t1\nthe dog sees\t2\n")
+    assert main(["evaluate", str(pairs), "--suite", "labels", "--data", str(single)]) == 2
+    assert "was trained on pairs" in capsys.readouterr().err
+    texts, test = tune(encoder, tmp_path / "single", "classification")
+    named = tmp_path / "named.tsv"
+    named.write_text(test.read_text().replace("sentence1\tsentence2", "premise\thypothesis"))
+    scored = [
+        [score["value"] for score in suite["scores"]]
+        for folder, data in ((texts, test), (texts / "model", test), (texts, named))
+        for suite in maskwright.evaluate(folder, suite="labels", data=data)["suites"]
+    ]
+    assert scored[0] == scored[1] == scored[2]
 
 
 def test_an_interval_contains_its_value() -> None:

@@ -42,7 +42,6 @@ def merge(path: Path, *results: SuiteResult) -> list[dict[str, Any]]:
         ("fast", True),
         ("metric", "original"),
         ("precision", "bf16"),
-        ("max_seq_length", 512),
         ("pooling", "cls"),
         ("reranker", "runs/ranker"),
     ],
@@ -69,3 +68,9 @@ def test_a_full_result_is_preferred_even_if_it_is_less_usual() -> None:
 def test_a_setting_of_its_usual_value_is_the_same_measurement(tmp_path: Path) -> None:
     older, newer = make_result(), make_result(precision="fp32")
     assert merge(tmp_path / "evaluation.json", older, newer) == [newer.settings]
+
+
+def test_rows_of_another_length_are_another_measurement_and_not_unusual(tmp_path: Path) -> None:
+    usual, other = make_result(max_seq_length=128), make_result(max_seq_length=512)
+    assert len(merge(tmp_path / "evaluation.json", usual, other, usual)) == 2
+    assert describe_extent(other) == ""
