@@ -266,6 +266,8 @@ def check_new_folder(out: Path) -> None:
     Raises:
         InputError: it is not empty, or is a file.
     """
+    if out.name in ("", "..") or out.resolve() == Path.cwd():
+        raise InputError(f"--out = {out} must be a new folder. Name another one.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out = {out} exists already. Choose another folder, or remove it.")
 

@@ -128,8 +128,6 @@ def export(
     out = Path(out)
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
     _check_options(to, int8)
-    if out.name in ("", "..") or out.resolve() == Path.cwd():
-        raise InputError(f"--out = {out} must be a new folder. Name another one.")
     check_new_folder(out)
     source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
