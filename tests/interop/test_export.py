@@ -181,7 +181,7 @@ def test_nothing_is_replaced(bert: Path, tmp_path: Path, monkeypatch: pytest.Mon
     before = {path: path.read_bytes() for path in out.iterdir()}
     monkeypatch.setattr(to_transformers, "load_whole", None)  # it does not come that far
     for taken in (out, bert, out / "README.md"):
-        with pytest.raises(InputError, match=r"exists already\. Choose another --out"):
+        with pytest.raises(InputError, match=r"exists already\. Choose another folder"):
             export(bert, "hf", taken)
     assert {path: path.read_bytes() for path in out.iterdir()} == before
 
