@@ -23,8 +23,9 @@ from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fa
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric
 from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.predict import has_columns
 from maskwright.finetuning.ranking_task import Ranking
-from maskwright.finetuning.table_files import Column, list_names, looks_like_header
+from maskwright.finetuning.table_files import Column
 from maskwright.finetuning.task import (
     Labels,
     LabelTask,
@@ -71,7 +72,7 @@ class TunedModel(TextModel[Classifier]):
         header = self.trained_on.get("has_header")
         columns: dict[str, Column] = {**self.trained_on.get("columns", {})}
         if isinstance(self.task, TextTask):
-            if not _has_columns(path, columns):
+            if not has_columns(path, columns):
                 columns, header = self.task.find_columns(path, {}), None
             if self.loaded.num_texts == 1:
                 columns.pop("sentence2", None)
@@ -85,14 +86,6 @@ class TunedModel(TextModel[Classifier]):
         if not rows:
             raise CorpusError(f"{path} holds no examples.")
         return self.task.encode(rows, labels, self.tokenizer, self.loaded.max_length)
-
-
-def _has_columns(path: Path, columns: Mapping[str, Column]) -> bool:
-    """Return True if a table has these columns; positions are those of CSV without a header."""
-    names = list_names(path)
-    if all(isinstance(column, str) for column in columns.values()):
-        return bool(columns) and {*columns.values()} <= {*names}
-    return bool({".csv", ".tsv"} & {*path.suffixes}) and not looks_like_header([names])
 
 
 def _score_labels(request: Request) -> SuiteResult:

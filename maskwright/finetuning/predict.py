@@ -23,6 +23,7 @@ from maskwright.finetuning.table_files import (
     Column,
     find_roles,
     list_names,
+    looks_like_header,
     open_lines,
     parse_columns,
     read_columns,
@@ -319,10 +320,17 @@ def _find_columns(
 ) -> tuple[dict[str, Column], bool | None]:
     """Return the columns and header of training if the table has them, else the usual names."""
     files: Mapping[str, Any] = read_example_files(run)
-    names = list_names(table)
     trained_on: dict[str, Column] = {
         role: column for role, column in files.get("columns", {}).items() if role in TEXT_ROLES
     }
-    if trained_on and all(isinstance(one, int) or one in names for one in trained_on.values()):
+    if has_columns(table, trained_on):
         return trained_on, files["has_header"] if header is None else header
-    return {**find_roles(names, TEXT_ROLES, {}, table)}, header
+    return {**find_roles(list_names(table), TEXT_ROLES, {}, table)}, header
+
+
+def has_columns(path: Path, columns: Mapping[str, Column]) -> bool:
+    """Return True if a table has these columns; positions are of one without a header."""
+    names = list_names(path)
+    if all(isinstance(column, str) for column in columns.values()):
+        return bool(columns) and {*columns.values()} <= {*names}
+    return not {".jsonl", ".parquet"} & {*path.suffixes} and not looks_like_header([names])

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from maskwright.errors import InputError, ModelFolderError, TokenizerError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.predict import Predictor, has_columns
 from maskwright.finetuning.predict import predict as answer_all
 from maskwright.finetuning.task import Answer
 from maskwright.model.config import Pooling
@@ -190,3 +190,15 @@ def test_logits_that_are_no_numbers(tmp_path: Path) -> None:
         texts(["the cat"])
     with pytest.raises(ModelFolderError, match="no finite logits"):
         tags.tag([["the", "cat"]])
+
+
+def test_positions_are_of_tables_without_a_header(tmp_path: Path) -> None:
+    bare, named, lines = (tmp_path / f"x.{end}" for end in ("tsv", "csv", "jsonl"))
+    bare.write_text("a film that is fine\tgood\n")
+    named.write_text("text,label\na film that is fine,good\n")
+    lines.write_text('{"text": "a film that is fine", "label": "good"}\n')
+    found = [has_columns(path, {"sentence1": 0, "label": 1}) for path in (bare, named, lines)]
+    assert found == [True, False, False]
+    found = [has_columns(path, {"sentence1": "text"}) for path in (bare, named, lines)]
+    assert found == [False, True, True]
+    assert not has_columns(named, {})
