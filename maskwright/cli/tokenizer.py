@@ -16,6 +16,7 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import ConfigError, InputError
 from maskwright.files import check_new_folder
+from maskwright.runs.run_directory import suggest_run
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.tokenizer.extension import extend_tokenizer
 from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
@@ -93,6 +94,8 @@ def inspect(argv: Sequence[str]) -> int:
     add_config_flags(parser, TokenizerRunConfig(), skip=NO_READING)
     arguments = parser.parse(argv)
     config = from_mapping(TokenizerRunConfig, config_values(arguments)).corpus
+    if hint := suggest_run(arguments.folder):
+        raise InputError(f"{arguments.folder} is not a folder{hint}")
     tokenizer = Tokenizer.load(arguments.folder)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{tokenizer.vocab_size:,} tokens, fingerprint {tokenizer.fingerprint}")

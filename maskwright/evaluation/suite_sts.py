@@ -62,9 +62,7 @@ def _read_rows(path: Path) -> Iterable[TableRow]:
 def _read_original(path: Path) -> Iterator[TableRow]:
     """Yield the rows of ``sts-dev.csv``: separated by tabs, quotation marks are text."""
     name, lines = open_lines(path)
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in (pair for pair in enumerate(lines, start=1) if pair[1].strip()):
         values: dict[str, str] = dict(zip(_ORIGINAL_COLUMNS, line.split("\t"), strict=False))
         if len(values) < len(_ORIGINAL_COLUMNS):
             raise CorpusError(f"{name}:{number} has {len(values)} columns, not 7. Correct it.")

@@ -40,9 +40,8 @@ def find_model_folder(argument: Path | str) -> Path:
     if (folder / MODULES_NAME).is_file():
         return _find_transformer(folder)
     if not folder.exists():
-        parent = folder.parent
-        is_owner = parent.parent == Path() and not parent.exists() and parent != Path(RUNS_NAME)
-        is_name = (parent == Path() or is_owner) and folder.suffix != ".safetensors"
+        up, top = folder.parent, Path()
+        is_name = up == top or not (up.parent != top or up.exists() or up.name == RUNS_NAME)
         hub = f". For a model of the Hugging Face hub, give {PREFIX}{folder}."
         raise ModelFolderError(
             f"{folder} is not a folder{suggest_run(folder) or (hub if is_name else '.')}"
