@@ -48,10 +48,11 @@ class TextTask(LabelTask):
 
     def _count(self, named: Sequence[Sequence[str]]) -> Labels:
         counts = Counter(name for each in named for name in dict.fromkeys(each))
-        if len(counts) < (2 if self.counts_confusions else 1):
+        least = 2 if self.counts_confusions else 1
+        if len(counts) < least:
             raise CorpusError(
-                f"all {len(named)} examples have the label {next(iter(counts), 'none')}, so there"
-                " is nothing to learn. Check --columns label=…"
+                f"all {len(named)} examples have the label {next(iter(counts), 'none')}, but the"
+                f" task needs at least {least}. Check --columns label=…"
             )
         names = tuple(sorted(counts, key=_sort_key))
         return Labels(names, tuple(counts[name] for name in names))

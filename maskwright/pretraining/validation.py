@@ -74,9 +74,7 @@ class HeldOutText:
 
 def not_compiling() -> AbstractContextManager[object]:
     """Return a context in which compiled blocks are not: each text would be a shape of its own."""
-    is_used = (
-        "torch._dynamo" in sys.modules
-    )  # else nothing is compiled, and it need not be imported
+    is_used = "torch._dynamo" in sys.modules  # else nothing is compiled
     return torch.compiler.set_stance("force_eager") if is_used else nullcontext()
 
 

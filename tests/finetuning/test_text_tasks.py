@@ -58,7 +58,11 @@ def test_tags_begin_with_that_of_no_entity() -> None:
 @pytest.mark.parametrize(
     ("task", "labels", "message"),
     [
-        ("classification", ["a", "a"], "all 2 examples have the label a, so there is nothing"),
+        (
+            "classification",
+            ["a", "a"],
+            "all 2 examples have the label a, but the task needs at least 2",
+        ),
         ("classification", ["a", " "], "t.tsv:2 has no label"),
         ("multilabel", ["", ""], "have the label none"),
         ("multilabel", ["[1"], r"t.tsv:1: label = \[1 is not a JSON list"),
