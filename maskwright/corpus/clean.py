@@ -114,12 +114,8 @@ def _cut_marks(line: str) -> str:
 
 @cache
 def _marks_beyond() -> re.Pattern[str]:
-    marks = "".join(filter(_is_mark, map(chr, range(0x300, sys.maxunicode))))
+    # Characters that are a combining mark, or whose decomposition begins with one.
+    characters = map(chr, range(0x300, sys.maxunicode))
+    decomposed = ((c, unicodedata.normalize("NFD", c)) for c in characters)
+    marks = "".join(c for c, parts in decomposed if unicodedata.combining(parts[0]))
     return re.compile(f"([{marks}]{{{MAX_MARKS}}})[{marks}]+")
-
-
-def _is_mark(character: str) -> bool:
-    """Return True if the character, or its decomposition, begins with a combining mark."""
-    if not unicodedata.decomposition(character):
-        return unicodedata.combining(character) > 0
-    return unicodedata.combining(unicodedata.normalize("NFD", character)[0]) > 0

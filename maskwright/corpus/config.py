@@ -39,17 +39,14 @@ class CorpusConfig:
     def __post_init__(self) -> None:
         if not self.text_field:
             raise ConfigError("text_field", repr(self.text_field), "must name a field")
-        _check_encoding(self.encoding)
+        try:
+            b"    ".decode(self.encoding, "ignore")  # raises if the codec does not decode to text
+            codecs.getincrementaldecoder(self.encoding)
+        except (LookupError, ValueError):
+            rule = "is not an encoding that Python knows"
+            remedy = "Try cp1252, cp1251 or utf-16."
+            raise ConfigError("encoding", self.encoding, rule, remedy) from None
         check_numbers(self, "valid_fraction", at_least=0, at_most=0.5, remedy="Try 0.01.")
         if "-" in self.valid_text:
             raise ConfigError("valid_text", "-", "cannot be standard input", "Name a file.")
         check_numbers(self, "max_document_characters", at_least=1000)
-
-
-def _check_encoding(name: str) -> None:
-    try:
-        b"    ".decode(name, "ignore")  # raises if the codec does not decode bytes to text
-        codecs.getincrementaldecoder(name)
-    except (LookupError, ValueError):
-        rule = "is not an encoding that Python knows"
-        raise ConfigError("encoding", name, rule, "Try cp1252, cp1251 or utf-16.") from None

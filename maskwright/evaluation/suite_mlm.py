@@ -102,24 +102,22 @@ def measure_masked_lm(
     mask_id = text.vocabulary.mask_id
     tokens = SumTableBuilder(_token_names(unigram))
     mask_only, words = SumTableBuilder(_MASK_ONLY_NAMES), SumTableBuilder(_WORD_NAMES)
-    for batch in text.batches(PINNED_MASKING):
-        positions, labels = batch.masked_tokens()
-        digest.update(positions.numpy().tobytes() + labels.numpy().tobytes())
-        predictions = predict(model, batch, positions, labels)
-        seen = batch.input_ids[positions].numpy()
-        values = _describe_tokens(predictions, labels.numpy(), seen, mask_id, unigram, characters)
-        _add(tokens, batch, positions, values)
-    for batch in text.batches(MASK_ONLY):
-        positions, labels = batch.masked_tokens()
-        predictions = predict(model, batch, positions, labels)
-        values = _describe_mask_only(predictions, labels.numpy(), unigram)
-        _add(mask_only, batch, positions, values)
+    for masking, table in ((PINNED_MASKING, tokens), (MASK_ONLY, mask_only)):
+        for batch in text.batches(masking):
+            positions, labels = batch.masked_tokens()
+            if table is tokens:
+                digest.update(positions.numpy().tobytes() + labels.numpy().tobytes())
+            found = predict(model, batch, positions, labels)
+            seen = batch.input_ids[positions].numpy()
+            values = _describe_tokens(found, labels.numpy(), seen, mask_id, unigram, characters)
+            _add(table, batch, positions, values)
     for batch, word_of_slot in text.batches_with_words(WORD_MASKING):
         positions, labels = batch.masked_tokens()
-        predictions = predict(model, batch, positions, labels)
-        right, baseline = predictions.rank == 1, unigram.rank[labels.numpy()] == 1
+        found = predict(model, batch, positions, labels)
+        seen = batch.input_ids[positions].numpy()
+        values = _describe_tokens(found, labels.numpy(), seen, mask_id, unigram, characters)
         word_numbers = word_of_slot[positions.numpy()]
-        values = _describe_words(predictions.loss, right, baseline, word_numbers)
+        values |= _describe_words(values["top1"], values["unigram_top1"], word_numbers)
         _add(words, batch, positions, values)
     tables = tokens.build(), mask_only.build(), words.build()
     return MaskedTables(*tables, digest.hexdigest(), unigram.num_decades)
@@ -203,31 +201,11 @@ def _describe_tokens(
     return values
 
 
-def _describe_mask_only(
-    predictions: TokenPredictions, labels: NDArray[np.int64], unigram: Unigram
-) -> Values:
-    """Return the summands of each of M tokens that are replaced by [MASK]."""
-    rank = unigram.rank[labels]
-    return {
-        "count": np.ones(len(labels)),
-        "loss": predictions.loss,
-        "top1": predictions.rank == 1,
-        "top5": predictions.rank <= 5,
-        "unigram_loss": unigram.loss[labels],
-        "unigram_top1": rank == 1,
-        "unigram_top5": rank <= 5,
-    }
-
-
-def _describe_words(
-    loss: NDArray[np.float64],
-    right: NDArray[np.bool_],
-    baseline: NDArray[np.bool_],
-    words: NDArray[np.int64],
-) -> Values:
+def _describe_words(right: np.ndarray, baseline: np.ndarray, words: NDArray[np.int64]) -> Values:
     """Return the summands for whole words; a word counts at its first masked token.
 
     Args:
+        right, baseline: [M] whether the model and the unigram baseline predict each token.
         words: [M] the index of each token's word, ascending.
     """
     is_first = np.diff(words, prepend=-1) > 0
@@ -240,10 +218,6 @@ def _describe_words(
 
     is_split = is_first & (size[word] > 1)
     return {
-        "count": np.ones(len(words)),
-        "loss": loss,
-        "top1": right,
-        "unigram_top1": baseline,
         "words": is_first,
         "words_right": all_right(right),
         "unigram_words_right": all_right(baseline),

@@ -6,8 +6,8 @@ imported when the suite is used, so that ``--help`` lists suites without importi
 
 import importlib
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -200,15 +200,12 @@ def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-@contextmanager
-def before_each_pass(model: "MaskedLanguageModel", call: Callable[[], None]) -> Generator[None]:
-    """Call `call` before every pass through the model within this context."""
+def before_each_pass(
+    model: "MaskedLanguageModel", call: Callable[[], None]
+) -> AbstractContextManager[object]:
+    """Call `call` before every pass through the model until the end of the returned context."""
 
     def before(*_: object) -> None:
         call()
 
-    handle = model.encoder.register_forward_pre_hook(before)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return model.encoder.register_forward_pre_hook(before)

@@ -18,7 +18,6 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.masking import IGNORED
 from maskwright.distributed.world import ALONE, World
-from maskwright.errors import ShardError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.model.masked_lm import MaskedLanguageModel
@@ -106,9 +105,6 @@ class MaskedTokens(Objective[MaskedLanguageModel]):
     def masked_lm(self, network: MaskedLanguageModel) -> MaskedLanguageModel:
         return network
 
-    def check_held_out(self, held_out: HeldOut) -> None:
-        check_masked_tokens(held_out)
-
     def validate(self, network: MaskedLanguageModel, held_out: HeldOut) -> dict[str, float]:
         return validate_masked_lm(network, held_out)
 
@@ -153,20 +149,6 @@ class MaskedLMScores:
 def predict_masked(model: MaskedLanguageModel, batch: Batch) -> Tensor:
     """Return logits [M, V] in fp32 for the masked positions of a batch, unused ones included."""
     return run_model(model, batch).float()
-
-
-def check_masked_tokens(held_out: HeldOut) -> None:
-    """Raise unless every source has masked tokens.
-
-    Raises:
-        ShardError: a source has none; the message names it.
-    """
-    for name, batches in held_out.read_sources().items():
-        if not any(batch.num_predictions for batch in batches):
-            raise ShardError(
-                f"{name} holds too little validation text: none of its tokens is masked. "
-                "Prepare it with a larger corpus.valid_fraction."
-            )
 
 
 def validate_masked_lm(model: MaskedLanguageModel, held_out: HeldOut) -> dict[str, float]:

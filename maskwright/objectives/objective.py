@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.distributed.world import World
+from maskwright.errors import ShardError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.objectives.config import ObjectiveConfig
@@ -156,9 +157,17 @@ class Objective(ABC, Generic[NetworkT]):
     def masked_lm(self, network: NetworkT) -> MaskedLanguageModel:
         """Return the part of the network that predicts masked tokens."""
 
-    @abstractmethod
     def check_held_out(self, held_out: HeldOut) -> None:
-        """Raise ShardError, which names the source, if one has too little text to score."""
+        """Raise ShardError, which names the source, if one has too little text to score.
+
+        Every objective needs masked tokens in every source.
+        """
+        for name, batches in held_out.read_sources().items():
+            if not any(batch.num_predictions for batch in batches):
+                raise ShardError(
+                    f"{name} holds too little validation text: none of its tokens is masked. "
+                    "Prepare it with a larger corpus.valid_fraction."
+                )
 
     @abstractmethod
     def validate(self, network: NetworkT, held_out: HeldOut) -> dict[str, float]:

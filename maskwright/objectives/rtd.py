@@ -42,13 +42,7 @@ from maskwright.model.flops import (
 )
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
-from maskwright.objectives.mlm import (
-    MLM,
-    MLM_TERM,
-    MaskedTokens,
-    check_masked_tokens,
-    validate_masked_lm,
-)
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedTokens, validate_masked_lm
 from maskwright.objectives.objective import (
     HeldOut,
     Loss,
@@ -154,9 +148,6 @@ replaced tokens as the probability of every token (loss)."""
 
     def masked_lm(self, network: GeneratorAndDiscriminator) -> MaskedLanguageModel:
         return network.generator
-
-    def check_held_out(self, held_out: HeldOut) -> None:
-        check_masked_tokens(held_out)
 
     def validate(self, network: GeneratorAndDiscriminator, held_out: HeldOut) -> dict[str, float]:
         scores = validate_masked_lm(network.generator, held_out)

@@ -4,7 +4,7 @@ The duplicate with the smallest key (block, index) is kept. Taking the smallest 
 the result does not depend on the number or order of tasks.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,31 +36,25 @@ def find_exact(work: Work, stage: str, number: int) -> Facts:
     """Write the documents to drop in range `number` of the fingerprints; return how many."""
     dropped, whole = 0, cut_range(0, _ALL, number, work.plan.num_ranges)
     with work.writing(stage, number, DROPS) as writer:
-        for keys, by in _list_leaders(work.read_range(READ, KEYS, *whole), _by_text):
+        for keys, by in _list_leaders(work.read_range(READ, KEYS, *whole), "high", "low"):
             goes = _find_copies(work.plan, keys, by)
             writer.add(_make_drops(keys[goes] & ~BEFORE_MENDING, by[goes]))
             dropped += int(goes.sum())
     return {"dropped": dropped}
 
 
-def _by_text(keys: Records) -> tuple[Values, Values]:
-    return keys["high"], keys["low"]
-
-
-def _by_band(bands: Records) -> tuple[Values, Values]:
-    return bands["value"], np.zeros_like(bands["value"])
-
-
 def _list_leaders(
-    parts: Iterable[Part], identify: Callable[[Records], tuple[Values, Values]]
+    parts: Iterable[Part], first: str, second: str
 ) -> Iterator[tuple[Values, Values]]:
-    """Yield the keys of records, and for each the smallest key with the same identity."""
+    """Yield the keys of records, and for each the smallest key with the same identity, which is in
+    the fields `first` and `second`.
+    """
     for part in parts:
         leaders = Leaders()
         for records in part():
-            leaders.add(*identify(records), records["key"])
+            leaders.add(records[first], records[second], records["key"])
         for records in part():
-            yield records["key"], leaders.find(*identify(records))
+            yield records["key"], leaders.find(records[first], records[second])
 
 
 def _make_drops(keys: Values, by: Values) -> Records:
@@ -86,7 +80,7 @@ def find_near(work: Work, stage: str, number: int) -> Facts:
     band, part = divmod(number, ranges)
     whole = cut_range(band << BAND_BITS, (band + 1) << BAND_BITS, part, ranges)
     with work.writing(stage, number, PAIRS) as writer:
-        for keys, by in _list_leaders(work.read_range(READ, BANDS, *whole), _by_band):
+        for keys, by in _list_leaders(work.read_range(READ, BANDS, *whole), "value", "value"):
             met = np.flatnonzero(by != keys)
             for start in range(0, len(met), _PAIRS_AT_ONCE):
                 some = met[start : start + _PAIRS_AT_ONCE]

@@ -150,9 +150,7 @@ def merge_earlier(path: Path, new: EvaluationResult) -> EvaluationResult:
     try:
         earlier = read_json(path, _MAX_BYTES)
         is_same = earlier["model"]["sha256"] == new["model"]["sha256"]
-        suites: list[SuiteRecord] = []
-        if is_same and earlier["format"] == FORMAT:
-            suites = earlier["suites"]
+        suites = earlier["suites"] if is_same and earlier["format"] == FORMAT else ()
         kept = [suite for suite in suites if _identify(suite) not in replaced]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         kept = []

@@ -46,15 +46,12 @@ def find_model_folder(argument: Path | str) -> Path:
         raise ModelFolderError(
             f"{folder} is not a folder{suggest_run(folder) or (hub if is_name else '.')}"
         )
-    if is_fine_tuning(folder):
+    is_tuning = is_fine_tuning(folder)
+    if is_tuning or (folder / CONFIG_NAME).is_file():
+        kind, command = (" of fine-tuning", "finetune") if is_tuning else ("", "pretrain")
         raise ModelFolderError(
-            f"{folder} is an unfinished run of fine-tuning: it has no model yet. "
-            f"Continue it: maskwright finetune --resume {folder}"
-        )
-    if (folder / CONFIG_NAME).is_file():
-        raise ModelFolderError(
-            f"{folder} is an unfinished run: it has no model yet. "
-            f"Continue it: maskwright pretrain --resume {folder}"
+            f"{folder} is an unfinished run{kind}: it has no model yet. "
+            f"Continue it: maskwright {command} --resume {folder}"
         )
     return folder
 

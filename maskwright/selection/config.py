@@ -84,10 +84,7 @@ class SelectionConfig:
         if language is not None and not (2 <= len(language) <= 3 and language.isalpha()):
             rule = "must be a code of two or three letters"
             raise ConfigError("language", language, rule, "Write en for English.")
-        self._check_use()
-
-    def _check_use(self) -> None:
-        """Raise if a setting has no effect because its step is off."""
+        # Settings that have no effect because their step is off:
         if self.language is None and self.language_confidence != _CONFIDENCE:
             rule, remedy = "has no effect without select.language", "Set it, for example to en."
             raise ConfigError("language_confidence", self.language_confidence, rule, remedy)

@@ -51,11 +51,9 @@ def drop_boilerplate(text: str) -> str:
     lowered = text.lower()
     if not any(each in lowered for each in _NOTICED):
         return text
-    return "\n".join(line for line in text.split("\n") if not _is_notice(line)).strip()
-
-
-def _is_notice(line: str) -> bool:
-    return len(line) <= _LONGEST_NOTICE and _BOILERPLATE.search(line) is not None
+    lines = text.split("\n")
+    kept = (line for line in lines if len(line) > _LONGEST_NOTICE or not _BOILERPLATE.search(line))
+    return "\n".join(kept).strip()
 
 
 def find_fault(text: str, words: list[str], hashes: Hashes, limits: QualityLimits) -> str | None:

@@ -8,10 +8,11 @@ their number by the letters of an average word of the language (`count_letters_a
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
+
+from maskwright.corpus.fingerprints import fingerprint_text
 
 _EAST_ASIAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _SOUTH_EAST_ASIAN = "\u0e00-\u109f\u1780-\u17ff"
@@ -67,8 +68,7 @@ class WordHashes:
             known.clear()
         for word in words:
             if word not in known:
-                digest = blake2b(word.encode(), digest_size=8).digest()
-                known[word] = int.from_bytes(digest, "little")
+                known[word] = fingerprint_text(word)
         return np.fromiter(map(known.__getitem__, words), np.uint64, len(words))
 
 

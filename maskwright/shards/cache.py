@@ -52,10 +52,6 @@ def claim_path(path: Path) -> Path:
     return path.with_name(f".{path.name}{_CLAIM}")
 
 
-def _claimed_path(claim: Path) -> Path:
-    return claim.with_name(claim.name.removesuffix(_CLAIM)[1:])
-
-
 @contextmanager
 def locking_file(path: Path) -> Generator[None]:
     """Hold an exclusive lock on `path`, which is created if needed.
@@ -208,7 +204,8 @@ def _measure(mirror: Path) -> tuple[int, int]:
         except FileNotFoundError:  # just downloaded and renamed by another process
             continue
         if path.name.endswith(_CLAIM):
-            if not _claimed_path(path).exists():  # else a process died before removing the claim
+            claimed_file = path.with_name(path.name.removesuffix(_CLAIM)[1:])
+            if not claimed_file.exists():  # else a process died before removing the claim
                 claimed += status.st_size
         elif stat.S_ISREG(status.st_mode) and not path.name.endswith(".tmp"):  # which has a claim
             present += status.st_size

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from maskwright.console import tell
 from maskwright.errors import ShardError
-from maskwright.files import read_json, replacing_file
+from maskwright.files import read_json, write_text
 from maskwright.shards.cache import (
     ORIGIN_NAME,
     Cache,
@@ -301,9 +301,8 @@ def open_mirror(url: str) -> Mirror:
         except ShardError as error:
             raise ShardError(str(error).replace(scratch, remote.url)) from None
         manifest = file.read_bytes()
-    origin = remote.url.encode()
     stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in remote.url.rpartition("/")[2])
-    digest = hashlib.sha256(origin + b"\n" + manifest).hexdigest()
+    digest = hashlib.sha256(remote.url.encode() + b"\n" + manifest).hexdigest()
     path = cache_folder() / f"{stem[:50]}-{digest[:16]}"
 
     def fill() -> None:
@@ -311,16 +310,11 @@ def open_mirror(url: str) -> Mirror:
             (path / folder).mkdir(parents=True, exist_ok=True)
         target = path / MANIFEST_NAME
         if not target.exists() or target.read_bytes() != manifest:
-            _write(target, manifest)
+            write_text(target, manifest.decode())
         if not (path / ORIGIN_NAME).exists():  # else other processes may hold locks on this file
-            _write(path / ORIGIN_NAME, origin)
+            write_text(path / ORIGIN_NAME, remote.url)
 
     return _enter(path, fill)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with replacing_file(path) as temporary:
-        temporary.write_bytes(content)
 
 
 def _enter(path: Path, fill: Callable[[], None]) -> Mirror:

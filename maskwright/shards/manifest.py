@@ -128,16 +128,13 @@ def read_manifest(folder: Path) -> Manifest:
         values: JsonObject = read_json(file, MAX_MANIFEST_BYTES)
         if values.pop("format") != FORMAT:
             raise ValueError(f"format is not {FORMAT}")
-        version = values.pop("version")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ShardError(f"{file} is damaged: {describe(error)}. {remedy}") from None
-    if version != VERSION:
-        raise ShardError(
-            f"{file} has version {version}, but this maskwright reads version {VERSION}. {remedy}"
-        )
-    try:
+        if (version := values.pop("version")) != VERSION:
+            raise ShardError(
+                f"{file} has version {version}, but this maskwright reads version {VERSION}. "
+                f"{remedy}"
+            )
         return parse_manifest(values)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ShardError(f"{file} is damaged: {describe(error)}. {remedy}") from None
 
 

@@ -165,18 +165,16 @@ class CachedEncoder:
     def _encode_long(self, part: str) -> bytes:
         size, packed = self._longest, bytearray()
         for start in range(0, len(part), size):
-            packed += self._encode_part(part[start : start + size])
+            piece = part[start : start + size]
+            with calling_library("the tokenizer fails on this text"):
+                # A batch of one, because `encode` holds the GIL.
+                [encoding] = self._backend.encode_batch([piece], add_special_tokens=False)
+            packed += pack_encoding(piece, encoding)
             if len(packed) > _TOKEN_BYTES * _MOST_TOKENS * (len(part) + 1):
                 raise TokenizerError(
                     f"the tokenizer makes more than {_MOST_TOKENS} tokens of a character."
                 )
         return bytes(packed)
-
-    def _encode_part(self, part: str) -> bytes:
-        with calling_library("the tokenizer fails on this text"):
-            # A batch of one, because `encode` holds the GIL.
-            [encoding] = self._backend.encode_batch([part], add_special_tokens=False)
-        return pack_encoding(part, encoding)
 
 
 def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:

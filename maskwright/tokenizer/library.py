@@ -115,18 +115,14 @@ def _growth(step: Mapping[str, Any] | None) -> int:
             return prod(_growth(inner) for inner in cast(list[JsonObject], step[name]))
     kind = step["type"]
     if kind == "Replace":
-        return _replacement_growth(step["pattern"], step["content"])
+        replaced, length = step["pattern"].get("String"), len(step["content"])
+        # A regular expression may match before every character.
+        return (-(-length // len(replaced)) or 1) if replaced else 1 + length
     if kind == "Prepend":
         return 1 + len(step["prepend"])
     if kind == "Precompiled":
         return _charsmap_growth(step["precompiled_charsmap"])
     return _UNICODE_GROWTH if kind in _COMPATIBLE else 1
-
-
-def _replacement_growth(pattern: Mapping[str, str], content: str) -> int:
-    if pattern.get("String"):
-        return -(-len(content) // len(pattern["String"])) or 1
-    return 1 + len(content)  # a regular expression may match before every character
 
 
 def _charsmap_growth(encoded: str) -> int:

@@ -45,9 +45,8 @@ def learn_merges(
     tokens = [*alphabet, *(token for token in inner if prefix)]
     learner = _Learner(tokens, prefix)
     for word, count in words.items():
-        learner.add_word(word, count)
-    learner.run(size, min_frequency)
-    return learner.merges()
+        learner.add_word([word[0], *(prefix + character for character in word[1:])], count)
+    return learner.run(size, min_frequency)
 
 
 def learn_joins(
@@ -69,9 +68,8 @@ def learn_joins(
     """
     learner = _Learner(list(known), prefix, makes_new=True)
     for symbols, count in words.items():
-        learner.add_symbols([learner.ids[symbol] for symbol in symbols], count)
-    learner.run(len(known) + num_new, min_frequency)
-    merges = learner.merges()
+        learner.add_word(symbols, count)
+    merges = learner.run(len(known) + num_new, min_frequency)
     return Merges(merges.tokens[len(known) :], merges.pairs, merges.counts)
 
 
@@ -89,12 +87,9 @@ class _Learner:
         self.pair_counts: defaultdict[int, int] = defaultdict(int)
         self.places: defaultdict[int, list[int]] = defaultdict(list)
 
-    def add_word(self, word: str, count: int) -> None:
-        inner = (self.ids[self.prefix + other] for other in word[1:])
-        self.add_symbols([self.ids[word[0]], *inner], count)
-
-    def add_symbols(self, symbols: list[int], count: int) -> None:
-        index = len(self.words)
+    def add_word(self, word: Sequence[str], count: int) -> None:
+        """Add a word, given as the tokens that it begins as."""
+        index, symbols = len(self.words), [self.ids[token] for token in word]
         self.words.append(symbols)
         self.word_counts.append(count)
         for left, right in pairwise(symbols):
@@ -104,7 +99,8 @@ class _Learner:
         self.pair_counts[pair] += count
         self.places[pair].append(index)
 
-    def run(self, size: int, min_frequency: int) -> None:
+    def run(self, size: int, min_frequency: int) -> Merges:
+        """Merge until there are `size` tokens; return the vocabulary and the merges."""
         counts = self.pair_counts
         queue = [(-count, pair) for pair, count in counts.items()]
         heapq.heapify(queue)
@@ -121,9 +117,6 @@ class _Learner:
             self.merged.append((pair >> _SHIFT, pair & _RIGHT, -negative))
             for changed in self._merge(pair):
                 heapq.heappush(queue, (-counts[changed], changed))
-
-    def merges(self) -> Merges:
-        """Return the vocabulary and merges learned so far."""
         pairs = [(self.tokens[left], self.tokens[right]) for left, right, _ in self.merged]
         return Merges(self.tokens, pairs, [count for _, _, count in self.merged])
 

@@ -8,6 +8,7 @@ symbols and Unicode's categories P.
 
 import unicodedata
 from collections.abc import Iterable
+from functools import cache
 
 _SPACE, _ALONE, _LETTER, _MARK = range(4)
 
@@ -29,14 +30,6 @@ _UNSPACED = (
 )
 
 
-class _CharacterClasses(dict[str, int]):
-    """The class of each character, computed on first use."""
-
-    def __missing__(self, character: str) -> int:
-        self[character] = found = _classify(character)
-        return found
-
-
 def is_punctuation(character: str) -> bool:
     """Return True if BERT treats a (non-whitespace) character as punctuation."""
     if character.isascii():
@@ -44,7 +37,9 @@ def is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] == "P"
 
 
+@cache
 def _classify(character: str) -> int:
+    """Return the class of a character."""
     category = unicodedata.category(character)
     if character.isspace():
         return _SPACE
@@ -56,15 +51,11 @@ def _classify(character: str) -> int:
     return _ALONE if any(first <= code <= last for first, last in _UNSPACED) else _LETTER
 
 
-_classes = _CharacterClasses()
-
-
 def find_boundaries(text: str) -> list[bool]:
     """Return, for each character, True if a word may begin there."""
     boundaries: list[bool] = []
     previous = _SPACE
-    for character in text:
-        kind = _classes[character]
+    for kind in map(_classify, text):
         if kind == _MARK:
             boundaries.append(previous == _SPACE)
             previous = _LETTER if previous == _SPACE else previous
@@ -85,7 +76,7 @@ def find_word_starts(text: str, spans: Iterable[tuple[int, int]]) -> list[bool]:
     last = -1
     for start, stop in spans:
         place = start
-        while place < stop and _classes[text[place]] == _SPACE:
+        while place < stop and _classify(text[place]) == _SPACE:
             place += 1
         place = start if place == stop else place
         starts.append(place != last and (place >= len(text) or boundaries[place]))

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -149,17 +149,12 @@ class _Sums:
         return cls(losses, correct, predictions, steps)
 
 
-@dataclass
 class LogWindow:
     """Sums over the good steps since the last record, kept in checkpoints, and a clock."""
 
-    terms: Mapping[str, Term]
-    _sums: _Sums = field(init=False)
-    _timed_tokens: int = 0
-    _clock: float = field(default_factory=time.perf_counter)
-
-    def __post_init__(self) -> None:
-        self._sums = _Sums.zero(self.terms)
+    def __init__(self, terms: Mapping[str, Term]) -> None:
+        self.terms, self._sums = terms, _Sums.zero(terms)
+        self.restart_clock()
 
     def restart_clock(self) -> None:
         """Exclude the time until now (compiling, validation) from the tokens per second."""

@@ -7,11 +7,11 @@ everything in any case. A resumed run continues the run of the tracker, by the i
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
 from maskwright.console import tell
 from maskwright.extras import check_extra, import_extra
@@ -26,17 +26,6 @@ _MOST_WAITING = 10_000  # records
 _MOST_SECONDS = 60.0
 
 Scores = Mapping[str, float]
-
-
-class Tracker(Protocol):
-    """A run of a tracker; any method may raise anything."""
-
-    @property
-    def id(self) -> str: ...
-
-    def log(self, scores: Scores, step: int) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class WandbTracker:
@@ -100,7 +89,8 @@ class MlflowTracker:
         self._client.set_terminated(self.id)
 
 
-TRACKERS: dict[str, Callable[[Path, Mapping[str, Any], str | None], Tracker]] = {
+# Any method of theirs may raise anything.
+TRACKERS = {
     "mlflow": MlflowTracker,
     "trackio": TrackioTracker,
     "wandb": WandbTracker,
@@ -159,7 +149,7 @@ class TrackerThread:
             reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
             tell(f"{self._name} gets no more records of this run: {reason[0]}")
 
-    def _open(self) -> Tracker:
+    def _open(self) -> MlflowTracker | WandbTracker:
         path = self._folder / FOLDER_NAME / self._name
         run_id = path.read_text(encoding="utf-8") if path.exists() else None
         tracker = TRACKERS[self._name](self._folder, self._config, run_id)

@@ -80,15 +80,14 @@ def read_hub(reading: Reading) -> Iterator[str]:
 
 def _load(datasets: Any, name: HubName) -> Any:
     folder = name.folder
-    if folder is None:
-        if name.path.startswith(("/", ".", "~")):
-            raise FileNotFoundError(f"there is no folder {expand_home(name.path)}")
-        return datasets.load_dataset(name.path, name.config or None, split=_SPLIT, streaming=True)
-    if (folder / "dataset_dict.json").is_file():
+    if folder is None and name.path.startswith(("/", ".", "~")):
+        raise FileNotFoundError(f"there is no folder {expand_home(name.path)}")
+    if folder and (folder / "dataset_dict.json").is_file():
         splits = datasets.load_from_disk(str(folder))
         if _SPLIT not in splits:
             raise ValueError(f"it has no split {_SPLIT} but {', '.join(splits)}")
         return splits[_SPLIT]
-    if (folder / "state.json").is_file():
+    if folder and (folder / "state.json").is_file():
         return datasets.load_from_disk(str(folder))
-    return datasets.load_dataset(str(folder), name.config or None, split=_SPLIT, streaming=True)
+    where = str(folder or name.path)
+    return datasets.load_dataset(where, name.config or None, split=_SPLIT, streaming=True)

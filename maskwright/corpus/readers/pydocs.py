@@ -243,9 +243,6 @@ def _unwrap(block: Iterable[str]) -> Iterator[str]:
 
 def _strip_markup(line: str) -> str:
     if "`" in line:
-        line = _ROLE_OR_LINK.sub(_show_title, _LITERAL.sub(r"\1", line))
+        line = _LITERAL.sub(r"\1", line)
+        line = _ROLE_OR_LINK.sub(lambda title: title[1].rstrip() if title[2] else title[1], line)
     return line.replace("**", "")
-
-
-def _show_title(match: re.Match[str]) -> str:
-    return match[1].rstrip() if match[2] else match[1]

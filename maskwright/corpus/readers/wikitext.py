@@ -157,11 +157,9 @@ def _show_template(name: str, arguments: Sequence[str]) -> str:
 
 def _drop_stray_tags(text: str) -> str:
     """Return `text` without unpaired tags."""
-
-    def show(match: re.Match[str]) -> str:
-        return "\n" if match[1].lower() in _BLOCK_TAGS else ""
-
-    return _STRAY_TAG.sub(show, text) if "<" in text else text
+    if "<" not in text:
+        return text
+    return _STRAY_TAG.sub(lambda tag: "\n" if tag[1].lower() in _BLOCK_TAGS else "", text)
 
 
 def _mark_heading(level: int, title: str) -> str:
