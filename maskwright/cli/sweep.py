@@ -34,7 +34,7 @@ def build_parser() -> Parser:
         "[finetune: learning rate, epochs, layer decay]"
     )
     parser.add_argument("--over", action="append", default=[], metavar="SPACE", help=over)
-    parser.add_argument("--trials", type=int, default=12, help="how many runs [12]")
+    parser.add_argument("--trials", type=int, default=12, help="the most runs [12]")
     parser.add_argument("--minutes", type=float, help="budget of each run of pretrain [recipe]")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the runs")
     parser.add_argument("--sweep-seed", type=int, default=0, help="names the settings tried [0]")

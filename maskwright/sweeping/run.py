@@ -4,7 +4,7 @@ Each trial is a process of its own, so that one that fails takes nothing with it
 the settings (tree-structured Parzen estimator, Bergstra et al., 2011) and keeps the trials in
 ``study.db``: a sweep that was stopped or killed is resumed by the same command, and an unfinished
 trial resumes from its checkpoint. Which settings are tried depends on the seed and on the scores
-alone.
+alone. Lists of choices without a range have finitely many combinations, and each is tried once.
 """
 
 import signal
@@ -28,7 +28,7 @@ from maskwright.logs import read_metrics
 from maskwright.report.sweep_page import render_sweep
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
-from maskwright.sweeping.space import Dimension, Value, parse_space
+from maskwright.sweeping.space import Dimension, Value, list_combinations, parse_space
 from maskwright.train.signals import StopRequest
 
 Command = Literal["pretrain", "finetune"]
@@ -122,7 +122,7 @@ def sweep(
         out: the folder of the trials; if it holds this sweep, it is resumed.
         over: what to vary: ``FIELD=LOW..HIGH``, ``FIELD=LOW..HIGH:log`` or ``FIELD=A,B,C``. For
             ``finetune`` by default rate, epochs and layer decay.
-        trials: how many in all, those of an earlier call included.
+        trials: how many at most, those of an earlier call included.
         minutes: the budget of each trial of ``pretrain``.
         seed: names the settings that are tried.
 
@@ -152,6 +152,10 @@ def sweep(
 
 def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Trial]:
     study = _open_study(plan)
+    if combinations := list_combinations(plan.space, plan.seed)[:trials]:
+        trials = len(combinations)
+        for settings in combinations:
+            study.enqueue_trial(settings, skip_if_exists=True)
     num_before = len(_list_finished(study))
     while len(finished := _list_finished(study)) < trials:
         _check_failures(plan, finished[num_before:])

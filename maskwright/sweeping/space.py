@@ -1,9 +1,11 @@
 """What a sweep varies: ``optim.learning_rate=1e-4..3e-3:log``, ``masking.rate=0.15,0.3,0.4``."""
 
 import math
+import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from maskwright.config import FieldInfo, convert, fields_of
@@ -60,6 +62,14 @@ def parse_space(specifications: Iterable[str], config: type) -> list[Dimension]:
     if repeated := {name for name in names if names.count(name) > 1}:
         raise InputError(f"--over names {min(repeated)} twice. Remove one.")
     return dimensions
+
+
+def list_combinations(space: Sequence[Dimension], seed: int) -> list[dict[str, str]]:
+    """Return all combinations of choices in an order set by `seed`; none if one is a range."""
+    combinations = list(product(*(dimension.choices for dimension in space)))
+    random.Random(seed).shuffle(combinations)
+    names = [dimension.name for dimension in space]
+    return [dict(zip(names, values, strict=True)) for values in combinations]
 
 
 def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,18 @@ def test_a_sweep_that_was_stopped_tries_the_same_settings(machine: Machine, tmp_
     assert machine.rates[2] == machine.rates[3]  # the trial that was stopped is resumed
     more = search(tmp_path / "stopped", 8)
     assert len(more) == 8
+
+
+def test_choices_are_combined_once(machine: Machine, tmp_path: Path) -> None:
+    over = ["masking.rate=0.1,0.2,0.4", "optim.name=adamw,muon"]
+    machine.codes = {2: -15}
+    with pytest.raises(StoppedError):
+        search(tmp_path / "sweep", 4, over=over)
+    assert len(search(tmp_path / "sweep", 4, over=over)) == 4
+    assert machine.rates[2] == machine.rates[3]  # the trial that was stopped is resumed
+    found = search(tmp_path / "sweep", 12, over=over)
+    tried = sorted(tuple(trial.settings.values()) for trial in found)
+    assert tried == list(product(("0.1", "0.2", "0.4"), ("adamw", "muon")))
 
 
 def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path) -> None:
