@@ -23,6 +23,7 @@ import torch
 from benchmarks.common import BENCHMARKS, MASKWRIGHT, write_result
 from maskwright.files import hash_file
 from maskwright.logs import read_metrics
+from maskwright.runs.run_directory import read_provenance
 
 SECONDS = 9 * 60
 _TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
@@ -32,7 +33,7 @@ _TOY = [
     "--data.max_seq_length", "64", "--train.batch_tokens", "512", "--train.valid_tokens", "1024",
     "--train.final_valid_tokens", "1024", "--train.compile", "off",
 ]  # fmt: skip
-_MINUTES, _TOY_MINUTES = "6", "0.05"  # start, compiling and the last scores take minutes, too
+_MINUTES = ("6", "0.05")  # the second at toy size; start, compiling, last scores take minutes, too
 # In longer rows flash attention adds gradients in any order.
 _FEW_STEPS = (
     "--train.max_steps", "40", "--data.max_seq_length", "128", "--train.log_every_steps", "5",
@@ -73,7 +74,8 @@ class Day:
         """Train the recipe; return the last validation, and the hash of the weights."""
         call(*self.build(name, *flags, launcher=launcher))
         last = read_metrics(self.runs / name / "metrics.jsonl")[-1]
-        return {**last, "weights": hash_file(self.runs / name / "model" / "model.safetensors")}
+        weights = hash_file(self.runs / name / "model" / "model.safetensors")
+        return {**last, "weights": weights, **read_provenance(self.runs / name)["computation"]}
 
     def tests(self) -> dict[str, Any]:
         # Warnings of a machine that is not known are no failures.
@@ -91,8 +93,7 @@ class Day:
         return {}  # it writes a result of its own
 
     def pretraining(self) -> dict[str, Any]:
-        minutes = _TOY_MINUTES if self.toy else _MINUTES
-        return self.pretrain("pretraining", "--train.max_minutes", minutes)
+        return self.pretrain("pretraining", "--train.max_minutes", _MINUTES[self.toy])
 
     def minimal_pairs(self) -> dict[str, Any]:
         out, model = self.runs / "blimp.json", self.runs / "pretraining"

@@ -249,9 +249,8 @@ def _start(request: _Request) -> None:
         run.mkdir(parents=True, exist_ok=True)
         with _owning(run, world):
             if world.is_first:
-                size = count_parameters_of(session.trainer.model)
                 models = {INIT_FROM: origin, TEACHER: session.teacher}
-                facts = _describe_run(request.recipe, size, data, models)
+                facts = _describe_run(request.recipe, session, models)
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
@@ -283,7 +282,7 @@ def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
         fetch_ahead(config, data, trainer.state.position, world)
         step = trainer.state.step
         if world.is_first:
-            record_resumption(run, write_yaml(config), step, changes)
+            record_resumption(run, write_yaml(config), step, changes, session.computation)
         ended = " (it had ended; its last weights are scored again)" * (trainer.progress >= 1)
         console.print(f"resuming {run} at step {step:,}{ended}")
         _train(session)
@@ -360,16 +359,18 @@ def _open_data(
 
 
 def _describe_run(
-    recipe: str | None, num_parameters: int, data: PreparedData, models: Mapping[str, Origin | None]
+    recipe: str | None, session: Session, models: Mapping[str, Origin | None]
 ) -> RunFacts:
+    data = session.data
     manifest = data.train.manifest
     folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}
     facts: RunFacts = {
         "recipe": recipe,
-        "num_parameters": num_parameters,
+        "num_parameters": count_parameters_of(session.trainer.model),
         "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
         "prepared_data": folders or str(data.folder.resolve()),
         "tokenizer_fingerprint": data.tokenizer.fingerprint,
+        "computation": session.computation,
     }
     used = {name: origin for name, origin in models.items() if origin is not None}
     return cast(RunFacts, {**facts, **used})

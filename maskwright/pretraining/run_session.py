@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.text import Text
 
 from maskwright.config import to_mapping
@@ -36,6 +37,7 @@ from maskwright.runs.run_directory import (
     REPORT_NAME,
     Origin,
 )
+from maskwright.train.device import product_dtype
 from maskwright.train.panel import color_sample
 from maskwright.train.reporting import SILENT, RunReporter
 from maskwright.train.trainer import Trainer
@@ -68,6 +70,19 @@ class Session:
     console: Console
     origin: Mapping[str, Any] | None = None
     teacher: Origin | None = None
+
+    @property
+    def computation(self) -> dict[str, str | int]:
+        """The entry of provenance.json on the computation, see `RunFacts`."""
+        device = self.trainer.device
+        dtype = product_dtype(self.config.train.precision, device)
+        return {
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "products": str(dtype).removeprefix("torch."),
+            "ranks": self.trainer.world.size,
+            "threads": torch.get_num_threads(),
+            "compiling": self.note,
+        }
 
     def train(self) -> signal.Signals | None:
         """Train and save; return the signal that stopped the run before its end, or None."""

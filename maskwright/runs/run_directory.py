@@ -53,6 +53,8 @@ class RunFacts(TypedDict):
     Attributes:
         corpus: the fingerprint of the prepared data, and the entries of its manifest on the text.
         prepared_data: its folder, or its folders by name.
+        computation: what the speed and the last bits of a run depend on: device, dtype of matrix
+            products, ranks, threads of a rank, and whether it is compiled and why.
     """
 
     recipe: str | None
@@ -60,6 +62,7 @@ class RunFacts(TypedDict):
     corpus: JsonObject
     prepared_data: str | dict[str, str]
     tokenizer_fingerprint: str
+    computation: Mapping[str, str | int]
     init_from: NotRequired[Origin]
     teacher: NotRequired[Origin]
 
@@ -277,13 +280,21 @@ def check_changes(changes: Mapping[str, Any]) -> None:
             raise ConfigError(field, value, rule, remedy)
 
 
-def record_resumption(run: Path, config: str, step: int, changes: Mapping[str, Any]) -> None:
+def record_resumption(
+    run: Path,
+    config: str,
+    step: int,
+    changes: Mapping[str, Any],
+    computation: Mapping[str, str | int],
+) -> None:
     """Write the new configuration, and add the step and the changes to provenance.json.
 
-    The entry also has those values of the environment that differ from the start of the run.
+    The entry also has those values of the environment, and the `computation` (see `RunFacts`), that
+    differ from the start of the run.
     """
     provenance = read_provenance(run)
-    new = {name: v for name, v in describe_environment().items() if v != provenance.get(name)}
+    now = {**describe_environment(), "computation": computation}
+    new = {name: value for name, value in now.items() if value != provenance.get(name)}
     resumption = {**new, "step": step, "changes": changes}
     earlier = provenance.get("resumptions", [])
     write_json(run / PROVENANCE_NAME, {**provenance, "resumptions": [*earlier, resumption]})

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from maskwright.cli.main import main
@@ -107,7 +108,22 @@ def test_a_budget_can_be_raised_on_resume(workplace: Path, tmp_path: Path):
     assert resumption["step"] == 150
     assert resumption["changes"] == {"train": {"max_steps": "152"}}
     assert resumption["started"] >= provenance["started"]
-    assert "packages" not in resumption  # they are as they were
+    assert not {"packages", "computation"} & resumption.keys()  # they are as they were
+
+
+def test_a_resumption_on_other_hardware_is_recorded(workplace: Path, tmp_path: Path):
+    run = tmp_path / "small"
+    shutil.copytree(workplace / "runs" / "small", run)
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    here = provenance["computation"]
+    assert (here["device"], here["ranks"], here["threads"]) == ("cpu", 1, torch.get_num_threads())
+    assert here["products"] in ("float32", "bfloat16")
+    assert here["compiling"].startswith("not compiling: ")
+    changed = {**provenance, "computation": {**here, "threads": 99}}
+    (run / "provenance.json").write_text(json.dumps(changed), encoding="utf-8")
+    assert main(["pretrain", "--resume", str(run)]) == 0
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    assert provenance["resumptions"][0]["computation"] == here
 
 
 def test_a_budget_of_another_kind_replaces_the_old_one_on_resume(workplace: Path):
