@@ -77,7 +77,9 @@ class ModelConfig:
     sizes: tuple[str, ...] = setting(
         (), "width and layers by compute budget: petaFLOP:WIDTHxLAYERS, each from that budget up"
     )
-    num_attention_heads: int = setting(4, "number of attention heads; must divide hidden_size")
+    num_attention_heads: int | None = setting(
+        None, "number of attention heads; must divide hidden_size; none = hidden_size / 64"
+    )
     intermediate_size: int | None = setting(
         None, "inner width of the MLP; none = 4 x hidden_size, or 8/3 x if gated_mlp is true"
     )
@@ -363,13 +365,14 @@ def _resolve(config: ModelConfig, given: Plain) -> EncoderConfig:
         inner = 4 * config.hidden_size
         if chosen["gated_mlp"]:  # 3 matrices, not 2: at 2/3 of the width, parameters are equal
             inner = max(inner * 2 // 3 // 64 * 64, 64)
+    heads = config.num_attention_heads
     # An architecture has one spelling only.
     embedding_size = None if config.embedding_size == config.hidden_size else config.embedding_size
     return EncoderConfig(
         hidden_size=config.hidden_size,
         embedding_size=embedding_size,
         num_hidden_layers=config.num_hidden_layers,
-        num_attention_heads=config.num_attention_heads,
+        num_attention_heads=max(1, config.hidden_size // 64) if heads is None else heads,
         intermediate_size=inner,
         layer_types=config.layer_types or alternate_layers(config.num_hidden_layers, every),
         model_type=config.model_type or config.preset,

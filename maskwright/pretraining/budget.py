@@ -165,7 +165,7 @@ def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:
         model,
         hidden_size=width,
         num_hidden_layers=layers,
-        num_attention_heads=max(1, width // 64),
+        num_attention_heads=None,
         intermediate_size=3 * width,
     )
 

@@ -236,6 +236,8 @@ def adopt_teacher(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainC
     own = {
         n: v for n, v in vars(config.model).items() if n in _OUR_OWN or _asked(given, "model", n)
     }
+    for name in ("num_attention_heads", "intermediate_size") if "hidden_size" in own else ():
+        own.setdefault(name, None)  # it follows the width
     total, types = facts.model.num_hidden_layers, facts.model.layer_types
     count = own.setdefault("num_hidden_layers", -(-total // 2))
     if types:

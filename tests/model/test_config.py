@@ -134,6 +134,17 @@ def test_the_second_bias_follows_the_first(
     assert ("mlp.input.bias" in names, "mlp.output.bias" in names) == expected
 
 
+def test_heads_are_64_wide_unless_set() -> None:
+    def heads(**fields: object) -> int:
+        return resolve_config(parse(**fields), vocab_size=64, max_seq_length=8).num_attention_heads
+
+    assert [heads(hidden_size=width) for width in (16, 64, 256, 384)] == [1, 1, 4, 6]
+    assert heads(hidden_size=384, num_attention_heads=4) == 4
+    for wrong in ({"hidden_size": 200}, {"num_attention_heads": 0}):
+        with pytest.raises(ConfigError, match="num_attention_heads"):
+            heads(**wrong)
+
+
 def test_inner_width_costs_the_same_gated_or_not() -> None:
     def inner(**fields: object) -> int:
         return resolve_config(parse(**fields), vocab_size=64, max_seq_length=8).intermediate_size

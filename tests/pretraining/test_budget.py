@@ -39,8 +39,7 @@ def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: f
     config = resolve("tiny", None, {**SIZES, "train": {"max_minutes": minutes}})
     chosen, reason = choose_size(config, guess_model, None)
     assert (chosen.model.hidden_size, chosen.model.num_hidden_layers) == size
-    assert chosen.model.num_attention_heads == size[0] // 64
-    assert chosen.model.intermediate_size == 3 * size[0]
+    assert (chosen.model.intermediate_size, guess_model(chosen).head_size) == (3 * size[0], 64)
     assert f"width {size[0]}, layers {size[1]}: " in reason
     assert f"{minutes * 60 * speed / 1e15:.3g} petaFLOP" in reason
 
