@@ -294,10 +294,9 @@ def _list_models(results: Sequence[Result]) -> dict[str, Record]:
 
 
 def describe_pairs(*results: Result) -> Iterator[Record]:
-    models = list(_list_models(results).values())
-    for names in [model["accuracy"] for model in models][:1]:
+    for names in [model["accuracy"] for model in _list_models(results).values()][:1]:
         paradigms = sum(name.count("/") == 2 and "/field/" not in name for name in names)
-        yield {"pairs": max(model["pairs"] for model in models), "paradigms": paradigms}
+        yield {"paradigms": paradigms}
 
 
 def tabulate_pairs(*results: Result) -> TableCells:
@@ -314,7 +313,8 @@ def tabulate_pairs(*results: Result) -> TableCells:
         if name != "blimp/mean_over_pairs"
     ]
     files = [["", *(model["file_link"] for model in models.values())]] if models else []
-    names = (f"`{name}`, {model['parameters'] / 1e6:.2f} M" for name, model in models.items())
+    sizes = (f"{m['parameters'] / 1e6:.2f} M, {m['pairs']:,} pairs" for m in models.values())
+    names = (f"`{name}`, {size}" for name, size in zip(models, sizes, strict=True))
     return ["", *names], [*rows, *files]
 
 

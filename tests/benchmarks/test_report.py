@@ -333,8 +333,8 @@ def test_minimal_pairs_of_our_models_are_shown(tmp_path: Path) -> None:
     models = {"small": {**ours, "parameters": 1}, "wiki-ours-long": ours}
     write_result(tmp_path, "minimal-pairs", {"models": models})
     section = write_section(tmp_path, "docs/reproduce.md")
-    assert "### BLiMP, 34,000 pairs of 1 paradigms (chance: 0.5)" in section
-    assert "| | `wiki-ours-long`, 6.92 M |" in section
+    assert "### BLiMP, 1 of 67 paradigms (chance: 0.5)" in section
+    assert "| | `wiki-ours-long`, 6.92 M, 34,000 pairs |" in section
     assert "| mean over paradigms | 0.570 (0.565 to 0.575) |" in section
     assert "| island effects | 0.500 (0.490 to 0.510) |" in section
     assert "adjunct" not in section
@@ -342,7 +342,7 @@ def test_minimal_pairs_of_our_models_are_shown(tmp_path: Path) -> None:
     models = {"sentences-ours-long": {**ours, "parameters": 6_900_000}}
     write_result(tmp_path, "later_minimal-pairs", {"models": models})
     section = write_section(tmp_path, "docs/reproduce.md")
-    assert "| | `sentences-ours-long`, 6.90 M | `wiki-ours-long`, 6.92 M |" in section
+    assert "| | `sentences-ours-long`, 6.90 M, 34,000 pairs | `wiki-ours-long`, 6.92 M" in section
 
 
 def test_ablations_are_compared_with_the_baseline(tmp_path: Path) -> None:
