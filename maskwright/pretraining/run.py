@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from maskwright.config import write_yaml
+from maskwright.config import to_mapping, write_yaml
 from maskwright.console import say
 from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
@@ -57,6 +57,7 @@ from maskwright.runs.run_directory import (
     check_new,
     has_checkpoint,
     list_changes,
+    load_recorded_config,
     load_run_config,
     locking_run,
     name_prepared,
@@ -129,7 +130,7 @@ def pretrain(
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
         begun = load_run_config(Path(resume), given)
-        request = _Request(Path(resume), folder, begun, changes=given)
+        request = _Request(Path(resume), folder, begun, resumes=True)
     return _carry_out(request, print_config, dry_run)
 
 
@@ -139,14 +140,14 @@ class _Request:
 
     Attributes:
         recipe: the name of the recipe that `config` began with, for the report.
-        changes: the changed values of a run to resume, nested; None for a run to start.
+        resumes: True for a run to resume, False for one to start.
     """
 
     run: Path
     data_dir: Path
     config: PretrainConfig
     recipe: str | None = None
-    changes: Mapping[str, Any] | None = None
+    resumes: bool = False
 
 
 def _request_run(
@@ -186,9 +187,8 @@ def _request_run(
     if resolved.model.sizes and resolved.model.sizes == begun.model.sizes:
         chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}  # when it began
         resolved = replace(resolved, model=replace(resolved.model, **chosen))
-    changes = list_changes(begun, resolved)
-    check_changes(changes)
-    return _Request(run, data_dir, resolved, name, changes)
+    check_changes(list_changes(begun, resolved))
+    return _Request(run, data_dir, resolved, name, resumes=True)
 
 
 def _carry_out(request: _Request, print_config: bool, dry_run: bool) -> Path:
@@ -200,14 +200,14 @@ def _carry_out(request: _Request, print_config: bool, dry_run: bool) -> Path:
         raise InputError("no text given. Name files or folders, or try pydocs.")
     check_machine(request.config)
     if dry_run:
-        if request.changes is None:
+        if not request.resumes:
             check_new(request.run)
         for line in describe_run(request.config, request.data_dir):
             say(line, flush=True)
-    elif request.changes is None:
-        _start(request)
+    elif request.resumes:
+        _resume(request)
     else:
-        _resume(request, request.changes)
+        _start(request)
     return request.run / MODEL_NAME
 
 
@@ -259,10 +259,12 @@ def _start(request: _Request) -> None:
             _train(session)
 
 
-def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
+def _resume(request: _Request) -> None:
     """Resume a run from its newest undamaged checkpoint."""
     run, config, data_dir = request.run, request.config, request.data_dir
-    begun = load_run_config(run, {})
+    begun = load_recorded_config(run)
+    changes = list_changes(begun, config)
+    check_changes(changes)
     with _joined(config) as world, _owning(run, world):
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
@@ -282,7 +284,7 @@ def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
         fetch_ahead(config, data, trainer.state.position, world)
         step = trainer.state.step
         if world.is_first:
-            record_resumption(run, write_yaml(config), step, changes, session.computation)
+            record_resumption(run, config, step, changes, session.computation)
         ended = " (it had ended; its last weights are scored again)" * (trainer.progress >= 1)
         console.print(f"resuming {run} at step {step:,}{ended}")
         _train(session)
@@ -370,6 +372,7 @@ def _describe_run(
         "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
         "prepared_data": folders or str(data.folder.resolve()),
         "tokenizer_fingerprint": data.tokenizer.fingerprint,
+        "config": to_mapping(session.config),
         "computation": session.computation,
     }
     used = {name: origin for name, origin in models.items() if origin is not None}

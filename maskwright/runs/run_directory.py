@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, NotRequired, TypedDict
 
-from maskwright.config import Plain, from_mapping, read_yaml, to_mapping
+from maskwright.config import Plain, from_mapping, read_yaml, to_mapping, write_yaml
 from maskwright.errors import CheckpointError, ConfigError, InputError, find_nearest
 from maskwright.files import (
     JsonObject,
@@ -53,6 +53,7 @@ class RunFacts(TypedDict):
     Attributes:
         corpus: the fingerprint of the prepared data, and the entries of its manifest on the text.
         prepared_data: its folder, or its folders by name.
+        config: the configuration, with which an edited config.yaml is compared.
         computation: what the speed and the last bits of a run depend on: device, dtype of matrix
             products, ranks, threads of a rank, and whether it is compiled and why.
     """
@@ -62,6 +63,7 @@ class RunFacts(TypedDict):
     corpus: JsonObject
     prepared_data: str | dict[str, str]
     tokenizer_fingerprint: str
+    config: Plain
     computation: Mapping[str, str | int]
     init_from: NotRequired[Origin]
     teacher: NotRequired[Origin]
@@ -248,6 +250,17 @@ def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
     return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))
 
 
+def load_recorded_config(run: Path) -> PretrainConfig:
+    """Return the configuration that a run last had, though config.yaml may have been edited.
+
+    Raises:
+        CheckpointError: there is no such run, or its provenance.json is damaged.
+    """
+    recorded = read_provenance(run).get("config")
+    # The runs of earlier versions did not record it.
+    return from_mapping(PretrainConfig, recorded) if recorded else load_run_config(run, {})
+
+
 def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> Plain:
     """Return the values of `asked` that differ from the configuration of a run, nested."""
     old, new = to_mapping(begun), to_mapping(asked)
@@ -282,7 +295,7 @@ def check_changes(changes: Mapping[str, Any]) -> None:
 
 def record_resumption(
     run: Path,
-    config: str,
+    config: PretrainConfig,
     step: int,
     changes: Mapping[str, Any],
     computation: Mapping[str, str | int],
@@ -297,5 +310,6 @@ def record_resumption(
     new = {name: value for name, value in now.items() if value != provenance.get(name)}
     resumption = {**new, "step": step, "changes": changes}
     earlier = provenance.get("resumptions", [])
-    write_json(run / PROVENANCE_NAME, {**provenance, "resumptions": [*earlier, resumption]})
-    write_text(run / CONFIG_NAME, config)
+    latest = {"config": to_mapping(config), "resumptions": [*earlier, resumption]}
+    write_json(run / PROVENANCE_NAME, {**provenance, **latest})
+    write_text(run / CONFIG_NAME, write_yaml(config))

@@ -9,6 +9,7 @@ import torch
 import yaml
 
 from maskwright.cli.main import main
+from maskwright.config import merge
 from maskwright.logs import read_metrics
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.run_directory import load_run_config
@@ -106,9 +107,26 @@ def test_a_budget_can_be_raised_on_resume(workplace: Path, tmp_path: Path):
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     [resumption] = provenance["resumptions"]
     assert resumption["step"] == 150
-    assert resumption["changes"] == {"train": {"max_steps": "152"}}
+    assert resumption["changes"] == {"train": {"max_steps": 152}}
     assert resumption["started"] >= provenance["started"]
     assert not {"packages", "computation"} & resumption.keys()  # they are as they were
+
+
+@pytest.mark.parametrize("edit", ["seed: 7", "optim: {name: adamw}", "train: {max_steps: 152}"])
+def test_an_edited_config_is_compared_with_the_recorded_one(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], edit: str
+):
+    run = tmp_path / "small"
+    shutil.copytree(workplace / "runs" / "small", run)
+    edited = merge(
+        yaml.safe_load((run / "config.yaml").read_text()), changed := yaml.safe_load(edit)
+    )
+    (run / "config.yaml").write_text(yaml.safe_dump(edited))
+    may_change = "train" in changed
+    assert main(["pretrain", "--resume", str(run)]) == (0 if may_change else 2)
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    assert [each["changes"] for each in provenance.get("resumptions", [])] == [changed] * may_change
+    assert ("cannot change when a run is resumed" in capsys.readouterr().err) is not may_change
 
 
 def test_a_resumption_on_other_hardware_is_recorded(workplace: Path, tmp_path: Path):
