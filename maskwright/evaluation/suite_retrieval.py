@@ -54,7 +54,9 @@ def read_collection(folder: Path) -> Collection:
     documents, asked = dict(_read_texts(corpus)), dict(_read_texts(queries))
     columns = {"query": 0, "document": 1, "grade": 2}
     grades: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in read_columns(qrels, columns, has_header=True):
+    # BEIR's files name their columns.
+    has_header = not next(open_lines(qrels)[1], "").rpartition("\t")[2].strip().isdigit()
+    for row in read_columns(qrels, columns, has_header):
         query, document = row.values["query"], row.values["document"]
         if not (grade := row.number("grade")).is_integer():
             raise CorpusError(f"{row.place}: grade = {grade} is not a whole number.")
@@ -78,17 +80,20 @@ def _find(folder: Path, *names: str) -> Path:
 
 def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the id and the text (with the title before it) of each line."""
-    name, lines = open_lines(path)
+    (name, lines), known = open_lines(path), set[str]()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record: dict[str, Any] = json.loads(line)
             text = (record.get("title") or "") + " " + record["text"]
-            yield str(record["_id"]), text.strip()
+            if record["_id"] is None or (found := str(record["_id"])) in known:
+                raise ValueError("no id of its own")
+            known.add(found)
+            yield found, text.strip()
         except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
             raise CorpusError(
-                f'{name}:{number} is not {{"_id": …, "text": …}}. Correct the line.'
+                f'{name}:{number} is not {{"_id": …, "text": …}} with an id of its own. Correct it.'
             ) from None
 
 

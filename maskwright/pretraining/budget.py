@@ -37,7 +37,7 @@ _TIMED = 3
 _NUM_SPECIAL = 5  # as in every tokenizer that is trained here
 # Rows enough to keep the device busy, and no more: a step of a large model on a CPU takes minutes.
 _TIMED_FLOPS = {"cpu": 1e11, "cuda": 2e13}
-_BRIEFLY = 2e10  # for each size that is tried: less than a second on a CPU
+_BRIEFLY = {"cpu": 2e10, "cuda": 2e12}  # for each size that is tried: less than a second
 
 
 def measure_step_seconds(
@@ -179,7 +179,7 @@ def _count_petaflops(
     """Return what the run would compute, as it is counted a token, in petaFLOP."""
     model, train = resolve(config), config.train
     device = choose_device(train.device)
-    seconds = measure_step_seconds(config, model, device, _BRIEFLY) / num_ranks
+    seconds = measure_step_seconds(config, model, device, _BRIEFLY.get(device.type)) / num_ranks
     flops = _count_flops_per_token(config, model)
     steps = train.estimate_seconds(seconds, epoch_tokens) / seconds
     return steps * train.mean_batch_tokens * flops / 1e15

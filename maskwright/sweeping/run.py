@@ -7,6 +7,7 @@ trial resumes from its checkpoint. Which settings are tried depends on the seed 
 alone. Lists of choices without a range have finitely many combinations, and each is tried once.
 """
 
+import math
 import signal
 import subprocess
 import sys
@@ -258,7 +259,8 @@ def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | Non
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
         if not lines[-1].startswith(TrainingError.__name__):  # settings that diverge
             raise InputError(f"the first trial fails: {lines[-1] or f'see {log}'}")
-    return read_score(plan.command, folder) if code == 0 else None
+    score = read_score(plan.command, folder) if code == 0 else None
+    return score if score is not None and math.isfinite(score) else None
 
 
 def run_process(command: Sequence[str], log: Path) -> tuple[int, signal.Signals | None]:

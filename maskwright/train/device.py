@@ -36,8 +36,11 @@ def choose_device(name: str, local_rank: int = 0, field: str = "train.device") -
     try:
         device = torch.device(name, local_rank) if name == "cuda" else torch.device(name)
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError):
-        raise ConfigError(field, name, "is not a device here", "Try cpu.") from None
+    except (RuntimeError, AssertionError) as error:
+        rule = "is not a device here"
+        if torch.accelerator.is_available() and name.startswith("cuda"):  # it is full or busy
+            rule = f"cannot be used: {str(error).splitlines()[0]}"
+        raise ConfigError(field, name, rule, "Try cpu.") from None
     return device
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from maskwright.data.loader import LoadedStep, Prefetcher
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
-from maskwright.errors import TrainingError
+from maskwright.errors import ShardError, TrainingError
 from maskwright.logs import Record
 from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term
@@ -127,7 +127,7 @@ class Trainer:
             self._validate_if_due(stop)  # a resumed run may have been stopped during one
             while self.progress < 1:
                 plan = self.planner.plan_step(self.progress)
-                loaded = self.prefetcher.take(plan.request, self.state.position)
+                loaded = self._load(plan)
                 own = count_predictions(loaded, self.terms)
                 flags = stop.signal is not None, self._meets_new_shape(loaded)
                 *counts, num_asked_to_stop, num_compiling = self.world.sum(*own.values(), *flags)
@@ -161,6 +161,17 @@ class Trainer:
     @property
     def progress(self) -> float:
         return self.state.progress(self.config)
+
+    def _load(self, plan: StepPlan) -> LoadedStep:
+        """Return the rows of a step; if they cannot be read, save a checkpoint before the error."""
+        try:
+            return self.prefetcher.take(plan.request, self.state.position)
+        except (ShardError, OSError):
+            if self.world.size == 1 and self.state.step:  # else the other ranks wait for this one
+                self._read_figures()
+                if not self.state.skipped_in_a_row:
+                    self.save()
+            raise
 
     def _prefetch_after(self, loaded: LoadedStep) -> None:
         ahead = replace(self.state, step=self.state.step + 1, position=loaded.next_position)

@@ -59,6 +59,12 @@ def test_a_collection_is_read(folder: Path) -> None:
     assert task.grades == {"1": {"a": 2}, "2": {"b": 1, "c": 0, "missing": 1}}
 
 
+def test_judgments_need_no_header(folder: Path) -> None:
+    expected = read_collection(folder)
+    (folder / "qrels" / "test.tsv").write_text(QRELS.partition("\n")[2])
+    assert read_collection(folder) == expected
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -67,6 +73,8 @@ def test_a_collection_is_read(folder: Path) -> None:
         ("queries.jsonl", "3\n"),
         ("queries.jsonl", '{"_id": "1", "text": null}\n'),
         ("queries.jsonl", '{"_id": "1", "text": ' + "[" * 100_000),
+        ("queries.jsonl", '{"_id": null, "text": "who"}\n'),
+        ("queries.jsonl", '{"_id": 1, "text": "who"}\n{"_id": "1", "text": "where"}\n'),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n9\t9\t1\n"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\ta\tgood\n"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\ta\t0.5\n"),

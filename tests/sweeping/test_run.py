@@ -1,6 +1,7 @@
 """A sweep finds the best settings, and ends as it would have if nobody had stopped it."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -144,6 +145,14 @@ def test_a_first_trial_that_diverges_is_one_failure(
 ) -> None:
     machine.codes, machine.said = {0: 2}, "TrainingError: the loss is not finite\n"
     assert [trial.score is None for trial in search(tmp_path / "sweep", 3)] == [False, False, True]
+
+
+def test_a_score_that_is_not_a_number_is_a_failure(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scores = iter([math.nan, 0.5, math.inf])
+    monkeypatch.setattr(run, "read_score", lambda *_: next(scores))
+    assert [trial.score for trial in search(tmp_path / "sweep", 3)] == [0.5, None, None]
 
 
 def test_a_checkpoint_keeps_the_folder_for_its_sweep(machine: Machine, tmp_path: Path) -> None:

@@ -21,6 +21,16 @@ def test_a_device_that_is_not_here_is_one_line(name: str) -> None:
         choose_device(name)
 
 
+def test_a_gpu_that_is_full_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be")
+
+    monkeypatch.setattr(torch, "empty", fail)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    with pytest.raises(ConfigError, match=r"cannot be used: CUDA error: out of memory\. Try cpu"):
+        choose_device("cuda")
+
+
 def product_type(precision: Precision) -> torch.dtype:
     with autocast(precision, CPU):
         return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype

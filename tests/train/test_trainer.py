@@ -14,7 +14,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
-from maskwright.errors import TrainingError
+from maskwright.errors import ShardError, TrainingError
 from maskwright.objectives.objective import TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
@@ -361,6 +361,25 @@ def test_the_batch_of_a_failure_can_be_loaded_again(tmp_path: Path) -> None:
     for a, b in zip(seen[7].micro_batches, again.micro_batches, strict=True):
         assert torch.equal(a.input_ids, b.input_ids)
         assert torch.equal(a.masked_labels, b.masked_labels)
+
+
+@pytest.mark.parametrize(("failing", "saved"), [(1, []), (6, ["step_00000005"])])
+def test_steps_are_saved_when_rows_cannot_be_read(
+    tmp_path: Path, failing: int, saved: list[str]
+) -> None:
+    trainer, taken = make_trainer(tmp_path), list[StepRequest]()
+    take = trainer.prefetcher.take
+
+    def fail(request: StepRequest, position: DataPosition) -> LoadedStep:
+        taken.append(request)
+        if len(taken) == failing:
+            raise ShardError("the disk is gone")
+        return take(request, position)
+
+    trainer.prefetcher.take = fail
+    with pytest.raises(ShardError, match="the disk is gone"):
+        trainer.fit()
+    assert [path.name for path in list_checkpoints(tmp_path)] == saved
 
 
 def test_no_checkpoint_is_written_while_steps_are_skipped(tmp_path: Path) -> None:
