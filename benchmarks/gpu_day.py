@@ -15,12 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.common import BENCHMARKS, MASKWRIGHT, write_result
+from benchmarks.common import BENCHMARKS, MASKWRIGHT, list_tree, write_result
 from maskwright.files import hash_file
 from maskwright.logs import read_metrics
 from maskwright.runs.run_directory import read_provenance
@@ -33,6 +35,7 @@ _TOY = [
     "--data.max_seq_length", "64", "--train.batch_tokens", "512", "--train.valid_tokens", "1024",
     "--train.final_valid_tokens", "1024", "--train.compile", "off",
 ]  # fmt: skip
+_RUNS = Path(f"runs/gpu-{date.today()}")  # another day begins new runs
 _MINUTES = ("6", "0.05")  # the second at toy size; start, compiling, last scores take minutes, too
 # In longer rows flash attention adds gradients in any order.
 _FEW_STEPS = (
@@ -51,7 +54,9 @@ def call_piece(command: list[str]) -> None:
         try:
             code = process.wait(SECONDS)
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            for pid in list_tree(process.pid):  # torchrun gives its workers sessions of their own
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
             raise
     if code != 0:
         raise subprocess.CalledProcessError(code, command)
@@ -68,6 +73,7 @@ class Day:
         program = [*launcher, "-m", "maskwright"] if launcher else [*MASKWRIGHT]
         where = ["pretrain", str(self.data), "--recipe", "babylm-10m", "--runs-dir", str(self.runs)]
         more = ["--name", name, "--auto-resume", "--train.report", "false", *flags]
+        more += ["--train.checkpoint_every_minutes", "2"]  # for a piece that is out of time
         return [*program, *where, *more, *(_TOY if self.toy else [])]
 
     def pretrain(self, name: str, *flags: str, launcher: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -97,6 +103,7 @@ class Day:
 
     def minimal_pairs(self) -> dict[str, Any]:
         out, model = self.runs / "blimp.json", self.runs / "pretraining"
+        out.unlink(missing_ok=True)
         flags = ("--suite", "blimp", "--blimp", self.blimp, "--out", out)
         call(*MASKWRIGHT, "evaluate", model, *flags)
         return json.loads(out.read_text(encoding="utf-8"))
@@ -131,7 +138,7 @@ PIECES: tuple[Callable[[Day], dict[str, Any]], ...] = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="ten million prepared words")
     parser.add_argument("--blimp", type=Path, required=True, help="folder of minimal pairs")
-    parser.add_argument("--runs", type=Path, default=Path("runs/gpu"), help="folder for the runs")
+    parser.add_argument("--runs", type=Path, default=_RUNS, help=f"folder for the runs [{_RUNS}]")
     parser.add_argument("--toy", action="store_true", help="run at toy size on a CPU, no results")
     parser.add_argument("--piece", choices=[piece.__name__ for piece in PIECES], help="run one")
     parser.add_argument("--child", help=argparse.SUPPRESS)  # the piece of this process

@@ -293,24 +293,17 @@ def _list_models(results: Sequence[Result]) -> dict[str, Record]:
     }
 
 
-def describe_pairs(*results: Result) -> Iterator[Record]:
-    for names in [model["accuracy"] for model in _list_models(results).values()][:1]:
-        paradigms = sum(name.count("/") == 2 and "/field/" not in name for name in names)
-        yield {"paradigms": paradigms}
-
-
 def tabulate_pairs(*results: Result) -> TableCells:
     """Return the accuracy of each model on each phenomenon, with its interval."""
     models = _list_models(results)
     first = next(iter(models.values()), {"accuracy": {}})
-    phenomena = [name for name in first["accuracy"] if name.count("/") == 1]
     rows = [
         [
             name.removeprefix("blimp/").replace("_", " "),
             *("{:.3f} ({:.3f} to {:.3f})".format(*m["accuracy"][name]) for m in models.values()),
         ]
-        for name in phenomena
-        if name != "blimp/mean_over_pairs"
+        for name in first["accuracy"]
+        if name.count("/") == 1 and name != "blimp/mean_over_pairs"
     ]
     files = [["", *(model["file_link"] for model in models.values())]] if models else []
     sizes = (f"{m['parameters'] / 1e6:.2f} M, {m['pairs']:,} pairs" for m in models.values())
