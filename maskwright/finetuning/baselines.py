@@ -44,10 +44,8 @@ class BagOfWords:
     def __init__(self, model: Any, texts: Texts, targets: NDArray[Any]) -> None:
         extraction: Any = import_extra("sklearn.feature_extraction.text", "finetune", _NEEDED_BY)
         self._sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
-        # scikit-learn's default pattern drops words of one letter.
-        self._bag = extraction.TfidfVectorizer(
-            ngram_range=(1, 2), min_df=2, token_pattern=r"(?u)\b\w+\b"
-        )
+        pattern = r"(?u)\b\w+\b"  # scikit-learn's default drops words of one letter
+        self._bag = extraction.TfidfVectorizer(ngram_range=(1, 2), min_df=2, token_pattern=pattern)
         self._model: Any = model
         try:
             self._bag.fit([text for each in texts for text in each])

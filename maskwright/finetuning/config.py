@@ -104,9 +104,11 @@ class FinetuneConfig:
     distill: SoftTargetsConfig = section(SoftTargetsConfig)
 
     def __post_init__(self) -> None:
-        check_numbers(self, "epochs", "learning_rate", "evaluations_an_epoch", above=0)
+        check_numbers(self, "epochs", above=0, at_most=1_000_000)
+        check_numbers(self, "learning_rate", "evaluations_an_epoch", above=0)
         check_numbers(self, "batch_size", "seeds", at_least=1)
-        check_numbers(self, "weight_decay", "grad_clip", "patience", "first_seed", at_least=0)
+        check_numbers(self, "weight_decay", "grad_clip", "patience", at_least=0)
+        check_numbers(self, "first_seed", at_least=0, at_most=2**63 - 1)
         check_numbers(self, "layer_decay", above=0, at_most=1, remedy="1: one rate for all.")
         check_numbers(self, "warmup_share", "dropout", at_least=0, below=1)
         check_numbers(self, "max_length", at_least=8)

@@ -11,6 +11,7 @@ width.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 
 import torch
@@ -254,11 +255,12 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
         rows, valid = split_examples(rows, [()] * len(rows), min(files.valid_share, most))
     else:
         valid = read(files.valid)
-    if is_text(files.valid or files.train):
-        valid = [halve(row) for row in valid if len(row.texts[0]) >= _FEWEST_CHARACTERS]
+    if is_text(scored_file := files.valid or files.train):
+        valid, short = _halve_all(valid, scored_file)
+        rows += short if files.valid is None else []
     valid = valid if valid and SCORE in valid[0].values else valid[:_CANDIDATES]
 
-    def encode(chosen: Sequence[TableRow]) -> Pairs:
+    def encode(chosen: Sequence[TableRow], path: Path) -> Pairs:
         texts = [row.texts_of(("sentence1", "sentence2", NEGATIVE)) for row in chosen]
         texts = [each if len(each) > 1 else each * 2 for each in texts]
         columns = [
@@ -266,22 +268,21 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
             for column in zip(*texts, strict=True)
         ]
         inputs = [column for column, _ in columns]
-        scores = [row.number(SCORE) for row in chosen if SCORE in row.values]
-        return Pairs(
-            inputs[0],
-            inputs[1],
-            inputs[2] if len(inputs) > 2 else (),
-            torch.tensor(scores) if scores else None,
-            sum(cut for _, cut in columns),
-        )
+        numbers = [row.number(SCORE) for row in chosen if SCORE in row.values]
+        scores = torch.tensor(numbers) if numbers else None
+        negatives = inputs[2] if len(inputs) > 2 else ()
+        if scores is not None and (scores == scores[0]).all():
+            rule = f"all {len(chosen)} pairs have the score {numbers[0]:g}, which is no order"
+            raise CorpusError(f"{path}: {rule}. Give other scores, or remove the column.")
+        return Pairs(inputs[0], inputs[1], negatives, scores, sum(cut for _, cut in columns))
 
-    scored = encode(valid) if valid else Pairs([], [])
+    scored = encode(valid, scored_file) if valid else Pairs([], [])
     if not rows or (scored.scores is None and find_same(scored.first, scored.second).all()):
         raise CorpusError(
-            f"{files.valid or files.train}: {len(valid)} validation pairs are too few, or all "
-            "share a text once tokenized. Give --valid or a larger --valid-share."
+            f"{scored_file}: {len(valid)} validation pairs are too few, or all share a text once "
+            "tokenized. Give --valid or a larger --valid-share."
         )
-    return encode(rows), scored, count_shared(rows, valid)
+    return encode(rows, files.train), scored, count_shared(rows, valid)
 
 
 def is_text(path: Path) -> bool:
@@ -294,6 +295,17 @@ def read_plain(path: Path) -> list[TableRow]:
     name, lines = open_lines(path)
     numbered = ((number, line.strip()) for number, line in enumerate(lines, start=1))
     return [TableRow(f"{name}:{n}", {"sentence1": line}) for n, line in numbered if line]
+
+
+def _halve_all(rows: list[TableRow], path: Path) -> tuple[list[TableRow], list[TableRow]]:
+    """Return the halves of the lines that are long enough, and the other lines."""
+    is_long = [len(row.texts[0]) >= _FEWEST_CHARACTERS for row in rows]
+    if rows and not any(is_long):
+        rule = f"all {len(rows)} held-out lines are shorter than {_FEWEST_CHARACTERS} characters"
+        remedy = "Give longer lines, or a table of pairs, with --valid."
+        raise CorpusError(f"{path}: {rule}, too short to be split into halves. {remedy}")
+    halves = [halve(row) for row in compress(rows, is_long)]
+    return halves, [row for row, fits in zip(rows, is_long, strict=True) if not fits]
 
 
 def halve(row: TableRow) -> TableRow:
@@ -398,10 +410,8 @@ class ContrastiveFitting:
         if self.valid.scores is not None:
             cosines = torch.cosine_similarity(first, second).double().numpy()
             spearman = compute_metric("spearman", self.valid.scores.double().numpy(), cosines)
-            return {
-                "spearman": spearman,
-                VALID_LOSS: order(first, second, self.valid.scores).item(),
-            }
+            loss = order(first, second, self.valid.scores)
+            return {"spearman": spearman, VALID_LOSS: loss.item()}
         same = find_same(self.valid.first, self.valid.second)
         cosines = compare(first, second, same)
         ranks = (cosines >= cosines.diagonal()[:, None]).sum(1)  # from 1; equal ones come first

@@ -96,7 +96,8 @@ class Loop:
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: scale_rate(step, self.num_steps, config.warmup_share)
         )
-        every = max(1, round(self.steps_an_epoch / config.evaluations_an_epoch))
+        apart = min(self.num_steps, self.steps_an_epoch / config.evaluations_an_epoch)
+        every = max(1, round(apart))
         steps = plan_steps(self.lengths, config.batch_size, self.num_steps, self.seed)
         for step, numbers in enumerate(steps, start=1):
             module.train()
@@ -105,11 +106,7 @@ class Loop:
             if config.grad_clip:
                 nn.utils.clip_grad_norm_(module.parameters(), config.grad_clip)
             losses.append(loss.item())
-            if not math.isfinite(losses[-1]):
-                raise TrainingError(
-                    f"the loss of step {step} is not finite. Try a lower learning_rate than "
-                    f"{config.learning_rate}."
-                )
+            _check_finite(losses[-1], f"loss of step {step}", config.learning_rate)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
@@ -144,13 +141,20 @@ def copy_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
+def _check_finite(loss: float, name: str, rate: float | None) -> None:
+    if not math.isfinite(loss):
+        raise TrainingError(f"the {name} is not finite. Try a lower learning_rate than {rate}.")
+
+
 def score_model(
     model: Classifier, data: TaskData, examples: Examples, config: FinetuneConfig, pulse: Pulse
 ) -> Scores:
-    """Return the metrics of a model on examples, and its loss on them without class weights."""
+    """Return a model's metrics, and its loss without class weights; raise unless it is finite."""
     logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
     targets = examples.select_targets(range(len(examples)))
-    loss = data.task.loss(torch.as_tensor(np.vstack(logits)), targets)
+    found = torch.as_tensor(np.vstack(logits)).double()  # squares of large numbers may overflow
+    loss = data.task.loss(found, targets)
+    _check_finite(loss.item(), "loss on held-out examples", config.learning_rate)
     predictions = data.task.collect(examples, logits)
     scores = data.task.score(data.labels, data.metrics, examples, predictions)
     return {**scores, VALID_LOSS: loss.item()}

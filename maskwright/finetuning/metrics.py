@@ -68,7 +68,7 @@ _METRICS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {
     "matthews": _matthews,
     "pearson": partial(_correlate, "pearsonr"),
     "spearman": partial(_correlate, "spearmanr"),
-    "mean_squared_error": lambda true, found: float(np.mean((true - found) ** 2)),
+    "mean_squared_error": lambda true, found: float(np.square(true - found, dtype="f8").mean()),
 }
 
 

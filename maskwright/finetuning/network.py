@@ -152,6 +152,8 @@ def compute_logits(
     """
     num_scored, pulse = 0, pulse or Pulse()
     device = next(model.parameters()).device
+    if model.head_config.num_labels == 1:  # a number; bf16 has 8 bits, so that 2003 is 2000
+        precision = "fp32"
     model.eval()
     found: list[Any] = [None] * len(examples)
     for numbers in plan_batches(examples.lengths, batch_tokens_on(device)):

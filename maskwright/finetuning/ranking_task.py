@@ -114,7 +114,7 @@ def measure_reciprocal_rank(
             ranks.append(1 + int((found[~right] >= found[right].max()).sum()))
     if not ranks:
         raise CorpusError(
-            "no query of the held-out examples has both a relevant and another passage, so there is"
-            " nothing to rank. Give such examples as --valid."
+            "no query of the scored examples has both a relevant and another passage, so there is"
+            " nothing to rank. Add such examples; finetune takes them as --valid."
         )
     return float(np.mean(1 / np.array(ranks)))

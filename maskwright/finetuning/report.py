@@ -86,13 +86,8 @@ class Predictions:
             names = self.labels.names if sets else ()
             classes = {name: known.get(name, SpanScores(0, 0, 0)) for name in names}
         return {
-            name: {
-                "precision": scores.precision,
-                "recall": scores.recall,
-                "f1": scores.f1,
-                "examples": scores.num_true,
-            }
-            for name, scores in classes.items()
+            name: {"precision": s.precision, "recall": s.recall, "f1": s.f1, "examples": s.num_true}
+            for name, s in classes.items()
         }
 
     def count_confusions(self) -> dict[str, dict[str, int]]:
@@ -128,9 +123,8 @@ def predict_sets(
     task, labels, sets = data.task, data.labels, list[Predictions]()
     for examples in data.held_out:
         logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
-        sets.append(
-            Predictions(task, labels, examples.rows, *task.predict(labels, examples, logits))
-        )
+        found = task.predict(labels, examples, logits)
+        sets.append(Predictions(task, labels, examples.rows, *found))
     model.cpu()
     return sets
 

@@ -10,6 +10,7 @@ A line that cannot be read is not skipped: labeled data is small, so the error n
 
 import csv
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,14 +21,14 @@ from typing import Any
 
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, read_exact_lines
 from maskwright.corpus.sources import Source, find_sources
-from maskwright.errors import CorpusError
+from maskwright.errors import CorpusError, show_value
 from maskwright.extras import import_extra
 from maskwright.files import JsonObject, parse_object
 
 Column = str | int  # a name, or a position from 0
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
-_LARGEST = 3e38  # of float32
+_LARGEST = 1e18  # squares fit in float32
 _PEEKED = 100  # lines from which the layout of a table is inferred
 FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
 TEXT_ROLES = (FIRST, SECOND)
@@ -87,16 +88,17 @@ class TableRow:
         return texts
 
     def number(self, role: str) -> float:
-        """Return a value as a number; raise CorpusError unless float32 can hold it."""
+        """Return a value as a number; raise CorpusError if it is not one, or too large."""
         value = self.values[role]
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not abs(number) < _LARGEST:
-            remedy = "Write a decimal point." if "," in str(value) else "Correct the line."
-            rule = "is too large" if abs(number) >= _LARGEST else "is not a number"
-            raise CorpusError(f"{self.place}: {role} = {value} {rule}. {remedy}")
+            number = math.inf if isinstance(value, int) else math.nan
+        if not abs(number) <= _LARGEST:
+            shown, is_large = show_value(value), abs(number) > _LARGEST
+            remedy = "Write a decimal point." if "," in shown else "Correct the line."
+            rule = f"must be within ±{_LARGEST:g}" if is_large else "is not a number"
+            raise CorpusError(f"{self.place}: {role} = {shown} {rule}. {remedy}")
         return number
 
 
@@ -220,6 +222,10 @@ def _read_table(
             by_name = any(isinstance(column, str) for column in columns.values())
             if has_header or (has_header is None and (by_name or _is_header(row, positions))):
                 continue
+            # Without labels, which recur, a short text may look like a name.
+            if has_header is None and LABEL in positions and looks_like_header(layout.rows):
+                fault = f"{source.name}: its first line looks like a header"
+                raise CorpusError(f"{fault}. Give --header, or --no-header if it is an example.")
         place = f"{source.name}:{reader.line_num}"
         missing = next((role for role, number in positions.items() if number >= len(row)), None)
         if missing is None and (skipped is not None or not any(row[width:])):
@@ -318,8 +324,13 @@ def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[T
 
 def _parse_object(line: str, place: str) -> JsonObject:
     record = parse_object(line)
+    if record is None and re.match(r"\s*\[\s*(\{|$)", line):
+        rule = "begins a JSON array, but each line must be an object"
+        raise CorpusError(f"{place} {rule}. Convert the file: jq -c '.[]' FILE > NEW.jsonl")
     if record is None:
-        raise CorpusError(f"{place} is not a JSON object. Correct or remove the line.")
+        is_long = re.search(r"\d{4301}", line)  # Python reads no longer number
+        fault = "holds a number of over 4,300 digits" if is_long else "is not a JSON object"
+        raise CorpusError(f"{place} {fault}. Correct or remove the line.")
     return record
 
 
@@ -457,8 +468,11 @@ def find_roles(
     Raises:
         CorpusError: two columns may have the same role.
     """
-    free = {normalize_name(name): name for name in names if name not in given.values()}
-    found: dict[str, str] = {}
+    free: dict[str, list[str]] = {}
+    for name in names:
+        if name not in given.values():
+            free.setdefault(normalize_name(name), []).append(name)
+    found: dict[str, list[str]] = {}
     names_texts = FIRST in given or SECOND in given
     if not names_texts and SECOND in roles:
         pairs = [pair for pair in _PAIRS if free.keys() >= set(pair)]
@@ -466,20 +480,15 @@ def find_roles(
             found = {FIRST: free[pairs[0][0]], SECOND: free[pairs[0][1]]}
     for role, usual in ((FIRST, _TEXTS), (LABEL, _LABELS)):
         if role in roles and role not in given and role not in found:
-            found[role] = _find_role(free, role, usual, table)
-    return found
-
-
-def _find_role(free: Mapping[str, str], role: str, usual: Sequence[str], table: Path | str) -> str:
-    known = [free[name] for name in usual if name in free]
-    if role in free or not known:
-        return free.get(role, role)
-    if len(known) > 1:
-        raise CorpusError(
-            f"{table} has several columns that may be the {role}: {', '.join(known)}. "
-            f"Choose one: --columns {role}={known[0]}."
-        )
-    return known[0]
+            found[role] = free.get(role) or [one for name in usual for one in free.get(name, ())]
+    for role, known in found.items():
+        if len(known) > 1:
+            choice = known[0] if names.count(known[0]) == 1 else names.index(known[0])
+            raise CorpusError(
+                f"{table} has several columns that may be the {role}: {', '.join(known)}. "
+                f"Choose one: --columns {role}={choice}."
+            )
+    return {role: known[0] if known else role for role, known in found.items()}
 
 
 def normalize_name(name: str) -> str:

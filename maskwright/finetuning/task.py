@@ -209,6 +209,10 @@ class LabelTask(Task):
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
         """Return the examples of a file; count skipped rows, or raise if `skipped` is None."""
 
+    def settle_labels(self, rows: list[Row]) -> list[Row]:
+        """Return all rows of the training file, each with labels that need no other row."""
+        return rows
+
     @abstractmethod
     def list_labels(self, row: Row) -> list[str]:
         """Return the labels of one example; an empty list for regression."""
@@ -435,9 +439,9 @@ def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) 
     for rows, path in zip(sets, paths, strict=True):
         if not rows:
             raise CorpusError(f"{path} holds no examples.")
+    train, *others = task.settle_labels(sets[0]), *sets[1:]
     if files.valid is not None:
-        return sets
-    train, *others = sets
+        return [train, *others]
     names = [task.list_labels(row) for row in train]
     kept, held_out = split_examples(train, names, files.valid_share)
     if kept and held_out:

@@ -8,6 +8,7 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.errors import CorpusError
+from maskwright.errors import CorpusError, show_value
 from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ridge, one_vs_rest
 from maskwright.finetuning.examples import Examples, Row, encode_texts
 from maskwright.finetuning.metrics import Scores, compute_metric
@@ -97,7 +98,7 @@ class Classification(TextTask):
 
     def list_labels(self, row: Row) -> list[str]:
         """Return the label of a row; raise CorpusError if it is empty."""
-        name = _spell(_label_of(row))
+        name = _spell(_of_table(row).values["label"], row.place)
         if not name:
             raise CorpusError(f"{row.place} has no label. Correct or remove the line.")
         return [name]
@@ -124,22 +125,29 @@ class MultiLabel(TextTask):
     counts_confusions = False
     mistakes_note = "The answers with the most wrong or missing labels."
 
+    def settle_labels(self, rows: list[Row]) -> list[Row]:
+        named = zip(map(_of_table, rows), self._list_all(rows), strict=True)
+        return [replace(row, values={**row.values, "label": names}) for row, names in named]
+
     def find_labels(self, rows: Sequence[Row]) -> Labels:
-        """Return the labels of examples; if one has a ``|``, commas are parts of names."""
-        marks = "|" if any("|" in str(_label_of(row)) for row in rows) else ","
-        return self._count([self.list_labels(row, marks) for row in rows])
+        return self._count(self._list_all(rows))
+
+    def _list_all(self, rows: Sequence[Row]) -> list[list[str]]:
+        """Return the labels of each example; if one has a ``|``, commas are parts of names."""
+        marks = "|" if any("|" in str(_of_table(row).values["label"]) for row in rows) else ","
+        return [self.list_labels(row, marks) for row in rows]
 
     def list_labels(self, row: Row, marks: str = "|,") -> list[str]:
         """Return the labels of a text split at `marks`, or of a list; there may be none."""
-        value = _label_of(row)
+        value = _of_table(row).values["label"]
         if isinstance(value, str) and value.lstrip().startswith("["):
             try:
                 value = json.loads(value)
             except ValueError:
                 raise CorpusError(f"{row.place}: label = {value} is not a JSON list.") from None
         if not isinstance(value, list):
-            value = re.split(f"[{marks}]", _spell(value))
-        return [name for one in cast(list[Any], value) if (name := _spell(one))]
+            value = re.split(f"[{marks}]", _spell(value, row.place))
+        return [name for one in cast(list[Any], value) if (name := _spell(one, row.place))]
 
     def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
         marks = "|" if any("," in name for name in labels.names) else "|,"
@@ -200,14 +208,14 @@ class Regression(TextTask):
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         for row in rows:
-            _read_number(row)
+            _of_table(row).number("label")
         return Labels(("score",), (len(rows),))
 
     def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
-        return np.array([_read_number(row) for row in rows], np.float32)
+        return np.array([_of_table(row).number("label") for row in rows], np.float32)
 
     def normalize(self, targets: NDArray[Any] | list[list[int]]) -> tuple[float, float]:
-        return float(np.mean(targets)), float(np.std(targets)) or 1.0
+        return float(np.mean(targets, dtype="f8")), float(np.std(targets, dtype="f8")) or 1.0
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return F.mse_loss(logits[:, 0], targets)
@@ -238,17 +246,15 @@ class Regression(TextTask):
         return build_ridge()
 
 
-def _label_of(row: Row) -> Any:
+def _of_table(row: Row) -> TableRow:
     assert isinstance(row, TableRow)
-    return row.values["label"]
+    return row
 
 
-def _read_number(row: Row) -> float:
-    assert isinstance(row, TableRow)
-    return row.number("label")
-
-
-def _spell(value: Any) -> str:
+def _spell(value: Any, place: str) -> str:
+    if isinstance(value, list | dict):
+        rule = "must be a string or a number; for a list of them, give --task multilabel"
+        raise CorpusError(f"{place}: label = {show_value(cast(object, value))} {rule}")
     if value is None or value != value:  # NaN stands for nothing, too
         return ""
     if isinstance(value, float) and value.is_integer():

@@ -4,7 +4,7 @@ The class in ``config.json`` determines whether texts or tokens are labeled; ``p
 transformers' name for the kind of labels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
@@ -141,7 +141,12 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
 def open_pretrained(folder: Path | str) -> Loaded[EncoderModel]:
     """Open a masked language model, encoder or classifier to fine-tune; raise as `open_model`."""
     folder = find_model(folder)
-    return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)
+    if not is_classifier(folder):
+        return open_encoder(folder)
+    loaded = open_classifier(folder)
+    if loaded.model.head_config.pooling == "bi":  # which is left to the new head
+        return replace(loaded, tokenizer=wrap_apart(loaded.tokenizer, apart=False))
+    return loaded
 
 
 def is_classifier(folder: Path) -> bool:

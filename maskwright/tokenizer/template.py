@@ -113,9 +113,12 @@ def wrap_inputs(tokenizer: Tokenizer, wrap: bool) -> Tokenizer:
     return _with_template(tokenizer, wrap, apart=False)
 
 
-def wrap_apart(tokenizer: Tokenizer) -> Tokenizer:
-    """Return the tokenizer with pairs of two whole inputs: ``[CLS] A [SEP] [CLS] B [SEP]``."""
-    return _with_template(tokenizer, bool(wraps_inputs(tokenizer)), apart=True)
+def wrap_apart(tokenizer: Tokenizer, apart: bool = True) -> Tokenizer:
+    """Return the tokenizer with pairs of two whole inputs: ``[CLS] A [SEP] [CLS] B [SEP]``.
+
+    Unless `apart`, a pair is one input: ``[CLS] A [SEP] B [SEP]``.
+    """
+    return _with_template(tokenizer, bool(wraps_inputs(tokenizer)), apart)
 
 
 def _with_template(tokenizer: Tokenizer, wrap: bool, apart: bool) -> Tokenizer:

@@ -32,3 +32,19 @@ def test_what_was_given_stays() -> None:
 def test_nothing_at_all_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} = 0.* must be above 0"):
         from_mapping(FinetuneConfig, {name: 0.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("first_seed", 2**63, "between 0 and 9223372036854775807"),
+        ("first_seed", 2**64, "between 0 and 9223372036854775807"),
+        ("first_seed", -1, "between 0 and"),
+        ("epochs", 1e300, "at most 1000000"),
+    ],
+)
+def test_numbers_without_end_are_refused(name: str, value: float, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule) as caught:
+        from_mapping(FinetuneConfig, {name: value})
+    assert (caught.value.field, caught.value.value) == (name, value)
+    from_mapping(FinetuneConfig, {"first_seed": 2**63 - 1, "epochs": 1e6})

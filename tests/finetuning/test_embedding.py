@@ -243,3 +243,40 @@ def test_halves_of_a_script_without_blanks() -> None:
     first, second = halve(TableRow("a.txt:1", {"sentence1": text})).texts
     assert first + second == text
     assert abs(len(first) - len(second)) <= 1
+
+
+def load_lines(folder: Path, lines: list[str], valid: list[str] | None = None) -> tuple[int, int]:
+    """The number of training pairs and of validation pairs of text without labels."""
+    paths = [folder / "train.txt", folder / "valid.txt"]
+    for path, content in zip(paths, (lines, valid or []), strict=True):
+        path.write_text("\n".join(content) + "\n")
+    train, held_out = paths[0], paths[1] if valid else None
+    files = TaskFiles(task="embedding", train=train, valid=held_out, valid_share=0.2)
+    pairs, scored, _ = load_pairs(files, TOKENIZER, 16)
+    return len(pairs), len(scored)
+
+
+def test_short_lines_are_trained_on_and_not_scored(tmp_path: Path) -> None:
+    words = ("cat", "dog", "tree", "log", "bed", "sees")
+    short = [" ".join(three) for three in permutations(words, 3)]
+    long = [f"{text} and the {text}" for text in short]
+    assert max(map(len, short)) < 24 < min(map(len, long))
+    train, scored = load_lines(tmp_path, short + long)
+    assert train + scored == len(short + long)
+    assert 0 < scored < len(long)
+    trained, held_out = load_lines(tmp_path, short, [*long, *short])
+    assert (trained, held_out) == (len(short), len(long))
+    for lines, valid, name in ((short, None, "train"), (long, short, "valid")):
+        with pytest.raises(CorpusError, match=rf"{name}\.txt: .* 24 characters.* --valid\.$"):
+            load_lines(tmp_path, lines, valid)
+
+
+def test_scores_without_an_order_are_an_error(tmp_path: Path) -> None:
+    columns: dict[str, str | int] = {"sentence1": "query", "sentence2": "passage", "score": "score"}
+    table, equal = (write_table(tmp_path / name, "score") for name in ("a.tsv", "b.tsv"))
+    rows = [line.rpartition("\t")[0] for line in equal.read_text().splitlines()[1:]]
+    equal.write_text("\n".join(["query\tpassage\tscore", *(f"{row}\t0.5" for row in rows)]) + "\n")
+    for train, valid in ((equal, table), (table, equal), (equal, None)):
+        files = TaskFiles(task="embedding", train=train, valid=valid, columns=columns)
+        with pytest.raises(CorpusError, match=r"b\.tsv: all \d+ pairs have the score 0\.5"):
+            load_pairs(files, TOKENIZER, 16)

@@ -1,14 +1,17 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ConfigError
 from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.network import (
     build_classifier,
     check_pooling,
+    compute_logits,
     group_parameters,
     rescaled_output,
 )
@@ -16,6 +19,7 @@ from maskwright.model.config import Pooling
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialize
+from maskwright.tokenizer.template import ModelInput
 from tests.model.helpers import tiny_model, with_pair_head
 
 CONFIG = FinetuneConfig(layer_decay=0.5, learning_rate=1.0)
@@ -151,3 +155,22 @@ def test_an_output_says_numbers_as_they_were_and_learns_them_scaled() -> None:
             assert model(ids, context).item() == pytest.approx(10 + 3 * scaled.item())
         assert torch.equal(model(ids, context), scaled)
     assert model.head.output.weight is before
+
+
+def test_a_number_is_computed_in_full_precision() -> None:
+    """In bf16 the years from 2000 to 2003 are one number."""
+    inputs = [ModelInput([first, 6, 7], [0, 0, 0], 0) for first in range(5, 13)]
+    examples = Examples(inputs, np.zeros(len(inputs)))
+    found = {}
+    for num_labels in (1, 2):
+        model = build_classifier(tiny_model(), CONFIG, "text", num_labels, 0)
+        with rescaled_output(model, mean=2000.0, deviation=1.0):
+            found[num_labels] = [
+                np.stack(compute_logits(model, examples, 0, precision))
+                for precision in ("bf16", "fp32")
+            ]
+    rounded, exact = found[1]
+    assert len(np.unique(exact)) == len(inputs)
+    assert (rounded == exact).all()
+    rounded, exact = found[2]  # labels are not numbers
+    assert (rounded != exact).any()

@@ -81,7 +81,7 @@ def test_equal_scores_are_no_merit() -> None:
     assert measure_reciprocal_rank(queries, labels, np.zeros(7)) == pytest.approx(
         (1 / 3 + 1 / 2) / 2
     )
-    with pytest.raises(CorpusError, match="nothing to rank"):
+    with pytest.raises(CorpusError, match=r"nothing to rank\. Add such examples; finetune takes"):
         measure_reciprocal_rank(["a", "b"], np.array([1, 0]), np.zeros(2))
 
 

@@ -53,7 +53,7 @@ def test_tabs_and_quotation_marks_in_a_csv_file(tmp_path: Path) -> None:
     assert read(path, text="text", label="label") == rows
 
 
-@pytest.mark.parametrize("value", ["1e39", 10**400, "nan", "inf", None])
+@pytest.mark.parametrize("value", ["1e19", -1e19, 10**400, "nan", "inf", None])
 def test_numbers_fit_in_float32(value: object) -> None:
     with pytest.raises(CorpusError, match="a:1: label = "):
         TableRow("a:1", {"label": value}).number("label")
@@ -84,6 +84,13 @@ def test_parquet(tmp_path: Path) -> None:
         ("a.tsv", "1\t2\n", {"text": "2"}, r"a\.tsv has 2 columns, but text = 2"),
         ("a.csv", 'x\n"open\n', {"text": "x"}, r"a\.csv:2 cannot be read"),
         ("a.jsonl", '{"x": 1}\n[]\n', {"text": "x"}, r"a\.jsonl:2 is not a JSON object"),
+        (
+            "a.jsonl",
+            '[{"x": 1}, {"x": 2}]\n',
+            {"text": "x"},
+            r"a\.jsonl:1 begins a JSON array.*jq -c",
+        ),
+        ("a.jsonl", '[\n  {"x": 1}\n]\n', {"text": "x"}, r"a\.jsonl:1 begins a JSON array.*jq -c"),
         ("a.jsonl", '{"x": 1}\n', {"text": "y"}, r"a\.jsonl:1 has no y for text: it has x"),
         ("a.txt", "x", {"text": "y"}, r"a\.txt is not a table"),
         ("a.tsv", "", {"text": "y"}, "empty"),
@@ -95,6 +102,14 @@ def test_what_is_wrong_is_named(
     path = write(tmp_path, name, content)
     with pytest.raises(CorpusError, match=message):
         list(read_columns(path, parse_columns(columns)))
+
+
+def test_a_number_that_python_does_not_read_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl", f'{{"x": {"9" * 5000}}}\n')
+    with pytest.raises(CorpusError, match=r"a\.jsonl:1 holds a number of over 4,300 digits"):
+        read(path, x="x")
+    with pytest.raises(CorpusError, match=r"a:1: x = \(an integer of 16610 bits\) must be within"):
+        TableRow("a:1", {"x": 10**5000}).number("x")
 
 
 def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -265,6 +280,35 @@ def test_a_header_over_positions_is_no_example(tmp_path: Path) -> None:
     assert read_values(path, {"sentence1": "0", "label": "1"}) == [("yes", "1")]
     path.write_text("text,1\nyes,1\n")
     assert read_values(path, {"sentence1": "0", "label": "1"}) == [("text", "1"), ("yes", "1")]
+
+
+def test_an_unusual_header_over_positions_is_no_example(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("mail,folder\n" + "where is it,order\nit is broken,complaint\n" * 6)
+    columns = {"sentence1": "0", "label": "1"}
+    with pytest.raises(CorpusError, match=r"a\.csv: its first line .*--header, or --no-header"):
+        read_values(path, columns)
+    assert len(read(path, header=True, sentence1="0", label="1")) == 12
+    assert len(read(path, header=False, sentence1="0", label="1")) == 13
+    assert len(read(path, sentence1="0")) == 13  # texts alone may be short and all different
+    path.write_text("where is it,order\nit is broken,complaint\n" * 6)
+    assert len(read_values(path, columns)) == 12
+
+
+@pytest.mark.parametrize(
+    ("names", "role", "choice"),
+    [
+        ("Text,text,label", "sentence1", "Text"),
+        ("text,Label,label", "label", "Label"),
+        ("Text1,text1,text2,label", "sentence1", "Text1"),
+        ("id,text,text,label", "sentence1", "1"),
+    ],
+)
+def test_columns_that_differ_only_in_case_are_a_choice(names: str, role: str, choice: str) -> None:
+    with pytest.raises(CorpusError, match=rf"a\.csv .* {role}: .*--columns {role}={choice}\.$"):
+        find_roles(names.split(","), ROLES, {}, "a.csv")
+    found = find_roles(names.split(","), ROLES, {role: choice}, "a.csv") if choice != "1" else {}
+    assert role not in found
 
 
 @pytest.mark.parametrize(

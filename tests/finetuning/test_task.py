@@ -1,6 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,9 +14,14 @@ from maskwright.finetuning.metrics import Metric
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.results import Summary, summarize
+from maskwright.finetuning.split import hold_out
 from maskwright.finetuning.task import TaskData, TaskFiles, load_label_task, read_task
 from maskwright.finetuning.token_task import score_tags
-from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
+from maskwright.model_folder.classifier_folder import (
+    open_classifier,
+    open_pretrained,
+    save_classifier,
+)
 from maskwright.model_folder.folder import open_model, save_model
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 
@@ -262,6 +268,98 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ModelFolderError, match=r"labels texts .*Use maskwright predict"):
         open_model(tmp_path / "labels")
+
+
+def test_a_model_of_no_numbers_is_not_kept(nouns: Path) -> None:
+    """Also if the loss of its last step was a number."""
+    loaded = make_loaded()
+    config = replace(CONFIG, epochs=0.01, learning_rate=1e38, warmup_share=0.0, device="cpu")
+    for task, label in (("classification", "label"), ("regression", "value")):
+        files = TaskFiles(task=task, train=nouns, columns={**LABELS, "label": label})
+        data = read_task(files, loaded, config)
+        with pytest.raises(TrainingError, match=r"held-out .* not finite\. Try a lower learning_r"):
+            train_seeds(data, loaded.model, config, CPU)
+
+
+def test_a_run_is_scored_at_least_once(nouns: Path) -> None:
+    loaded = make_loaded()
+    config = replace(CONFIG, epochs=0.2, evaluations_an_epoch=1e-308, device="cpu")
+    data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
+    [run] = train_seeds(data, loaded.model, config, CPU).runs
+    assert [record["step"] for record in run.history] == [run.num_steps]
+
+
+def test_the_largest_numbers_are_learned(tmp_path: Path) -> None:
+    lines = write_nouns(tmp_path / "train.tsv", 700).read_text().splitlines()
+    sizes = [f"{1 - 2 * ('cat' in line)}e18" for line in lines[1:]]
+    rows = [f"{line}\t{size}" for line, size in zip(lines[1:], sizes, strict=True)]
+    (tmp_path / "train.tsv").write_text("\n".join([f"{lines[0]}\tsize", *rows]) + "\n")
+    config, loaded = replace(CONFIG, epochs=1.0, device="cpu"), make_loaded()
+    columns = {"sentence1": "sentence1", "label": "size"}
+    files = TaskFiles(task="regression", train=tmp_path / "train.tsv", columns=columns)
+    [run] = train_seeds(read_task(files, loaded, config), loaded.model, config, CPU).runs
+    assert run.scores["pearson"] > 0.5
+    for name in ("mean_squared_error", "valid_loss"):
+        assert 0 < run.scores[name] < 1e36
+
+
+def write_cities(path: Path, others: str, held_out: str) -> TaskFiles:
+    """Texts with labels of which one that is held out has its own."""
+    texts = [f"the cat {number}" for number in range(200)]
+    chosen = min(hold_out([[text] for text in texts], 0.1)[1])
+    rows = [f"{text}\t{held_out if text == chosen else others}" for text in texts]
+    path.write_text("\n".join(["sentence1\tlabel", *rows, "a dog\tBoston, MA"]) + "\n")
+    return TaskFiles(task="multilabel", train=path, columns=LABELS)
+
+
+def test_all_rows_of_a_file_choose_what_separates_its_labels(tmp_path: Path) -> None:
+    path = tmp_path / "train.tsv"
+    data = read_task(write_cities(path, "New York|NY", "New York, NY"), make_loaded(), CONFIG)
+    assert data.labels.names == ("Boston, MA", "NY", "New York", "New York, NY")
+    assert data.labels.counts == (1, len(data.train) - 2, len(data.train) - 2, 1)
+    files = write_cities(path, "New York, NY", "New York, NY|Boston, MA")
+    data = read_task(files, make_loaded(), CONFIG)  # the only row with a bar is held out
+    assert data.labels.names == ("Boston, MA", "New York, NY")
+    assert [1, 1] in np.asarray(data.valid.targets).tolist()
+
+
+def test_only_texts_that_are_compared_are_inputs_of_their_own(nouns: Path, tmp_path: Path) -> None:
+    """Also in a model that was fine-tuned before, to compare texts."""
+    columns = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}
+    files = TaskFiles(task="classification", train=nouns, columns=columns)
+    loaded = make_loaded()
+    comparing = replace(CONFIG, pooling="bi")
+    model = build_classifier(loaded.model, comparing, "text", 2, seed=0)
+    folder, names = tmp_path / "model", ("animal", "thing")
+    save_classifier(folder, model, TOKENIZER, names, "single_label_classification")
+    inputs = {
+        (pooling, source): read_task(files, opened, replace(CONFIG, pooling=pooling)).train.inputs
+        for source, opened in (("pretrained", loaded), ("tuned", open_pretrained(folder)))
+        for pooling in ("bi", "cls")
+    }
+    for pooling, num_first in (("bi", 2), ("cls", 1)):
+        assert inputs[pooling, "tuned"] == inputs[pooling, "pretrained"]
+        assert inputs[pooling, "tuned"][0].ids.count(TOKENIZER.cls_id) == num_first
+    again, ordinary = tmp_path / "again", open_pretrained(folder)
+    model = build_classifier(ordinary.model, replace(CONFIG, pooling="cls"), "text", 2, seed=0)
+    save_classifier(again, model, ordinary.tokenizer, names, "single_label_classification")
+    pair = {
+        path: open_classifier(path).tokenizer.backend.encode("the cat", "the").ids
+        for path in (folder, again)
+    }
+    assert [ids.count(TOKENIZER.cls_id) for ids in pair.values()] == [2, 1]
+
+
+def test_words_without_tokens_are_named(tmp_path: Path) -> None:
+    train = write_tags(tmp_path / "train.conll")
+    valid = tmp_path / "valid.conll"
+    valid.write_text("\n\u200b O\n\u200b O\n")
+    for files in (
+        TaskFiles(task="tokens", train=train, valid=valid),
+        TaskFiles(task="tokens", train=train, test=valid),
+    ):
+        with pytest.raises(CorpusError, match=r"valid\.conll:2: no word .*--columns word="):
+            read_task(files, make_loaded(), CONFIG)
 
 
 def test_words_with_a_single_tag_teach_nothing() -> None:

@@ -64,10 +64,19 @@ def test_tags_begin_with_that_of_no_entity() -> None:
             "all 2 examples have the label a, .* at least 2",
         ),
         ("classification", ["a", " "], "t.tsv:2 has no label"),
+        ("classification", ["a", ["a", "b"]], r"t.tsv:2: label = \['a', 'b'\] .* multilabel"),
+        ("classification", ["a", {"b": 1}], r"t.tsv:2: label = \{'b': 1\} must be a string"),
+        ("multilabel", ["a", {"b": 1}], r"t.tsv:2: label = \{'b': 1\} must be a string"),
+        ("multilabel", ["a", ["a", ["b"]]], r"t.tsv:2: label = \['b'\] must be a string"),
         ("multilabel", ["", ""], "have the label none"),
         ("multilabel", ["[1"], r"t.tsv:1: label = \[1 is not a JSON list"),
         ("regression", ["1", "high"], "t.tsv:2: label = high is not a number"),
         ("regression", ["1", "3,5"], "t.tsv:2: label = 3,5 is not a number. Write a decimal point"),
+        (
+            "regression",
+            ["1", "-2e18"],
+            r"t.tsv:2: label = -2e18 must be within ±1e\+18",
+        ),
         ("regression", ["1", "nan"], "t.tsv:2: label = nan is not a number"),
         ("regression", ["1", None], "t.tsv:2: label = None is not a number"),
     ],
@@ -89,3 +98,9 @@ def test_weights_make_all_labels_count_alike() -> None:
     assert weighted == pytest.approx([2, 2])
     several = SEVERAL.find_labels(rows("a", "a,b", "a", "a"))
     assert SEVERAL.weigh(several, 4).tolist() == [0.25, 3]  # one of all examples still counts
+
+
+def test_numbers_are_scaled_however_large_they_are() -> None:
+    targets = np.array([1e18, -1e18] * 1000, np.float32)
+    assert NUMBER.normalize(targets) == pytest.approx((0.0, 1e18))
+    assert NUMBER.normalize(np.full(7, 0.1, np.float32)) == (pytest.approx(0.1), 1.0)
