@@ -277,6 +277,9 @@ def _convert(value: Any, annotation: Any, name: str) -> Any:
         items = cast(list[Any], value) if isinstance(value, list | tuple) else [value]
         if isinstance(value, str):
             items = [part.strip() for part in value.split(",") if part.strip()]
+            if not items:  # such as of a shell's unset variable
+                raise ConfigError(name, "''", "is empty", "Give a value, or none.")
+            items = [] if items == ["none"] else items
         return tuple(convert(item, arguments[0], f"{name}[{i}]") for i, item in enumerate(items))
     return _convert_scalar(value, annotation)
 

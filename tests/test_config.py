@@ -103,7 +103,7 @@ def test_errors_name_the_field_its_value_and_the_rule(mapping: Any, message: str
         (False, Literal["auto", "on", "off"], "off"),
         ("a, b,c", tuple[str, ...], ("a", "b", "c")),
         ("[UNK],the", tuple[str, ...], ("[UNK]", "the")),
-        ("", tuple[str, ...], ()),
+        ("none", tuple[str, ...], ()),
         (["1", 2], tuple[int, ...], (1, 2)),
         ("x", tuple[str, ...], ("x",)),
     ],
@@ -159,6 +159,12 @@ def test_leaves_have_dotted_names_and_help() -> None:
     assert leaves["inner.rate"].default == 0.15
     assert describe_type(leaves["inner.kind"].annotation) == "gelu|relu or none"
     assert describe_type(leaves["inner.names"].annotation) == "list of str"
+
+
+@pytest.mark.parametrize("text", ["", " ", ","])
+def test_a_list_is_not_empty_by_accident(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^inner\.names = '' is empty\. Give a value"):
+        convert(text, tuple[str, ...], "inner.names")
 
 
 def test_merging_goes_section_by_section_and_changes_neither() -> None:

@@ -84,6 +84,8 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
 
 def list_matches(given: str) -> list[Path]:
     """Return the sorted matches of a path or pattern, no dump index; raise CorpusError if none."""
+    if not given.strip():
+        raise CorpusError("a path is empty, perhaps of an unset variable. Name a file or folder.")
     path = expand_home(given)
     if path.name == "**":  # folders are read recursively
         path = path.parent

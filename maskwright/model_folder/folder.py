@@ -347,6 +347,8 @@ def check_tokenizer(
 
 def check_replaceable(folder: Path) -> None:
     """Raise ModelFolderError if `folder` holds files that are not those of a model folder."""
+    if not folder.name:
+        raise ModelFolderError(f"a model cannot replace the folder {folder}. Name one in it.")
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -18,6 +18,7 @@ from maskwright.corpus.fingerprints import identify_source
 from maskwright.corpus.readers.hub import parse_hub_name
 from maskwright.corpus.sources import find_sources, list_files
 from maskwright.preparation.config import PrepareConfig
+from maskwright.provenance import find_version
 from maskwright.selection.contamination import find_evaluations
 from maskwright.shards.manifest import VERSION
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -97,7 +98,10 @@ def identify_plan(
     stats = [(str(path), path.stat()) for path in paths if path.exists()]
     files = sorted([name, stat.st_size, stat.st_mtime_ns] for name, stat in stats)
     plain = [block.to_plain() for block in blocks], _describe(config), config.select.describe
-    return hashlib.sha256(json.dumps([files, plain, num_held_out, seed]).encode()).hexdigest()
+    # Another version may clean or cut text in another way.
+    versions = [VERSION, *map(find_version, ("maskwright", "tokenizers"))]
+    identity = [files, plain, num_held_out, seed, versions]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
 def _describe(config: PrepareConfig) -> dict[str, Any]:

@@ -244,7 +244,12 @@ def _summarize(manifest: Manifest) -> str:
         f"{count_noun(valid.num_tokens, 'token')} held out; "
         f"dropped or repaired: {dropped or 'nothing'}"
     ]
-    if valid.num_tokens < _FEW_HELD_OUT:
+    if not valid.num_tokens:
+        lines.append(
+            "no text is held out, which pretrain and inspect need. Prepare it again without "
+            "--corpus.valid_fraction 0."
+        )
+    elif valid.num_tokens < _FEW_HELD_OUT:
         lines.append(
             f"only {valid.num_tokens:,} validation tokens: scores will be noisy. Raise "
             "--corpus.valid_fraction or name files with --corpus.valid_text."

@@ -1,14 +1,16 @@
 """The stage that decides once for all blocks: the two splits, and the tokenizer.
 
 Documents are held out by hash, unless the user names the files to hold out. With only a few
-documents, a hash may hold out nothing or almost nothing. If the held-out text is small and less
-than half of its share, the end of the longest document, cut at a line end, makes up the share.
+documents, a hash may hold out almost nothing or nearly all. If the held-out text is small and less
+than half of its share, or more than twice its share, the end of the longest document there, cut at
+a line end, makes up the share.
 
 The tokenizer is trained on a sample of the text, loaded, or extended. This stage is a single task,
 because the sample bounds its input.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, compress
@@ -20,13 +22,14 @@ from maskwright.corpus.fingerprints import fingerprint_text
 from maskwright.corpus.stream import Split, choose_valid_fraction, explain_nothing, is_validation
 from maskwright.errors import CorpusError
 from maskwright.files import replacing_folder
-from maskwright.preparation.work import PIECES, READ, SAMPLED, Facts, Work, add_counts
+from maskwright.preparation.work import EXACT, PIECES, READ, SAMPLED, Facts, Work, add_counts
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
 _ENOUGH_CHARACTERS = 2_000  # of validation text, however small a share this is
+_SHORT_END = 200
 
 
 @dataclass(frozen=True)
@@ -35,23 +38,24 @@ class Splits:
 
     Attributes:
         valid_fraction: share of the documents that are not held out by name.
-        cut: block and index of the document whose end is held out, and the number of characters of
-            that end; None if no document is cut.
+        cut: block, index and fingerprint of the document whose end is held out, and the number of
+            characters of that end; None if no document is cut.
     """
 
     valid_fraction: float
-    cut: tuple[int, int, int] | None = None
+    cut: tuple[int, int, int, int] | None = None
 
     def choose(self, fingerprint: int) -> Split:
         """Return the split of a document that is not held out by name."""
         return "valid" if is_validation(fingerprint, self.valid_fraction) else "train"
 
-    def divide(self, block: int, index: int, text: str) -> list[tuple[Split, str]]:
+    def divide(self, text: str) -> list[tuple[Split, str]]:
         """Return the parts of a document that is not held out by name, each with its split."""
-        if self.cut is not None and [*self.cut[:2]] == [block, index]:  # JSON has no tuples
-            head, tail = cut_tail(text, self.cut[2])
+        fingerprint = fingerprint_text(text)
+        if self.cut is not None and self.cut[2] == fingerprint:  # also of a duplicate
+            head, tail = cut_tail(text, self.cut[3])
             return [("train", head), ("valid", tail)]
-        return [(self.choose(fingerprint_text(text)), text)]
+        return [(self.choose(fingerprint), text)]
 
     def divide_block(
         self, work: Work, block: int
@@ -62,13 +66,13 @@ class Splits:
             if index in dropped:
                 yield text, dropped[index], []
             else:
-                yield text, None, [("valid", text)] if by_name else self.divide(block, index, text)
+                yield text, None, [("valid", text)] if by_name else self.divide(text)
 
 
 def settle_splits(work: Work) -> Splits:
     """Return the splits of the documents that are left after deduplication.
 
-    Reads only the first keys (8 MB of text), unless little text is held out.
+    Reads only the first keys (8 MB of text), unless far too little or too much text is held out.
 
     Raises:
         CorpusError: no document is left to train or validate on, or too little text to hold some of
@@ -76,33 +80,43 @@ def settle_splits(work: Work) -> Splits:
     """
     fraction = _choose_fraction(work)
     splits, blocks = Splits(fraction), range(work.plan.num_held_out, len(work.plan.blocks))
-    longest: tuple[int, int, int] | None = None  # for training: characters, block, index
-    num_characters = num_valid = num_held_out = 0
+    longest = dict[Split, tuple[int, int, int, int]]()  # characters, block, index, fingerprint
+    num_characters = num_valid = most_valid = 0
     for block, index, fingerprint, characters, _ in _list_kept(work, blocks):
+        split = splits.choose(fingerprint)
+        if characters > longest.get(split, (0,))[0]:
+            longest[split] = characters, block, index, fingerprint
         num_characters += characters
-        if splits.choose(fingerprint) == "valid":
-            num_valid += characters
-            num_held_out += 1
-        elif longest is None or characters > longest[0]:
-            longest = characters, block, index
-        if longest is not None and (num_valid >= _ENOUGH_CHARACTERS or not fraction):
+        num_valid += characters if split == "valid" else 0
+        most_valid = max(_ENOUGH_CHARACTERS, 2 * fraction * num_characters)
+        is_share = _ENOUGH_CHARACTERS <= num_valid <= most_valid or not fraction
+        if "train" in longest and is_share:
             return splits
-    if longest is None:
-        counts = add_counts(facts["counts"] for facts in work.all_facts(READ))
-        if num_held_out:
-            counts["held out for validation"] = num_held_out
-        raise CorpusError(explain_nothing(work.plan.paths, "train", counts))
-    num_missing, place = round(fraction * num_characters) - num_valid, longest[1:]
-    if num_valid and num_valid >= num_missing:
+    if not longest:
+        raise CorpusError(explain_nothing(work.plan.paths, "train", _count_dropped(work, blocks)))
+    num_missing = round(fraction * num_characters) - num_valid
+    is_too_much = num_valid > most_valid or "train" not in longest
+    if not is_too_much and num_valid and num_valid >= num_missing:
         return splits
-    if all(cut_tail(work.read_text(*place), num_missing)):
-        return Splits(fraction, (*place, num_missing))
-    if num_valid:
+    characters, block, index, fingerprint = longest["valid" if is_too_much else "train"]
+    num_missing += characters if is_too_much else 0
+    if all(cut_tail(work.read_text(block, index), num_missing)):
+        return Splits(fraction, (block, index, fingerprint, num_missing))
+    if num_valid and "train" in longest:
         return splits
     raise CorpusError(
         f"{', '.join(work.plan.paths)}: {num_characters} characters are too few to hold some out "
         "for validation. Give more text."
     )
+
+
+def _count_dropped(work: Work, blocks: range) -> Counter[str]:
+    """Return the number of documents that are not kept, by reason."""
+    counts = add_counts(facts["counts"] for facts in work.all_facts(READ))
+    for stage, by in chain.from_iterable(work.read_drops(block).values() for block in blocks):
+        reason = "duplicate" if stage == EXACT else "near duplicate"
+        counts[f"{reason} of held-out text" if work.is_held_out(by) else reason] += 1
+    return counts
 
 
 def _choose_fraction(work: Work) -> float:
@@ -129,10 +143,15 @@ def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, 
 
 
 def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
-    """Cut about `num_characters`, at most half, off the end, at a line end or else at a blank."""
-    place = len(text) - min(max(num_characters, 1), len(text) // 2)
+    """Cut about `num_characters`, at most half, off the end, at a line end or else at a blank.
+
+    The end is at most twice as long as asked for, or `_SHORT_END` characters.
+    """
+    asked = min(max(num_characters, 1), len(text) // 2)
+    place = len(text) - asked
+    first = len(text) - min(max(2 * asked, _SHORT_END), len(text) // 2)
     for blank in ("\n", " "):
-        found = text.rfind(blank, len(text) // 4, place)
+        found = text.rfind(blank, first, place)
         if found > 0:
             place = found
             break
@@ -186,9 +205,9 @@ def _sample(work: Work, splits: Splits) -> Iterator[str]:
     stays = pieces["key"] >= np.uint64(work.plan.num_held_out << 32)
     stays &= np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
     if splits.cut is not None:
-        block, index, _ = splits.cut
-        yield splits.divide(block, index, work.read_text(block, index))[0][1]
-        stays &= pieces["key"] != np.uint64((block << 32) + index)
+        block, index, fingerprint, _ = splits.cut
+        yield splits.divide(work.read_text(block, index))[0][1]
+        stays &= pieces["high"] != np.uint64(fingerprint)
     for dropped in work.list_dropped():
         stays &= ~np.isin(pieces["key"], dropped)
     order = np.argsort(np.where(stays, pieces["drawn"], _NEVER), kind="stable")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from maskwright.errors import TokenizerError
+from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer.backends import WORDPIECE_PREFIX, Model, build_backend, install_model
 from maskwright.tokenizer.cached_encoder import choose_cutting
 from maskwright.tokenizer.config import TokenizerConfig
@@ -100,7 +100,10 @@ def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed
     takes texts, so the words are repeated in proportion to their counts, a million in all.
     """
     bag = keep_frequent(words, _UNIGRAM_CHARACTERS, seed)
-    bag = drop_words_beyond(bag, choose_alphabet(bag, _COVERAGE, size // _ALPHABET_SHARE))
+    kept = drop_words_beyond(bag, choose_alphabet(bag, _COVERAGE, size // _ALPHABET_SHARE))
+    if bag and not kept:
+        rule = f"leaves room for {size // _ALPHABET_SHARE} characters, and every word has others"
+        raise ConfigError("tokenizer.vocab_size", size, rule, "Raise it, or use kind = bpe.")
     learner = tokenizers.Tokenizer(models.Unigram())
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.UnigramTrainer(
@@ -109,7 +112,7 @@ def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed
         unk_token=SPECIAL_TOKENS["unk"],
         show_progress=False,
     )
-    learner.train_from_iterator(_repeat_words(bag), trainer)
+    learner.train_from_iterator(_repeat_words(kept), trainer)
     pieces: list[tuple[str, float]] = json.loads(learner.to_str())["model"]["vocab"]
     scores = _settle_scores({piece: score for piece, score in pieces if piece not in _SPECIAL})
     learned = sorted(scores, key=lambda piece: (-scores[piece], piece))
@@ -147,6 +150,9 @@ def _learn_characters(
     for text in sample:
         counts.update(backend.normalizer.normalize_str(text))
     frequent = [item for item in counts.items() if item[1] >= config.min_frequency]
+    if counts and not frequent:
+        rule = "is more often than any character occurs"
+        raise ConfigError("tokenizer.min_frequency", config.min_frequency, rule, "Set it to 1.")
     frequent.sort(key=lambda item: (-item[1], item[0]))
     characters = [character for character, _ in frequent[: config.vocab_size - len(_SPECIAL)]]
     return models.WordLevel(_number_tokens(characters), unk_token=SPECIAL_TOKENS["unk"])

@@ -92,6 +92,7 @@ def test_names_that_are_no_paths() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        (" ", "a path is empty"),
         ("nowhere.txt", "nowhere.txt does not exist"),
         ("no*where/*.txt", r"no\*where/\*.txt matches no file"),
         ("hf:", "hf: names no dataset"),

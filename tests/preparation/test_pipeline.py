@@ -329,6 +329,9 @@ def test_little_held_out_text_is_warned_about(tmp_path: Path) -> None:
     path = write_corpus(tmp_path / "a.txt")
     manifest, lines = prepare_quietly([path], tmp_path / "out", small_config())
     assert f"only {manifest.splits['valid'].num_tokens:,} validation tokens" in lines[-1]
+    config = replace(small_config(), corpus=CorpusConfig(valid_fraction=0.0))
+    _, lines = prepare_quietly([path], tmp_path / "all", config)
+    assert "no text is held out" in lines[-1]
 
 
 def test_many_unknown_words_are_warned_about(tmp_path: Path) -> None:

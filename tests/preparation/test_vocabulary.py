@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from maskwright.corpus import blocks
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.fingerprints import fingerprint_text
-from maskwright.corpus.stream import is_validation
+from maskwright.corpus.stream import Split, is_validation
 from maskwright.errors import CorpusError
 from maskwright.preparation import vocabulary
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.vocabulary import Splits, cut_tail, make_vocabulary, settle_splits
-from maskwright.preparation.work import EXACT, VOCABULARY, Work
+from maskwright.preparation.work import EXACT, READ, VOCABULARY, Work
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -137,7 +137,7 @@ def test_what_the_hash_holds_out_is_not_in_the_sample(tmp_path: Path, sampled: l
     work = make_work(tmp_path / "out", [path], config, VOCABULARY)
     splits = Splits(**work.facts(VOCABULARY)["splits"])
     texts = read_documents(path)
-    parts = [splits.divide(0, index, text) for index, text in enumerate(texts)]
+    parts = [splits.divide(text) for text in texts]
     assert sampled == [part for each in parts for split, part in each if split == "train"]
     assert len(sampled) < len(texts)
 
@@ -204,7 +204,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def find_duplicates(path: Path, corpus: CorpusConfig) -> Work:
     """The work on `path`, after the search for exact duplicates."""
     config = replace(small_config(), corpus=corpus)
-    return make_work(path.with_suffix(".out"), [path], config, EXACT)
+    until = EXACT if corpus.deduplicate or corpus.valid_text else READ
+    return make_work(path.with_suffix(".out"), [path], config, until)
 
 
 def split_texts(path: Path, corpus: CorpusConfig) -> dict[str, list[str]]:
@@ -216,7 +217,7 @@ def split_texts(path: Path, corpus: CorpusConfig) -> dict[str, list[str]]:
             if index not in dropped and work.is_held_out(block):
                 found["valid"].append(text)
             elif index not in dropped:
-                for split, part in splits.divide(block, index, text):
+                for split, part in splits.divide(text):
                     found[split].append(part)
     return found
 
@@ -304,6 +305,41 @@ def test_next_to_nothing_held_out_is_made_up_for(tmp_path: Path) -> None:
     assert documents[0].endswith(tail)
 
 
+def find_by_split(split: Split, characters: int) -> str:
+    """A document of about this length that the hash puts into a split."""
+    line = "word after word after word\n" * (characters // 27)
+    texts = (f"{line}number {number}" for number in range(1_000))
+    return next(t for t in texts if is_validation(fingerprint_text(t), 0.1) == (split == "valid"))
+
+
+@pytest.mark.parametrize("others", [0, 1, 8])
+def test_the_hash_does_not_hold_out_nearly_all(tmp_path: Path, others: int) -> None:
+    book = find_by_split("valid", 60_000)
+    prefaces = [f"{find_by_split('train', 500)} {number}" for number in range(others)]
+    (tmp_path / "texts").mkdir()
+    for number, text in enumerate([book, *prefaces]):
+        (tmp_path / "texts" / f"{number}.md").write_text(text)
+    found = split_texts(tmp_path / "texts", CorpusConfig(documents="file"))
+    assert 0.05 < len("".join(found["valid"])) / len("".join([book, *prefaces])) < 0.2
+    assert book.startswith(found["train"][0])
+
+
+def test_a_copy_of_what_is_cut_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for name in "ab":
+        (tmp_path / "texts" / f"{name}.md").write_text(find_by_split("train", 20_000))
+    corpus = CorpusConfig(documents="file", deduplicate=False)
+    found = split_texts(tmp_path / "texts", corpus)
+    assert (len(found["train"]), len(found["valid"])) == (2, 2)
+    assert not any(tail in head for tail in found["valid"] for head in found["train"])
+
+
+def test_text_that_is_all_held_out_by_name_says_so(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path / "a.txt")
+    with pytest.raises(CorpusError, match=r"duplicate of held-out text: \d+"):
+        split_texts(path, CorpusConfig(valid_text=(str(path),)))
+
+
 def test_what_the_hash_holds_out_is_enough_when_it_is_half_of_the_share(tmp_path: Path) -> None:
     path = tmp_path / "even.txt"
     path.write_text("\n\n".join(f"document number {number}" for number in range(300)))
@@ -331,8 +367,7 @@ def test_too_little_to_hold_any_out(tmp_path: Path) -> None:
 def test_cutting_loses_only_whitespace(text: str, size: int) -> None:
     head, tail = cut_tail(text, size)
     assert "".join((head + tail).split()) == "".join(text.split())
-    if " " not in text and "\n" not in text:
-        assert len(tail) <= max(len(text) // 2, 1)
+    assert len(tail) <= min(max(2 * size, 200), (len(text) + 1) // 2)
 
 
 def test_the_share_is_chosen_by_the_size_of_the_text_unless_it_is_given(tmp_path: Path) -> None:

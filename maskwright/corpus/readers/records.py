@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,9 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
     for number, line in enumerate(_read_lines(reading), start=1):
         if not line or line.isspace():
             continue
-        record = parse_object(line, strict=False)  # cleaning removes raw control characters
+        # Files may have been joined with their byte order marks. Cleaning removes raw control
+        # characters.
+        record = parse_object(line.lstrip("\ufeff"), strict=False)
         if record is None:
             if _ARRAY.match(line) and not (num_objects or first_bad or (span and span.start)):
                 what = f"{field.source} is a JSON array, but must have one object per line."
@@ -161,12 +163,19 @@ def read_table(reading: Reading, **dialect: Any) -> Iterator[str]:
 class _RowLines:
     """An iterator of lines for the csv module, which reads lines until a row's quotes are closed.
 
-    `num_characters` is the number of characters read since it was last set to 0.
+    `row` has the lines that were read since `begin_row`.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
-        self.num_characters = 0
+        self.begin_row()
+
+    def begin_row(self) -> None:
+        self.row, self._num_characters = list[str](), 0
+
+    def put_back(self) -> None:
+        """Read the lines of the row again, but for the first."""
+        self._lines = chain(self.row[1:], self._lines)
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -174,27 +183,32 @@ class _RowLines:
     def __next__(self) -> str:
         line = next(self._lines, None)
         if line is None:  # a row that has begun has an unclosed quotation mark
-            raise csv.Error("row not closed") if self.num_characters else StopIteration
-        line += "\n"
-        self.num_characters += len(line)
-        if self.num_characters > MAX_ROW_CHARACTERS:
+            raise csv.Error("row not closed") if self.row else StopIteration
+        self.row.append(line)
+        self._num_characters += len(line) + 1
+        if self._num_characters > MAX_ROW_CHARACTERS:
             raise csv.Error("row too long")
-        return line
+        return line + "\n"
 
 
 def parse_rows(lines: Iterable[str], counts: Counter[str], **dialect: Any) -> Iterator[list[str]]:
-    """Yield the filled rows of a table, with options of `csv.reader`; count those not parsed."""
+    """Yield the filled rows of a table, with options of `csv.reader`; count those not parsed.
+
+    A quotation mark that nothing closes costs one line: those after it are rows again.
+    """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_CHARACTERS))
     read = _RowLines(lines)
     rows = csv.reader(read, **dialect)
     while True:
-        read.num_characters = 0
+        read.begin_row()
         try:
             row = next(rows)
         except StopIteration:
             return
         except csv.Error:
             counts["bad table row"] += 1
+            read.put_back()
+            rows = csv.reader(read, **dialect)
             continue
         if row:
             yield row
