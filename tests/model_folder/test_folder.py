@@ -42,6 +42,12 @@ def logits(model: MaskedLanguageModel) -> Tensor:
     return model(random_ids(9), context_from_lengths([9]), torch.arange(9))
 
 
+@pytest.mark.parametrize("folder", [".", "/"])
+def test_a_model_does_not_replace_a_folder_without_a_name(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(ModelFolderError, match="cannot replace the folder"):
+        save_model(folder, tiny_model(), tiny_tokenizer(tmp_path / "tokenizer"))
+
+
 def edit_weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
@@ -71,12 +77,6 @@ def error_of(folder: Path) -> str:
         {"preset": "eurobert", "positions": "learned", "global_attn_every_n_layers": 2},
     ],
 )
-@pytest.mark.parametrize("folder", [".", "/"])
-def test_a_model_does_not_replace_a_folder_without_a_name(tmp_path: Path, folder: str) -> None:
-    with pytest.raises(ModelFolderError, match="cannot replace the folder"):
-        save_model(folder, tiny_model(), tiny_tokenizer(tmp_path / "tokenizer"))
-
-
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path, fields: dict[str, object]) -> None:
     model = tiny_model(**fields)
     save_model(tmp_path / "model", model, tiny_tokenizer(tmp_path / "tokenizer"))
