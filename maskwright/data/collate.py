@@ -39,13 +39,6 @@ class CollatedPairs:
     positions: NDArray[np.int64]
     labels: NDArray[np.int64]
 
-    @classmethod
-    def empty(cls, num_rows: int, row_length: int) -> "CollatedPairs":
-        """Return rows without pairs, whose arrays the caller fills."""
-        slots = (num_rows, pairs_per_row(row_length))
-        types = np.zeros((num_rows, row_length), np.int64)
-        return cls(types, np.zeros(slots, np.int64), np.full(slots, IGNORED, np.int64))
-
 
 @dataclass(frozen=True)
 class CollatedRows:
@@ -119,7 +112,10 @@ def collate(
         with_words: True to read word starts; otherwise every token is a word.
     """
     shape, edge = (len(rows), row_length), int(special.wrap)
-    spans = _list_spans(rows, pairs)
+    spans = rows.spans[:, None]  # [S, n, 2] start (in the corpus) and length of every text
+    if pairs is not None:
+        both = [pair.texts for row in pairs for pair in row]
+        spans = np.asarray(both, np.int64).reshape(-1, 2, 2)
     lengths = spans[..., 1]
     slots = edge + (lengths + edge).sum(axis=1)
     segments = Segments.place(slots, rows.counts, row_length)
@@ -156,14 +152,6 @@ def collate(
     )
 
 
-def _list_spans(rows: Rows, pairs: Sequence[Sequence[SegmentPair]] | None) -> Ints:
-    """Return start (in the corpus) and length of every text: [S, n, 2]."""
-    if pairs is None:
-        return rows.spans[:, None]
-    both = [pair.texts for row in pairs for pair in row]
-    return np.asarray(both, np.int64).reshape(-1, 2, 2)
-
-
 def _collate_pairs(
     pairs: Sequence[Sequence[SegmentPair]],
     segments: Segments,
@@ -176,12 +164,13 @@ def _collate_pairs(
     Args:
         begins, lengths: [S, 2] first position and length of the two texts.
     """
-    collated = CollatedPairs.empty(*shape)
+    slots, types = (shape[0], pairs_per_row(shape[1])), np.zeros(shape, np.int64)
+    positions, labels = np.zeros(slots, np.int64), np.full(slots, IGNORED, np.int64)
     second = concat_ranges(begins[:, 1], lengths[:, 1] + 1)  # and its [SEP]
-    collated.token_type_ids.reshape(-1)[second] = 1
-    labels = np.asarray([pair.label for row in pairs for pair in row], np.int64)
-    labeled = labels != IGNORED
+    types.reshape(-1)[second] = 1
+    known = np.asarray([pair.label for row in pairs for pair in row], np.int64)
+    labeled = known != IGNORED
     rows, numbers = segments.rows[labeled], segments.numbers[labeled]
-    collated.positions[rows, numbers] = segments.begins[labeled] - rows * shape[1]
-    collated.labels[rows, numbers] = labels[labeled]
-    return collated
+    positions[rows, numbers] = segments.begins[labeled] - rows * shape[1]
+    labels[rows, numbers] = known[labeled]
+    return CollatedPairs(types, positions, labels)

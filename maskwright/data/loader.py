@@ -145,15 +145,12 @@ class RowSource:
         return self._planners[row_length]
 
     def _build_planner(self, row_length: int) -> WindowPlanner:
-        lengths, packed = self.corpus.document_lengths, self.config.packed
-        extra = self.config.extra_slots
-        longest = row_length - extra
+        lengths, extra = self.corpus.document_lengths, self.config.extra_slots
+        longest, shared = row_length - extra, (row_length, extra, self.seed, self.config.packed)
         if self.mixture is None:
-            table = SegmentTable(lengths, longest)
-            return RowPlanner(table, row_length, extra, self.seed, packed)
+            return RowPlanner(SegmentTable(lengths, longest), *shared)
         tables = self.mixture.split(lengths, longest)
-        passes = self.mixture.passes
-        return MixturePlanner(tables, passes, row_length, extra, self.seed, packed)
+        return MixturePlanner(tables, self.mixture.passes, *shared)
 
     def load(
         self, request: StepRequest, position: DataPosition, first: DataPosition | None = None
@@ -170,7 +167,9 @@ class RowSource:
         # The draw depends on the step's first row, so that all ranks and a resumed run agree.
         first = first or position
         keys = derive_keys(self.seed, first.epoch, first.row)
-        is_causal = self._is_causal(first)
+        share = self.masker.config.causal_share
+        drawn = to_unit(derive_keys(self.seed, first.epoch, first.row, Purpose.CAUSAL_STEP))[0]
+        is_causal = share > 0 and bool(drawn < share)
         ids, offsets = self._draw_candidates(request.num_candidates, keys)
         built = (
             build_batch(
@@ -189,12 +188,6 @@ class RowSource:
         batches = tuple(replace(b, candidate_ids=ids, candidate_offsets=offsets) for b in built)
         num_tokens = planner.count_tokens(rows)
         return LoadedStep(request, batches, position, next_position, num_tokens, is_causal)
-
-    def _is_causal(self, position: DataPosition) -> bool:
-        """Draw whether a step is causal."""
-        share = self.masker.config.causal_share
-        keys = derive_keys(self.seed, position.epoch, position.row, Purpose.CAUSAL_STEP)
-        return share > 0 and bool(to_unit(keys)[0] < share)
 
     def _draw_candidates(self, count: int, keys: Bits) -> tuple[Tensor, Tensor] | tuple[None, None]:
         """Return ids and offsets of the candidates of a step; see `Batch`.

@@ -34,13 +34,16 @@ class MaskingStrategy(Protocol):
     """The interface of a masking strategy, constructed from a `MaskingConfig`."""
 
     #: True if tokens of equal priority form a group; if False, counts are exact.
-    whole_groups: bool
+    whole_groups: bool = False
 
     #: True if the strategy uses word starts.
-    needs_words: bool
+    needs_words: bool = False
 
     #: The number of tokens by which the last group of a row may exceed the quota.
-    extra_slots: int
+    extra_slots: int = 0
+
+    def __init__(self, config: MaskingConfig) -> None:
+        pass
 
     def draw_priorities(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
         """Return the priorities of all tokens; those of tokens that are not maskable are ignored.
@@ -56,24 +59,17 @@ class MaskingStrategy(Protocol):
         ...
 
 
-class TokenMasking:
+class TokenMasking(MaskingStrategy):
     """Single tokens, all with the same probability.
 
     Devlin et al., "BERT", 2019, arXiv 1810.04805.
     """
 
-    whole_groups = False
-    needs_words = False
-    extra_slots = 0
-
-    def __init__(self, config: MaskingConfig) -> None:
-        pass
-
     def draw_priorities(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
         return draw_bits(keys, Purpose.MASK_CHOICE, np.arange(word_starts.shape[1]))
 
 
-class WordMasking:
+class WordMasking(MaskingStrategy):
     """Whole words: if one token of a word is masked, all are.
 
     This differs from the whole-word models of google-research/bert in two points: word starts come
@@ -85,9 +81,6 @@ class WordMasking:
     needs_words = True
     extra_slots = 6  # a word that exceeds the quota by more than this is not masked
 
-    def __init__(self, config: MaskingConfig) -> None:
-        pass
-
     def draw_priorities(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
         positions = np.arange(word_starts.shape[1])
         priorities = draw_bits(keys, Purpose.MASK_CHOICE, positions)
@@ -95,7 +88,7 @@ class WordMasking:
         return np.take_along_axis(priorities, first_token, axis=1)
 
 
-class SpanMasking:
+class SpanMasking(MaskingStrategy):
     """Spans of consecutive tokens.
 
     Joshi et al., "SpanBERT", 2020, arXiv 1907.10529. A span begins at every maskable token, with a
@@ -104,10 +97,6 @@ class SpanMasking:
     around from the end of the row to its beginning. All positions, including those at the edges,
     are therefore masked with the same probability. The last span of a row is cut at the quota.
     """
-
-    whole_groups = False
-    needs_words = False
-    extra_slots = 0
 
     def __init__(self, config: MaskingConfig) -> None:
         self.max_length = config.max_span_length

@@ -56,9 +56,6 @@ class RowView:
         """Return a heading and the tokens, with the clean token after each masked one."""
         of_source = "" if self.source is None else f", {self.source}"
         text = Text(f"\nepoch {self.epoch}, row {self.number}{of_source}\n", style="bold")
-        return text.append_text(self._paint(tokenizer))
-
-    def _paint(self, tokenizer: Tokenizer) -> Text:
         line = Text(style="not bold")
         previous = self.segments[0]
         line.append(self._describe_pair(previous), style="cyan")
@@ -79,7 +76,7 @@ class RowView:
         padding = self.ids.count(tokenizer.pad_id)
         if padding:
             line.append(f"[{padding} empty]", style="dim")
-        return line
+        return text.append_text(line)
 
     def _describe_pair(self, segment: int) -> str:
         label = self.pairs.get(segment)
@@ -105,7 +102,10 @@ def view_rows(
         loaded = source.load(StepRequest(length, size, size, mask_rate), position, first)
         [batch] = loaded.micro_batches
         ids, segments = batch.input_ids.numpy(), batch.context.segment_ids.numpy()
-        columns = (ids, _labels_by_slot(batch), segments)
+        labels = np.full(len(ids), IGNORED)
+        masked, clean = batch.masked_tokens()
+        labels[masked.numpy()] = clean.numpy()
+        columns = (ids, labels, segments)
         slots = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
         types, pairs = _list_pairs(batch, size)
         for row, of_tokens, *of_pairs in zip(rows, slots, types, pairs, strict=True):
@@ -113,14 +113,6 @@ def view_rows(
             yield RowView(row.epoch, row.number, *of_tokens, *of_pairs, source=name)
         position = loaded.next_position
         count -= size
-
-
-def _labels_by_slot(batch: Batch) -> np.ndarray:
-    """Return the label of each position: [T]."""
-    labels = np.full(len(batch.input_ids), IGNORED)
-    positions, tokens = batch.masked_tokens()
-    labels[positions.numpy()] = tokens.numpy()
-    return labels
 
 
 def _list_pairs(batch: Batch, num_rows: int) -> tuple[list[list[int]], list[dict[int, int]]]:

@@ -96,9 +96,13 @@ class Predictor:
                 else "this model was trained on pairs of texts. Give two texts per example; in a "
                 "table, two columns (sentence1, sentence2)."
             )
+        tokenizer, may_be_empty = self.loaded.tokenizer, self.loaded.may_be_empty
         if self.finds_spans:
-            return self._find_spans([(pair[0], pair[-1]) for pair in each])
-        inputs, num_cut = encode_texts(each, self.loaded.tokenizer, self.longest)
+            pairs = [(pair[0], pair[-1]) for pair in each]
+            examples = encode_questions(pairs, tokenizer, self.longest, may_be_empty)
+            assert examples.windows is not None
+            return choose_answers(examples.windows, self._compute(examples))
+        inputs, num_cut = encode_texts(each, tokenizer, self.longest)
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
         return self._answer(np.stack(self._compute(Examples(inputs, np.zeros(len(inputs))))))
 
@@ -117,12 +121,6 @@ class Predictor:
             for word, answer in zip(words, self._answer(logits), strict=True):
                 answers[sentence][word] = answer
         return answers
-
-    def _find_spans(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
-        loaded = self.loaded
-        examples = encode_questions(pairs, loaded.tokenizer, self.longest, loaded.may_be_empty)
-        assert examples.windows is not None
-        return choose_answers(examples.windows, self._compute(examples))
 
     def _compute(self, examples: Examples) -> list[NDArray[np.float32]]:
         pad_id = self.loaded.tokenizer.pad_id

@@ -154,13 +154,12 @@ def write_predictions(folder: Path, predictions: Predictions) -> Path:
         keys = [row.key for row in predictions.rows if isinstance(row, Question)]
         write_json(path, dict(zip(keys, predictions.found, strict=True)))
         return path
-    is_conll = predictions.task.level == "token"
     # A text from JSON may hold a lone surrogate, which UTF-8 cannot encode.
     with (
         replacing_file(path) as temporary,
         temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
     ):
-        if is_conll:
+        if predictions.task.level == "token":
             file.writelines(_list_lines(predictions))
         else:
             csv.writer(file).writerows(_list_rows(predictions))

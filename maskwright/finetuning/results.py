@@ -126,8 +126,7 @@ def add_control(results: Results, control: "SeedsResult") -> None:
     results["random_encoder"] = summarize([run.scores for run in control.runs])
     results["random_encoder_runs"] = _list_runs(control.runs)
     if "test" in results:
-        test = summarize([run.test_scores for run in control.runs])
-        results["test"]["random_encoder"] = test
+        results["test"]["random_encoder"] = summarize([run.test_scores for run in control.runs])
 
 
 def _list_runs(runs: "Sequence[RunResult]") -> list[SeedResults]:

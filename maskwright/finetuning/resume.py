@@ -17,7 +17,7 @@ from typing import Any, NoReturn, cast
 from maskwright.config import Plain, from_mapping, to_mapping, write_yaml
 from maskwright.errors import ConfigError, InputError, StoppedError
 from maskwright.files import (
-    JsonObject,
+    as_mapping,
     check_new_folder,
     hash_file,
     read_json,
@@ -158,10 +158,9 @@ def _list_differences(begun: Mapping[str, Any], request: Request) -> Iterator[tu
     """Yield name, old value and new value of each difference; files are compared by hash."""
     old, new = dict(_flatten(begun)), dict(_flatten(_describe(request)))
     for name, value in new.items():
-        if old.get(name, value) != value or name not in old:
+        if name not in old or old[name] != value:
             yield name, old.get(name), value
-    given = begun.get("sha256")
-    hashes = cast("JsonObject", given) if isinstance(given, dict) else {}
+    hashes = as_mapping(begun.get("sha256"))
     for path, found in _hash_inputs(request).items():
         known = hashes.get(path)
         if known != found:

@@ -6,7 +6,7 @@ covers mirrored pairs. scikit-learn's grouped splits depend on the order of exam
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from maskwright.finetuning.conll import TaggedSentence
@@ -50,7 +50,13 @@ def hold_out(texts: Sequence[Texts], share: float) -> tuple[list[str], set[str]]
         groups = [text for (text,) in texts]
         return groups, {group for group in set(groups) if _hash(group) < share}
     groups, held_out, target = list[str](), set[str](), share * len(texts)
-    for groups in _group(texts):
+    # From the largest groups to the smallest.
+    groupings = (
+        find_connected(texts),
+        [each[0] for each in texts],
+        ["\x1f".join(sorted(each)) for each in texts],
+    )
+    for groups in groupings:
         held_out = _choose_groups(Counter(groups), target)
         if sum(group in held_out for group in groups) >= target / 2:
             break
@@ -81,13 +87,6 @@ def find_connected(texts: Sequence[Texts]) -> list[str]:
         for root in roots:
             parents[root] = min(roots)
     return [find(each[0]) for each in texts]
-
-
-def _group(texts: Sequence[Texts]) -> Iterator[list[str]]:
-    """Yield groupings of pairs, from the largest groups to the smallest."""
-    yield find_connected(texts)
-    yield [each[0] for each in texts]
-    yield ["\x1f".join(sorted(each)) for each in texts]
 
 
 def _choose_groups(sizes: Counter[str], target: float) -> set[str]:

@@ -232,8 +232,14 @@ def _read_table(
             yield TableRow(place, {role: row[number] for role, number in positions.items()})
         elif skipped is not None:
             skipped[source.name] += 1
+        elif missing is not None:
+            fault = f"{len(row)} columns, too few for {missing} = {columns[missing]}"
+            raise CorpusError(f"{place} has {fault}. Correct the line.")
         else:
-            raise _wrong_width(place, len(row), width, missing, columns, layout)
+            quote = f"Quote texts that contain a {_MARKS[layout.delimiter]}."
+            remedy = "Correct the line." if layout.quoting == csv.QUOTE_NONE else quote
+            fault = f"{len(row)} columns, but the first line has {width}"
+            raise CorpusError(f"{place} has {fault}. {remedy}")
 
 
 def _is_header(row: Sequence[str], positions: Mapping[str, int]) -> bool:
@@ -272,24 +278,6 @@ def _find_positions(
         else:
             raise _missing(source, role, column, first)
     return positions
-
-
-def _wrong_width(
-    place: str,
-    found: int,
-    width: int,
-    missing: str | None,
-    columns: Mapping[str, Column],
-    layout: _Layout,
-) -> CorpusError:
-    if missing is not None:
-        return CorpusError(
-            f"{place} has {found} columns, too few for {missing} = {columns[missing]}. "
-            "Correct the line."
-        )
-    quote = f"Quote texts that contain a {_MARKS[layout.delimiter]}."
-    remedy = "Correct the line." if layout.quoting == csv.QUOTE_NONE else quote
-    return CorpusError(f"{place} has {found} columns, but the first line has {width}. {remedy}")
 
 
 def _missing(source: Source, role: str, column: Column, known: list[str]) -> CorpusError:

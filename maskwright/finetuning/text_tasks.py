@@ -45,18 +45,19 @@ class TextTask(LabelTask):
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the labels of training examples, sorted as numbers if they are numbers."""
-        return self._count([self.list_labels(row) for row in rows])
-
-    def _count(self, named: Sequence[Sequence[str]]) -> Labels:
-        counts = Counter(name for each in named for name in dict.fromkeys(each))
+        counts = Counter(name for each in self.list_all(rows) for name in dict.fromkeys(each))
         least = 2 if self.counts_confusions else 1
         if len(counts) < least:
             raise CorpusError(
-                f"all {len(named)} examples have the label {next(iter(counts), 'none')}, but the"
+                f"all {len(rows)} examples have the label {next(iter(counts), 'none')}, but the"
                 f" task needs at least {least}. Check --columns label=…"
             )
         names = tuple(sorted(counts, key=_sort_key))
         return Labels(names, tuple(counts[name] for name in names))
+
+    def list_all(self, rows: Sequence[Row]) -> list[list[str]]:
+        """Return the labels of each example."""
+        return [self.list_labels(row) for row in rows]
 
     def collect(self, examples: Examples, logits: Sequence[Logits]) -> NDArray[Any]:
         return self.decide(np.stack(logits))
@@ -126,13 +127,10 @@ class MultiLabel(TextTask):
     mistakes_note = "The answers with the most wrong or missing labels."
 
     def settle_labels(self, rows: list[Row]) -> list[Row]:
-        named = zip(map(_of_table, rows), self._list_all(rows), strict=True)
+        named = zip(map(_of_table, rows), self.list_all(rows), strict=True)
         return [replace(row, values={**row.values, "label": names}) for row, names in named]
 
-    def find_labels(self, rows: Sequence[Row]) -> Labels:
-        return self._count(self._list_all(rows))
-
-    def _list_all(self, rows: Sequence[Row]) -> list[list[str]]:
+    def list_all(self, rows: Sequence[Row]) -> list[list[str]]:
         """Return the labels of each example; if one has a ``|``, commas are parts of names."""
         marks = "|" if any("|" in str(_of_table(row).values["label"]) for row in rows) else ","
         return [self.list_labels(row, marks) for row in rows]

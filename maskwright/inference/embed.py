@@ -177,7 +177,10 @@ class Embedder(TextModel[EncoderModel]):
             batch_tokens: the maximum tokens per batch, padding included.
         """
         texts = [texts] if isinstance(texts, str) else texts
-        rows = [self._make_row(one.ids.tolist()) for one in self.tokenizer.encode_batch(texts)]
+        room = self.longest - len(self.wrap([]))
+        encoded: list[list[int]] = [one.ids.tolist() for one in self.tokenizer.encode_batch(texts)]
+        self.num_cut += sum(len(ids) > room for ids in encoded)
+        rows = [self.wrap(ids[:room]) for ids in encoded]
         vectors = np.zeros((len(rows), self.width), np.float32)
         for batch in self.make_batches(rows, batch_tokens):
             vectors[batch.numbers] = self._pool(batch).cpu().numpy()
@@ -190,11 +193,6 @@ class Embedder(TextModel[EncoderModel]):
         """Yield the vectors of an iterator of texts, in order, as [n, D] of the next n texts."""
         for block in split_blocks(texts):
             yield self(block, batch_tokens)
-
-    def _make_row(self, ids: list[int]) -> list[int]:
-        room = self.longest - len(self.wrap([]))
-        self.num_cut += len(ids) > room
-        return self.wrap(ids[:room])
 
     @torch.inference_mode()
     def _pool(self, batch: TextBatch) -> Tensor:

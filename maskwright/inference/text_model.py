@@ -88,7 +88,10 @@ class TextModel(Generic[Kind]):
 
     def __init__(self, folder: Path | str, device: torch.device | str | None = None) -> None:
         self._use(self._open(folder))
-        self.model.to(_choose_device(device))
+        try:
+            self.model.to(choose_device(str(device or "auto"), field="device"))
+        except ConfigError as error:  # here the device is an argument, not a field
+            raise InputError(str(error)) from None
 
     @staticmethod
     def _open(folder: Path | str) -> Loaded[Any]:
@@ -184,10 +187,3 @@ def show_text(text: str) -> str:
     """Return the beginning of a text as one line, for error messages."""
     line = " ".join(text.split())
     return f'"{line}"' if len(line) <= _SHOWN else f'"{line[:_SHOWN]}…"'
-
-
-def _choose_device(device: torch.device | str | None) -> torch.device:
-    try:
-        return choose_device(str(device or "auto"), field="device")
-    except ConfigError as error:  # here the device is an argument, not a field
-        raise InputError(str(error)) from None

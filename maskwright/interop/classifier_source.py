@@ -113,12 +113,6 @@ class TaskExamples:
         real = (batch.context.segment_ids == 0).long()
         return batch.input_ids.view(shape), real.view(shape), batch.token_type_ids.view(shape)
 
-    def list_plain(self, special: Sequence[str]) -> Iterator[int]:
-        """Yield the indices of inputs that are whole texts and contain no special tokens."""
-        for index, texts in enumerate(self.texts):
-            if texts is not None and not any(token in text for token in special for text in texts):
-                yield index
-
 
 @dataclass(frozen=True)
 class ClassifierSource:
@@ -197,10 +191,12 @@ class ClassifierSource:
         return (None if reason else native.family), reason
 
     def check_ids(self, tokenizer: Any) -> None:
-        for index in self.examples.list_plain([*self.loaded.tokenizer.special_tokens.values()]):
-            texts = self.examples.texts[index] or ("",)
+        special = [*self.loaded.tokenizer.special_tokens.values()]
+        for texts, ours in zip(self.examples.texts, self.examples.encoded.inputs, strict=True):
+            if texts is None or any(token in text for token in special for text in texts):
+                continue
             found = tokenizer(*texts, truncation=True)["input_ids"]
-            check_equal_ids(texts[0], self.examples.encoded.inputs[index].ids, found)
+            check_equal_ids(texts[0], ours.ids, found)
 
     def compare(self, compute: Compute) -> OutputComparison:
         encoded = self.examples.encoded

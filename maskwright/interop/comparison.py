@@ -141,12 +141,6 @@ def compare_logits(
     return OutputComparison("logits", largest, allow(scale), num_texts, num_tokens)
 
 
-def compare_vectors(ours: Tensor, theirs: Tensor, num_tokens: int) -> OutputComparison:
-    """Compare sentence vectors of length 1, [N, D] each."""
-    largest = (ours - theirs).abs().max().item()
-    return OutputComparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
-
-
 def allow(scale: float) -> float:
     """Return the largest difference that rounding explains for numbers of up to `scale`."""
     return max(TOLERANCE, RELATIVE_TOLERANCE * scale)

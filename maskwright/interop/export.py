@@ -5,10 +5,9 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
 
 from maskwright.errors import ExportError, InputError, MaskwrightError
-from maskwright.files import check_new_folder, replacing_folder, write_json
+from maskwright.files import JsonObject, check_new_folder, replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options, Int8Scores
@@ -19,18 +18,6 @@ from maskwright.provenance import describe_cpu, find_version
 from maskwright.runs.find_model import find_model_folder
 
 RECORD = "export.json"
-
-
-class ExportRecord(TypedDict, total=False):
-    """``export.json``; `compared` is an `OutputComparison`, `int8` are `Int8Scores`."""
-
-    to: str
-    files: dict[str, int]
-    versions: dict[str, str]
-    cpu: str
-    max_length: int
-    compared: dict[str, Any]
-    int8: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,19 +59,17 @@ class ExportResult:
             *(self.int8.describe() if self.int8 else []),
         ]
 
-    def to_json(self) -> ExportRecord:
-        """Return the content of ``export.json``."""
-        record: ExportRecord = {
+    def to_json(self) -> JsonObject:
+        """Return ``export.json``; `compared` is an `OutputComparison`, `int8` are `Int8Scores`."""
+        return {
             "to": self.to,
             "files": self.files,
             "versions": self.versions,
             "cpu": describe_cpu(),
             "max_length": self.max_length,
             "compared": {"source": self.source, **dataclasses.asdict(self.comparison)},
+            **({"int8": dataclasses.asdict(self.int8)} if self.int8 else {}),
         }
-        if self.int8:
-            record["int8"] = dataclasses.asdict(self.int8)
-        return record
 
 
 def export(

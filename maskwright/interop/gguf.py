@@ -5,7 +5,6 @@ the token vectors. Tensors get the names that the library `gguf` has for those o
 keep fp32; ``llama-quantize`` makes them smaller.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -212,16 +211,10 @@ def _compare(path: Path, source: MaskedModelSource) -> Written:
     model.close()
     num_tokens = sum(len(sentences.rows[index]) for index in alike)
     notes = (f"{count}, such as {apart[0][:60]!r}",) if apart else ()
-    return Written(compare_directions(embed(texts), theirs, num_tokens), notes=notes)
-
-
-def compare_directions(ours: Any, theirs: Sequence[Any], num_tokens: int) -> OutputComparison:
-    """Compare vectors of length 1, [N, D] each, by their cosines."""
-    cosines = (ours.astype(np.float64) * np.asarray(theirs)).sum(1)
-    distance = float(1 - cosines.min())
-    return OutputComparison(
-        "sentence vectors (1 - cosine)", distance, ALLOWED, len(ours), num_tokens
-    )
+    # Both have vectors of length 1, [N, D].
+    cosines = (embed(texts).astype(np.float64) * np.asarray(theirs)).sum(1)
+    distance, what = float(1 - cosines.min()), "sentence vectors (1 - cosine)"
+    return Written(OutputComparison(what, distance, ALLOWED, len(texts), num_tokens), notes=notes)
 
 
 TARGET = Target(("llama-cpp-python", "gguf", "torch"), write)

@@ -148,11 +148,9 @@ class MaskedModelSource:
         sentences = self.sentences
         encoded = tokenizer(sentences.texts, padding=True, return_tensors="pt")
         lengths = encoded["attention_mask"].sum(1).tolist()
-        theirs = [
-            ids[:length].tolist() for ids, length in zip(encoded["input_ids"], lengths, strict=True)
-        ]
-        for text, ours, found in zip(sentences.texts, sentences.rows, theirs, strict=True):
-            check_equal_ids(text, ours, found)
+        columns = (sentences.texts, sentences.rows, encoded["input_ids"], lengths)
+        for text, ours, theirs, length in zip(*columns, strict=True):
+            check_equal_ids(text, ours, theirs[:length].tolist())
 
     def compare(self, compute: Compute) -> OutputComparison:
         """Compare the logits of `compute` with those of the model on all texts."""

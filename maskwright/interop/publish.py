@@ -16,7 +16,7 @@ from pathlib import Path
 from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.files import hash_file, read_json
+from maskwright.files import hash_file
 from maskwright.interop.libraries import import_library, quiet
 from maskwright.model_folder.card import (
     PLACEHOLDER,
@@ -32,7 +32,7 @@ from maskwright.model_folder.classifier_folder import is_classifier, open_classi
 from maskwright.model_folder.families import native_classifier, native_family
 from maskwright.model_folder.folder import CARD, CONFIG, check_inside, open_model, read_card
 from maskwright.model_folder.native.own import OWN
-from maskwright.model_folder.weights import INDEX, MAX_INDEX_BYTES, WEIGHTS
+from maskwright.model_folder.weights import INDEX, WEIGHTS, list_files
 from maskwright.runs.download_model import PREFIX, is_hub_name
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import CONFIG_NAME
@@ -129,7 +129,9 @@ def publish(
     _check_names(repo, metadata)
     model = find_model_folder(folder)
     card = _write_card(model, {name: value for name, value in metadata.items() if value})
-    paths = [model / name for name in (*_FILES, *_list_weights(model))]
+    weights = list_files(model)
+    index = [model / INDEX] if weights != [model / WEIGHTS] else []
+    paths = [*(model / name for name in _FILES), *index, *weights]
     for path in paths:
         check_inside(model, path)
     files = tuple(path for path in paths if path.is_file())
@@ -184,14 +186,6 @@ def _write_card(folder: Path, metadata: dict[str, str | list[str] | None]) -> st
         return change_card(card, {**facts, **said, **metadata})
     except ValueError as error:
         raise ModelFolderError(f"{folder / CARD} cannot be published: {error}.") from None
-
-
-def _list_weights(folder: Path) -> list[str]:
-    """Return the names of the weight files, which are valid."""
-    if (folder / WEIGHTS).is_file():
-        return [WEIGHTS]
-    parts = set(read_json(folder / INDEX, MAX_INDEX_BYTES)["weight_map"].values())
-    return [INDEX, *sorted(parts)]
 
 
 def _upload(

@@ -15,7 +15,7 @@ import torch
 from maskwright.errors import ExportError
 from maskwright.files import write_json
 from maskwright.inference.embed import Embedder
-from maskwright.interop.comparison import compare_vectors
+from maskwright.interop.comparison import TOLERANCE, OutputComparison
 from maskwright.interop.libraries import import_library, quiet_transformers
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
 from maskwright.interop.targets import Source, Target, Written
@@ -75,8 +75,9 @@ def write(folder: Path, source: Source) -> Written:
         theirs = torch.from_numpy(model.encode(sentences.texts, show_progress_bar=False))
     loaded = source.loaded
     embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
-    ours = torch.from_numpy(embed(sentences.texts))
-    comparison = compare_vectors(ours, theirs, sum(map(len, sentences.rows)))
+    ours, num_tokens = torch.from_numpy(embed(sentences.texts)), sum(map(len, sentences.rows))
+    largest = (ours - theirs).abs().max().item()  # of vectors of length 1, [N, D] each
+    comparison = OutputComparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
     note = f"encode() truncates texts to {longest} tokens (max_seq_length)"
     return Written(comparison, notes=(note,))
 

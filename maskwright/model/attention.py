@@ -117,17 +117,13 @@ def attend_reference(
         attends &= (index[:, None] - index[None, :]).abs() <= window
     if context.is_causal:
         attends &= index[None, :] <= index[:, None]
-    scores, num_terms = torch.einsum("qhk,shk->hqs", q.float(), k.float()), 1
+    scores = torch.einsum("qhk,shk->hqs", q.float(), k.float())
     if relative is not None:
         position_q, position_k = (x.float() for x in relative)
-        scores, num_terms = (
-            scores
-            + score_positions_reference(
-                q.float(), k.float(), position_q, position_k, context.row_length
-            ),
-            3,
+        scores = scores + score_positions_reference(
+            q.float(), k.float(), position_q, position_k, context.row_length
         )
-    scores = scores / (num_terms * q.shape[-1]) ** 0.5
+    scores = scores / (q.shape[-1] * (1 if relative is None else 3)) ** 0.5
     probabilities = scores.masked_fill(~attends, float("-inf")).softmax(-1)
     probabilities = drop(probabilities, dropout)
     return torch.einsum("hqs,shk->qhk", probabilities, v.float()).to(q.dtype)

@@ -39,12 +39,6 @@ class TwoLayerTransform(nn.Module):
         return self.activate(self.output(self.activate(self.input(x))))
 
 
-def _build_transform(config: EncoderConfig) -> nn.Module:
-    if config.prediction_head_size:
-        return TwoLayerTransform(config)
-    return HeadTransform(config) if config.head_transform else nn.Identity()
-
-
 class MLMHead(nn.Module):
     """``decoder(transform(x))``, the logits of the vocabulary: [M, D] -> [M, V].
 
@@ -55,7 +49,10 @@ class MLMHead(nn.Module):
 
     def __init__(self, config: EncoderConfig, word_embeddings: nn.Embedding) -> None:
         super().__init__()
-        self.transform = _build_transform(config)
+        if config.prediction_head_size:
+            self.transform = TwoLayerTransform(config)
+        else:
+            self.transform = HeadTransform(config) if config.head_transform else nn.Identity()
         self.decoder = nn.Linear(
             config.embedding_width, config.vocab_size, bias=config.decoder_bias
         )

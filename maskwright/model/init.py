@@ -122,7 +122,11 @@ def grow_vocabulary(
     grown = dict(tensors)
     for name in _TABLES:
         if name in tensors:
-            grown[name] = _grow(tensors[name].detach(), vocab_size, pieces)
+            rows = tensors[name].detach()
+            mean = rows.mean(0, keepdim=True)
+            grown[name] = torch.cat([rows, mean.expand(vocab_size - len(rows), *rows.shape[1:])])
+            for token_id, old_ids in pieces.items():
+                grown[name][token_id] = rows[list(old_ids)].mean(0)
     return grown
 
 
@@ -146,11 +150,3 @@ def mix_vocabulary(
             for token_id, (old_ids, weights) in sources.items():
                 mixed[name][token_id] = torch.tensordot(torch.tensor(weights), rows[old_ids], 1)
     return mixed
-
-
-def _grow(rows: Tensor, vocab_size: int, pieces: Mapping[int, Sequence[int]]) -> Tensor:
-    missing = vocab_size - len(rows)
-    grown = torch.cat([rows, rows.mean(0, keepdim=True).expand(missing, *rows.shape[1:])])
-    for token_id, old_ids in pieces.items():
-        grown[token_id] = rows[list(old_ids)].mean(0)
-    return grown

@@ -287,7 +287,7 @@ def read_model(folder: Path, build: Callable[[], Kind], family: Family) -> Kind:
     with torch.device("meta"):
         model = build()
     expected = dict(model.named_parameters())
-    with StoredTensors(_list_files(folder)) as stored:
+    with StoredTensors(list_files(folder)) as stored:
         reader = WeightReader(folder, stored, model.config, family)
         for ours, tensor in expected.items():
             reader.check(ours, tensor.shape)
@@ -302,7 +302,7 @@ def is_headless(folder: Path, config: EncoderConfig, family: Family) -> bool:
 
     Embedding models, such as those of sentence-transformers, are stored in this form.
     """
-    with StoredTensors(_list_files(folder)) as stored:
+    with StoredTensors(list_files(folder)) as stored:
         blocks = find_blocks(stored.names, family)
     (name, *_) = family.native_names(_EMBEDDINGS, config)
     return name not in blocks and name.removeprefix(family.prefix) in blocks
@@ -317,13 +317,13 @@ def holds_pair_head(folder: Path, config: EncoderConfig, family: Family) -> bool
         return config.sentence_pair_head
     with torch.device("meta"):
         parameters = [name for name, _ in SentencePairHead(config).named_parameters()]
-    with StoredTensors(_list_files(folder)) as stored:
+    with StoredTensors(list_files(folder)) as stored:
         blocks = find_blocks(stored.names, family)
     names = [family.native_names(f"{PAIR_HEAD}{name}", config) for name in parameters]
     return all(name in blocks for (name,) in names)
 
 
-def _list_files(folder: Path) -> Iterable[Path]:
+def list_files(folder: Path) -> list[Path]:
     """Return ``model.safetensors``, or the parts in its index."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]

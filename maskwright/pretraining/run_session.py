@@ -86,12 +86,12 @@ class Session:
 
     def train(self) -> signal.Signals | None:
         """Train and save; return the signal that stopped the run before its end, or None."""
-        trainer = self.trainer
+        trainer, world, place = self.trainer, self.trainer.world, str(self.trainer.device)
+        if world.size > 1:
+            place = f"{world.size} ranks ({trainer.device.type}, {trainer.config.parallel})"
         with self.reporting:
             size = count_parameters_of(trainer.model)
-            self.console.print(
-                f"{self.run}: {size:,} parameters on {_describe_place(trainer)}, {self.note}"
-            )
+            self.console.print(f"{self.run}: {size:,} parameters on {place}, {self.note}")
             for line in describe_sources(self.data):
                 self.console.print(f"  {line}")
             try:
@@ -106,7 +106,7 @@ class Session:
         final = trainer.last_scores or {**trainer.state.to_json(), **trainer.scores(final=True)}
         self._save(final=final)
         self._show_result(final)
-        if self.config.train.report and trainer.world.is_first:
+        if self.config.train.report and world.is_first:
             self._report()
         return None
 
@@ -233,10 +233,3 @@ def open_session(
     return Session(
         run, config, data, objective, trainer, reporting, note, console, origin, taught_by
     )
-
-
-def _describe_place(trainer: Trainer) -> str:
-    world, kind = trainer.world, trainer.device.type
-    if world.size == 1:
-        return str(trainer.device)
-    return f"{world.size} ranks ({kind}, {trainer.config.parallel})"

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 
 from maskwright.config import to_mapping, write_yaml
+from maskwright.files import as_mapping
 from maskwright.formatting import escape_markdown, write_code, write_code_block
 from maskwright.logs import Record, of_sources
 from maskwright.objectives.objective import Objective, ScoreLine
@@ -183,19 +184,16 @@ def _describe_lineage(origin: Mapping[str, Any] | None, teacher: Mapping[str, An
 
 def _describe_origin(origin: Mapping[str, Any]) -> str:
     """Return the name and the file hashes of the weights of a model that the run used."""
-    hashes = origin.get("sha256")
-    named = cast(dict[Any, Any], hashes) if isinstance(hashes, dict) else {}
-    files = [f"{escape_markdown(str(f))} {write_code(str(sha))}" for f, sha in named.items()]
+    hashes = as_mapping(origin.get("sha256")).items()
+    files = [f"{escape_markdown(str(f))} {write_code(str(sha))}" for f, sha in hashes]
     name = write_code(shorten_path(str(origin.get("name"))))
     return f"{name} (sha256 of {', '.join(files)})"
 
 
 def _describe_extension(extension: object) -> str:
     """Return a sentence on new tokens from a manifest of unknown origin; empty if none."""
-    if not isinstance(extension, Mapping):
-        return ""
     names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")
-    found = cast(Mapping[str, Any], extension)
+    found = as_mapping(extension)
     figures = [f for name in names if isinstance(f := found.get(name), int | float)]
     if len(figures) < len(names):
         return ""

@@ -102,7 +102,9 @@ def add_error_handlers(app: FastAPI) -> None:
             reason = f"there is no {path}; /openapi.json lists the paths"
         if error.status_code == 405:
             reason = f"{path} does not accept {request.method}"
-            headers["Allow"] = ", ".join(_list_methods(app, path))  # Starlette names one of them
+            routes = (route for route in app.routes if getattr(route, "path", None) == path)
+            allowed = {one for route in routes for one in getattr(route, "methods", None) or ()}
+            headers["Allow"] = ", ".join(sorted(allowed))  # Starlette names one of them
         return respond(request, error.status_code, reason, headers)
 
 
@@ -111,8 +113,3 @@ def _name_field(location: Sequence[str | int]) -> str:
     parts = [part for part in location if part not in INPUT_TAGS.values()]
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     return field.removeprefix(".") or "the request"
-
-
-def _list_methods(app: FastAPI, path: str) -> list[str]:
-    routes = (route for route in app.routes if getattr(route, "path", None) == path)
-    return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})

@@ -12,6 +12,7 @@ from maskwright.model_folder.native.shared_names import (
     ENCODER_ONLY,
     GAMMA_BETA,
     OUTPUT,
+    bert_embeddings,
     span_classifier,
     token_classifier,
 )
@@ -37,9 +38,7 @@ DISTILBERT = Family(
         Field("dropout", ("hidden_dropout", "embedding_dropout"), 0.1),
     ),
     tensors={
-        "encoder.embeddings.word": "distilbert.embeddings.word_embeddings",
-        "encoder.embeddings.position": "distilbert.embeddings.position_embeddings",
-        "encoder.embeddings.norm": "distilbert.embeddings.LayerNorm",
+        **bert_embeddings("distilbert"),
         "encoder.blocks.*.attention.qkv": tuple(f"{LAYER}.attention.{one}_lin" for one in "qkv"),
         "encoder.blocks.*.attention.output": f"{LAYER}.attention.out_lin",
         "encoder.blocks.*.attention_norm": f"{LAYER}.sa_layer_norm",

@@ -77,7 +77,7 @@ DEBERTA_V2_DISCRIMINATOR = dataclasses.replace(
     DEBERTA_V2,
     architecture="DebertaV2Discriminator",
     tensors={
-        **{ours: theirs for ours, theirs in DEBERTA_V2.tensors.items() if ours.startswith("enc")},
+        **DEBERTA_V2.encoder_tensors,
         DENSE: "mask_predictions.dense",
         OUTPUT: "mask_predictions.classifier",
     },
