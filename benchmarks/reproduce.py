@@ -3,12 +3,14 @@
     MASKWRIGHT_DATA=… python -m benchmarks reproduce --runs runs/classics all
     python -m benchmarks reproduce --runs runs/classics --collect all
 
-A second call keeps finished runs and resumes unfinished ones from their last checkpoint. Each
-system's result file, with its validation curve, is written when its run ends; --collect writes the
-files of all runs without training.
+A second call keeps finished runs and resumes unfinished ones from their last checkpoint, but for
+that of transformers' `Trainer` (`wiki-transformers`), which begins again. Each system's result
+file, with its validation curve, is written when its run ends; --collect writes the files of all
+runs without training.
 """
 
 import argparse
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +20,13 @@ import torch
 
 from benchmarks.common import WIKIPEDIA, find_corpus, run_maskwright, write_result
 from benchmarks.sentences_corpus import write_every_sentence, write_sentences
+from benchmarks.time_to_quality import PeerRun
 from maskwright.evaluation.run import evaluate
 from maskwright.logs import read_metrics
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import resolve
 from maskwright.runs.find_data import locate_data
+from maskwright.train.device import computes_in_bf16
 
 Corpus = Literal["shakespeare", "wiki", "wiki-cased", "wiki-lines", "article", "sentence"]
 ROWS_OF_128 = ("--data.max_seq_length", "128")
@@ -50,6 +55,7 @@ class System:
     options: tuple[str, ...] = ON_WIKI
 
 
+PEER = "wiki-transformers"
 SYSTEMS: dict[str, System] = {
     "shakespeare-32": System("rows of 32", "shakespeare", "shakespeare", 12, ()),
     "shakespeare-128": System("rows of 128", "shakespeare", "shakespeare", 12, ROWS_OF_128),
@@ -65,11 +71,11 @@ SYSTEMS: dict[str, System] = {
     "wiki-modernbert": System("ModernBERT", "wiki", "modernbert-style", 10),
     "wiki-neobert": System("NeoBERT", "wiki", "neobert-style", 10),
     "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 10),
+    PEER: System("ModernBERT with AdamW in `Trainer`", "wiki", "Trainer", 10),
     "wiki-ours-10": System("ours, 10 minutes", "wiki", "auto", 10),
     "wiki-ours-30": System("ours, 30 minutes", "wiki", "auto", 30),
     "wiki-ours-120": System("ours, 120 minutes", "wiki", "auto", 120),
     "wiki-auto": System("`auto`", "wiki-cased", "auto", 10),
-    "wiki-auto-30": System("`auto`", "wiki-cased", "auto", 30),
     "wiki-auto-50": System("`auto`", "wiki-cased", "auto", 50),
     "wiki-auto-120": System("`auto`", "wiki-cased", "auto", 120),
     "wiki-lines-50": System("`auto`, each sentence a document", "wiki-lines", "auto", 50),
@@ -80,7 +86,7 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
     """Return the prepared folder of a corpus, the same for all systems on it."""
     values: dict[str, Any] = {}
     if corpus in SENTENCES:
-        folder = _sentences(corpus, runs)
+        folder = runs / f"corpus-by-{corpus}"
         if not folder.exists():
             write_sentences(folder, corpus)
         values["text"] = [str(folder / "train.txt")]
@@ -99,22 +105,24 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
     return next(iter(locate_data(config, runs / "data", print).values()))
 
 
-def _sentences(corpus: Corpus, runs: Path) -> Path:
-    """Return the folder of the sentences, which has no run's name."""
-    return runs / f"corpus-by-{corpus}"
-
-
 def train(name: str, arguments: argparse.Namespace, minutes: float | None) -> None:
     """Train a system to its end, unless that has been done."""
     system, runs = SYSTEMS[name], arguments.runs
     if (runs / name / "model").is_dir():
         return
     data = arguments.wiki if system.corpus == "wiki" else None
+    data = data or prepare(system.corpus, runs)
+    if name == PEER:  # which at this rate was best in time-to-quality
+        bf16 = computes_in_bf16(torch.device("cpu"))
+        curve = PeerRun("modernbert", 1e-3, PreparedData(data), minutes or 0, bf16).train()["curve"]
+        (runs / name / "model").mkdir(parents=True)
+        lines = [json.dumps({"split": "valid", **record}) for record in curve]
+        (runs / name / "metrics.jsonl").write_text("\n".join(lines))
+        return
     where = ("--runs-dir", runs, "--name", name, "--auto-resume")
     clock = ("--train.max_minutes", minutes) if minutes else ()
     clock = (*clock, "--train.checkpoint_every_minutes", "4")
-    what = (data or prepare(system.corpus, runs), "--recipe", system.recipe)
-    run_maskwright("pretrain", *what, *where, *clock, *system.options)
+    run_maskwright("pretrain", data, "--recipe", system.recipe, *where, *clock, *system.options)
 
 
 def collect(name: str, runs: Path, minutes: float | None) -> None:
@@ -138,7 +146,7 @@ def collect(name: str, runs: Path, minutes: float | None) -> None:
         "final": {key: value for key, value in records[-1].items() if key != "split"},
     }
     if system.corpus in SENTENCES and ended:
-        test = _sentences(system.corpus, runs) / "test.txt"
+        test = runs / f"corpus-by-{system.corpus}" / "test.txt"
         (found,) = evaluate(run, suite="fill", data=test)["suites"]
         result["one_masked"] = {score["name"].split("/")[1]: score for score in found["scores"]}
     write_result(f"reproduce-{name}", result)

@@ -7,26 +7,24 @@ and linear decay. Its clock counts the seconds in which its threads compute, wit
 is the recipe ``auto`` with the seconds in its name as its budget; the wall-clock time of the whole
 command counts: start, compiling, validations and report. All are scored on the same pinned masks. A
 second call runs only what has no result. The result is the shortest of our runs that is at least
-as good as the best rate of a peer. With --at-once 2, two runs share the cores, half of them each.
+as good as the best rate of a peer.
 """
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
-from benchmarks.common import BENCHMARKS, recall, run_maskwright, write_result
+from benchmarks.common import recall, run_maskwright, write_result
 from benchmarks.trainer_peer import (
     Architecture,
     RowsOfIds,
@@ -50,6 +48,7 @@ SECONDS = (15, 20, 30, 45, 60, 75, 90, 105, 120, 180, 240, 300, 420, 600)
 _MOST_STEPS = 4_000  # more than a peer has time for
 _WARMUP = 0.06  # share of its time
 _NUM_VALIDATIONS = 5
+_SCORES = ("loss", "masked_accuracy", "num_predictions", "unigram_loss", "unigram_accuracy")
 
 
 def list_names() -> list[str]:
@@ -123,7 +122,8 @@ class PeerRun:
             return False
         stopped_at = self.seconds
         scores = score_peer(self.model, self.data)
-        self.curve.append({"step": step, "seconds": stopped_at, **scores})
+        tokens = step * ROW * ROWS_A_STEP
+        self.curve.append({"step": step, "tokens": tokens, "seconds": stopped_at, **scores})
         print(self.architecture, self.rate, self.curve[-1], flush=True)
         self._paused += self.seconds - stopped_at
         return progress >= 1
@@ -138,7 +138,7 @@ def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
     ours.config = with_ids_of(ours.config, data.tokenizer)
     config = resolve("auto", None, {"train": {"valid_seq_length": ROW}})
     scores = Validation(config, data, objective_of(config), ours)(1, final=True)
-    return {key: scores[key] for key in ("loss", "masked_accuracy", "num_predictions")}
+    return {key: scores[key] for key in _SCORES}
 
 
 def train_ours(seconds: int, data: Path, runs: Path, precision: str) -> dict[str, Any]:
@@ -155,19 +155,8 @@ def train_ours(seconds: int, data: Path, runs: Path, precision: str) -> dict[str
     return {"seconds": taken, **{key: final[key] for key in keys}}
 
 
-def train(name: str, arguments: argparse.Namespace) -> None:
-    """Finish one run; in a process of its own if it shares the cores with others."""
-    if arguments.at_once > 1 and not (arguments.runs / f"{name}.json").exists():
-        command = [*BENCHMARKS, "time-to-quality", name, "--alone"]
-        for flag in ("runs", "data", "minutes", "precision"):
-            command += [f"--{flag}", str(getattr(arguments, flag))]
-        cores = max(1, (os.cpu_count() or 1) // arguments.at_once)
-        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": str(cores)})
-    recall(arguments.runs / f"{name}.json", lambda: train_here(name, arguments))
-
-
-def train_here(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train one run in this process."""
+def train(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train one run."""
     kind, _, number = name.partition("-")
     architecture: Architecture | None = next((known for known in RATES if known == kind), None)
     if architecture is None:
@@ -205,24 +194,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="prepared English Wikipedia")
     parser.add_argument("--minutes", type=float, default=30, help="minutes of a peer [30]")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="[fp32]")
-    parser.add_argument("--at-once", type=int, default=1, help="runs that share the cores [1]")
-    parser.add_argument("--alone", action="store_true", help="only run, write no result file")
 
 
 def main(arguments: argparse.Namespace) -> None:
     arguments.runs.mkdir(parents=True, exist_ok=True)
     chosen = list_names() if "all" in arguments.names else arguments.names
-    with ThreadPoolExecutor(arguments.at_once) as pool:
-        list(pool.map(lambda name: train(name, arguments), chosen))
-    if arguments.alone:
-        return
+    for name in chosen:
+        recall(arguments.runs / f"{name}.json", partial(train, name, arguments))
     files = {n: arguments.runs / f"{n}.json" for n in list_names()}
     runs = {n: json.loads(f.read_text()) for n, f in files.items() if f.exists()}
     conditions = {
         "minutes": arguments.minutes,
         "precision": arguments.precision,
-        "runs_at_once": arguments.at_once,
-        "cores_each": max(1, torch.get_num_threads() // arguments.at_once),
+        "cores_each": torch.get_num_threads(),
     }
     answers = dict(answer(runs, arguments.minutes))
     write_result("time-to-quality", {**conditions, "answers": answers, "runs": runs})
