@@ -79,6 +79,7 @@ SYSTEMS: dict[str, System] = {
     "wiki-auto-50": System("`auto`", "wiki-cased", "auto", 50),
     "wiki-auto-120": System("`auto`", "wiki-cased", "auto", 120),
     "wiki-lines-50": System("`auto`, each sentence a document", "wiki-lines", "auto", 50),
+    "wiki-lines-120": System("`auto`, each sentence a document", "wiki-lines", "auto", 120),
 }
 
 
