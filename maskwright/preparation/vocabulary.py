@@ -94,12 +94,17 @@ def settle_splits(work: Work) -> Splits:
             return splits
     if not longest:
         raise CorpusError(explain_nothing(work.plan.paths, "train", _count_dropped(work, blocks)))
-    num_missing = round(fraction * num_characters) - num_valid
+    share = round(fraction * num_characters)
     is_too_much = num_valid > most_valid or "train" not in longest
-    if not is_too_much and num_valid and num_valid >= num_missing:
-        return splits
     characters, block, index, fingerprint = longest["valid" if is_too_much else "train"]
-    num_missing += characters if is_too_much else 0
+    if is_too_much:  # without this document, what is missing to as much as would be enough
+        num_missing = min(max(share, _ENOUGH_CHARACTERS), 2 * share) - num_valid + characters
+        is_settled = num_missing <= 0 and "train" in longest  # other documents are the reason
+    else:
+        num_missing = share - num_valid
+        is_settled = 0 < num_valid >= num_missing
+    if is_settled:
+        return splits
     if all(cut_tail(work.read_text(block, index), num_missing)):
         return Splits(fraction, (block, index, fingerprint, num_missing))
     if num_valid and "train" in longest:

@@ -110,10 +110,11 @@ def test_when_all_are_damaged_nothing_is_done(
 def test_a_checkpoint_of_another_model_is_refused(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = run / "config.yaml"
-    text = config.read_text(encoding="utf-8")
-    assert "num_hidden_layers: 1" in text
-    config.write_text(text.replace("num_hidden_layers: 1", "num_hidden_layers: 2"))
+    layers = {"config.yaml": "num_hidden_layers", "provenance.json": '"num_hidden_layers"'}
+    for name, key in layers.items():
+        text = (run / name).read_text(encoding="utf-8")
+        assert f"{key}: 1" in text
+        (run / name).write_text(text.replace(f"{key}: 1", f"{key}: 2"))
     code, _, err = resume(run, capsys)
     assert code == 2
     assert len(err.splitlines()) == 1

@@ -21,6 +21,7 @@ MAX_RECORD_CHARACTERS = 16_000_000
 _NUM_SHOWN = 12
 # A row with an unclosed quotation mark is dropped after this many characters.
 MAX_ROW_CHARACTERS = 10_000_000
+_MOST_TRIES = 20  # to read the lines of such a row as rows
 BAD_LINE = "bad JSON line"
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|$)")  # of records, on one line or on several
 
@@ -167,15 +168,17 @@ class _RowLines:
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self._lines = iter(lines)
+        self._lines, self._tries = iter(lines), _MOST_TRIES
         self.begin_row()
 
     def begin_row(self) -> None:
         self.row, self._num_characters = list[str](), 0
 
     def put_back(self) -> None:
-        """Read the lines of the row again, but for the first."""
-        self._lines = chain(self.row[1:], self._lines)
+        """Read the lines of the row again, but for the first; none after `_MOST_TRIES` rows."""
+        if self._tries:
+            self._tries -= 1
+            self._lines = chain(self.row[1:], self._lines)
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -194,7 +197,8 @@ class _RowLines:
 def parse_rows(lines: Iterable[str], counts: Counter[str], **dialect: Any) -> Iterator[list[str]]:
     """Yield the filled rows of a table, with options of `csv.reader`; count those not parsed.
 
-    A quotation mark that nothing closes costs one line: those after it are rows again.
+    A quotation mark that nothing closes costs one line: those after it are rows again. A table with
+    many such marks loses the rest of such rows, so that it is read in linear time.
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_CHARACTERS))
     read = _RowLines(lines)
