@@ -71,7 +71,7 @@ SYSTEMS: dict[str, System] = {
     "wiki-modernbert": System("ModernBERT", "wiki", "modernbert-style", 10),
     "wiki-neobert": System("NeoBERT", "wiki", "neobert-style", 10),
     "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 10),
-    PEER: System("ModernBERT with AdamW in `Trainer`", "wiki", "Trainer", 10),
+    PEER: System("ModernBERT, AdamW, by transformers", "wiki", "Trainer", 10),
     "wiki-ours-10": System("ours, 10 minutes", "wiki", "auto", 10),
     "wiki-ours-30": System("ours, 30 minutes", "wiki", "auto", 30),
     "wiki-ours-120": System("ours, 120 minutes", "wiki", "auto", 120),
