@@ -18,7 +18,7 @@ from benchmarks.table_values import BASELINE, BESIDE, list_tasks
 
 # The colors of Okabe and Ito, which people with color blindness can tell apart; ours is the first.
 OURS, *COLORS = (
-    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#882255",
+    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#882255", "black",
 )  # fmt: skip
 _OURS = ("ours", "auto", "sprint", "hour", "shakespeare-longer")  # in names of results
 STYLE = {
