@@ -9,6 +9,7 @@ from maskwright.console import say
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import describe_progress
 from maskwright.runs.find_data import is_prepared
+from maskwright.shards.manifest import read_manifest
 
 _EPILOG = """examples:
   maskwright prepare corpus/ --out data/NAME
@@ -48,7 +49,8 @@ def main(argv: Sequence[str]) -> int:
             say(line)
         return 0
     out = maskwright.prepare(**given)
-    if not is_prepared(out):  # by Slurm, by and by
+    # Not yet, by Slurm; or without text to validate on, which both commands refuse.
+    if not is_prepared(out) or not read_manifest(out).splits["valid"].num_tokens:
         return 0
     say(f"next: maskwright inspect {out}")
     recipe = f" --recipe {given['recipe']}" if given["recipe"] else ""

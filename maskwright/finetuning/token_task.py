@@ -70,7 +70,7 @@ class Tokens(LabelTask):
         assert examples.positions is not None
         used = [number for number, (_, words) in enumerate(owners) if words]
         if sentences and not used:
-            rule = "no word from this line on has a token, so there is nothing to label"
+            rule = "no word from this line on has a token; at least one is required"
             raise CorpusError(f"{sentences[0].place}: {rule}. Check --columns word=…")
         owners = [owners[number] for number in used]
         targets = [labels.encode(one.tags, one.place) for one in sentences]

@@ -74,6 +74,20 @@ def test_inspect_shows_counts_and_masked_rows(workplace: Path, capsys: pytest.Ca
         assert word in report, word
 
 
+@pytest.mark.parametrize(("fraction", "is_ready"), [("0.1", True), ("0", False)])
+def test_prepare_says_what_to_run_next_if_it_can_run(
+    workplace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    fraction: str,
+    is_ready: bool,
+):
+    text, flags = str(workplace / "animals.txt"), ("--corpus.valid_fraction", fraction)
+    said = run(capsys, "prepare", text, "--out", str(tmp_path / "d"), *flags)
+    assert ("maskwright pretrain" in said) is is_ready
+    assert ("no text is held out" in said) is not is_ready
+
+
 def test_prepare_then_pretrain_its_folder(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
