@@ -21,6 +21,9 @@ class EagerOptimizer(torch.optim.Optimizer):
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
+    def forget_layout(self) -> None:
+        """Read the tensors of the state anew in the next step: they were replaced."""
+
 
 class AdamW(EagerOptimizer, torch.optim.AdamW):
     """AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019)."""
