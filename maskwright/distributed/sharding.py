@@ -31,7 +31,7 @@ class Sharding:
 
     def split(self, wholes: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return this rank's shard of each tensor, from the whole ones [Rows, n] in a row."""
-        return wholes.split([len(tensor) for tensor in like])
+        return torch.split(wholes, [len(tensor) for tensor in like])
 
     def release(self, model: nn.Module) -> None:
         """Release the tensors that were gathered to compute; parameters are shards again."""

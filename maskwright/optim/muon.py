@@ -153,7 +153,8 @@ class Muon(EagerOptimizer):
         # Tensors if the device decides whether the step changes anything.
         share = 1.0 if self.found_inf is None else 1.0 - self.found_inf
         is_bad = None if self.found_inf is None else self.found_inf.bool()
-        decay = 1 - _in_fp32(share * (group["lr"] * group["weight_decay"]))
+        lr = share * group["lr"]
+        decay = 1 - _in_fp32(lr * group["weight_decay"])
         by_shape: dict[tuple[int, int], list[tuple[_Stack, Tensor]]] = defaultdict(list)
         for stack in self._find_stacks():
             direction = self._nesterov(stack, group["momentum"], is_bad)
@@ -166,7 +167,7 @@ class Muon(EagerOptimizer):
             updates = orthogonalize(joined, self.num_steps, self.dtype)
             parts = updates.split([len(direction) for direction in directions])
             for stack, update in zip(stacks, parts, strict=True):
-                rate = _in_fp32(share * (group["lr"] * -stack.scale))
+                rate = _in_fp32(lr * -stack.scale)
                 self._apply(stack, update.mT if stack.is_tall else update, decay, rate, share)
 
     def _find_stacks(self) -> list[_Stack]:
