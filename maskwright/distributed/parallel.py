@@ -5,19 +5,24 @@ its loss by the number of predictions of all ranks: a factor undoes DDP's averag
 averaging is switched off.
 """
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from maskwright.distributed.sharding import UNSHARDED, Sharded, Sharding
+from maskwright.distributed.sharding import UNSHARDED, Replicated, Sharded, Sharding
 from maskwright.distributed.world import World
+from maskwright.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import FSDPModule
 
 
 @dataclass(frozen=True)
@@ -55,24 +60,28 @@ def replicate(objective: nn.Module, world: World, device: torch.device) -> Paral
         device_ids=[device] if device.type == "cuda" else None,
         gradient_as_bucket_view=True,
     )
-    return Parallel(ddp, loss_factor=float(world.size), accumulating=ddp.no_sync)
+    return Parallel(ddp, float(world.size), ddp.no_sync, Replicated())
 
 
 def shard(
-    model: nn.Module, blocks: Iterable[nn.Module], world: World, device: torch.device, bf16: bool
-) -> Sharded:
+    objective: nn.Module,
+    model: nn.Module,
+    blocks: Iterable[nn.Module],
+    mesh: "DeviceMesh",
+    bf16: bool,
+) -> Parallel:
     """Shard parameters over ranks in place, block by block (FSDP2, ``fully_shard``).
 
     Args:
-        model: a model on the CPU; its parts move to `device` one at a time.
+        objective: the loss of `model`.
+        model: a model on the CPU; its parts move to the device of `mesh` one at a time.
         blocks: the modules that are gathered, used and released one after another; all other
             parameters are gathered for the whole step.
+        mesh: of `build_mesh`.
         bf16: gather and compute in bf16; master weights and sums of gradients are fp32.
     """
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-    mesh = init_device_mesh(device.type, (world.size,))
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if bf16 else None,
         reduce_dtype=torch.float32,
@@ -84,4 +93,36 @@ def shard(
         # Sums, not means. gloo cannot average, so both calls are needed.
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)
-    return Sharded()
+    assert isinstance(model, FSDPModule)
+    between = partial(_accumulate_on_node, model) if mesh.ndim > 1 else nullcontext
+    return Parallel(objective, accumulating=between, sharding=Sharded(mesh))
+
+
+def build_mesh(world: World, device: torch.device, by_node: bool) -> "DeviceMesh":
+    """Return the ranks that hold different shards, the last dimension, and copies of shards.
+
+    Args:
+        by_node: shard within a node and copy between nodes (hybrid sharding, HSDP: Zhao et al.
+            2023, arXiv 2304.11277); otherwise shard over all ranks.
+
+    Raises:
+        ConfigError: the ranks are not split into nodes of one size.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if not by_node:
+        return init_device_mesh(device.type, (world.size,))
+    if not world.node_size or world.size % world.node_size:
+        rule = f"must be set for train.parallel = hsdp and divide WORLD_SIZE = {world.size}"
+        remedy = "Start the processes with torchrun, as many on each machine."
+        raise ConfigError("LOCAL_WORLD_SIZE", world.node_size, rule, remedy)
+    shape = (world.size // world.node_size, world.node_size)
+    return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard"))
+
+
+@contextmanager
+def _accumulate_on_node(model: "FSDPModule") -> Generator[None]:
+    """Reduce gradients within the node only, in the backward pass of this context."""
+    model.set_requires_all_reduce(False)
+    yield
+    model.set_requires_all_reduce(True)

@@ -1,9 +1,41 @@
 """The sharding of parameters, gradients and optimizer states over ranks."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+_collectives: Any = dist  # torch types them in part
+
+
+class Exchange:
+    """The exchange of B matrices between the ranks that store their rows and those that own them.
+
+    Each matrix [m, n] has one owner, which computes its update: here the only rank, which stores
+    all rows. All ranks must call each method.
+
+    Attributes:
+        own: the matrices that this rank owns.
+    """
+
+    own = slice(None)
+
+    def collect(self, rows: Tensor) -> Tensor:
+        """Return all rows of the own matrices, from the rows [R, n] that this rank stores."""
+        return rows
+
+    def deliver(self, rows: Tensor) -> Tensor:
+        """Return the rows that this rank stores, from all rows of its own matrices."""
+        return rows
+
+    def complete(self, values: Tensor) -> None:
+        """Replace in place the values [B, …] of the matrices that others own by those of others."""
 
 
 class Sharding:
@@ -25,13 +57,9 @@ class Sharding:
         """Return the tensor whose shard on this rank is `local`, sharded as `like`."""
         return local
 
-    def join(self, locals_: Tensor, like: Sequence[Tensor]) -> Tensor:
-        """Return whole tensors, from their shards [rows, n] one after the other, as [Rows, n]."""
-        return locals_
-
-    def split(self, wholes: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return this rank's shard of each tensor, from the whole ones [Rows, n] in a row."""
-        return torch.split(wholes, [len(tensor) for tensor in like])
+    def exchange(self, parameters: Sequence[Tensor], num_rows: int) -> Exchange:
+        """Return the exchange of the matrices of `num_rows` rows that `parameters` consist of."""
+        return Exchange()
 
     def release(self, model: nn.Module) -> None:
         """Release the tensors that were gathered to compute; parameters are shards again."""
@@ -40,8 +68,27 @@ class Sharding:
 UNSHARDED = Sharding()
 
 
+class Replicated(Sharding):
+    """Every rank holds every tensor as a whole, as with DistributedDataParallel."""
+
+    def exchange(self, parameters: Sequence[Tensor], num_rows: int) -> Exchange:
+        group = dist.group.WORLD
+        assert group is not None
+        return _ReplicatedExchange(sum(map(len, parameters)), num_rows, group)
+
+
 class Sharded(Sharding):
-    """Ranks hold shards, as torch's DTensor, and gather them with FSDP2."""
+    """Ranks hold shards, as torch's DTensor, and gather them with FSDP2.
+
+    Args:
+        mesh: the ranks; those along its last dimension hold different shards.
+    """
+
+    def __init__(self, mesh: "DeviceMesh") -> None:
+        self.group = mesh.get_group(mesh.ndim - 1)
+
+    def exchange(self, parameters: Sequence[Tensor], num_rows: int) -> Exchange:
+        return _ShardedExchange(parameters, num_rows, self.group)
 
     def gather(self, tensor: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor
@@ -69,16 +116,6 @@ class Sharded(Sharding):
         where = (like.device_mesh, like.placements)
         return DTensor.from_local(local, *where, shape=like.shape, stride=like.stride())
 
-    def join(self, locals_: Tensor, like: Sequence[Tensor]) -> Tensor:
-        parts = locals_.split([len(self.local(tensor)) for tensor in like])
-        wrapped = (self.wrap(part, tensor) for part, tensor in zip(parts, like, strict=True))
-        return torch.cat([self.gather(tensor) for tensor in wrapped])
-
-    def split(self, wholes: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
-        parts = super().split(wholes, like)
-        shards = (self.shard(part, tensor) for part, tensor in zip(parts, like, strict=True))
-        return [self.local(shard) for shard in shards]
-
     def release(self, model: nn.Module) -> None:
         # Without a backward pass FSDP2 keeps parameters outside of blocks gathered, maybe in bf16.
         from torch.distributed.fsdp import FSDPModule
@@ -86,3 +123,67 @@ class Sharded(Sharding):
         for module in model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
+
+
+class _GroupExchange(Exchange):
+    """The exchange within a group of G ranks: rank r owns about B / G matrices in a row."""
+
+    def __init__(self, total_rows: int, num_rows: int, group: dist.ProcessGroup) -> None:
+        count, size, rank = total_rows // num_rows, group.size(), group.rank()
+        self.group = group
+        self.bounds = [count * number // size for number in range(size + 1)]  # in matrices
+        self.own = slice(self.bounds[rank], self.bounds[rank + 1])
+        self.row_bounds = [bound * num_rows for bound in self.bounds]
+        self.own_rows = slice(self.row_bounds[rank], self.row_bounds[rank + 1])
+
+    def complete(self, values: Tensor) -> None:
+        values[: self.own.start] = 0
+        values[self.own.stop :] = 0
+        _collectives.all_reduce(values, group=self.group)  # x + 0 is exact
+
+
+class _ReplicatedExchange(_GroupExchange):
+    """Every rank stores all rows."""
+
+    def collect(self, rows: Tensor) -> Tensor:
+        return rows[self.own_rows]
+
+    def deliver(self, rows: Tensor) -> Tensor:
+        counts = [end - start for start, end in pairwise(self.row_bounds)]
+        # gloo gathers tensors of one size only.
+        padded = nn.functional.pad(rows, (0, 0, 0, max(counts) - len(rows)))
+        gathered = [torch.empty_like(padded) for _ in counts]
+        _collectives.all_gather(gathered, padded, group=self.group)
+        return torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
+
+
+class _ShardedExchange(_GroupExchange):
+    """Rank r stores the r-th of G chunks of each parameter, as `torch.chunk` cuts its rows.
+
+    The rows that a rank stores are in the order of their owners. An owner receives its rows in the
+    order of the ranks that store them.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Tensor], num_rows: int, group: dist.ProcessGroup
+    ) -> None:
+        lengths = [*map(len, parameters)]
+        super().__init__(sum(lengths), num_rows, group)
+        size, rank = group.size(), group.rank()
+        # The rank that stores each row, and the rank that owns it.
+        stored = torch.cat([torch.arange(length) // -(-length // size) for length in lengths])
+        owned = torch.repeat_interleave(torch.tensor(self.row_bounds).diff())
+        self.sent = [*map(int, owned[stored == rank].bincount(minlength=size))]
+        self.received = [*map(int, stored[owned == rank].bincount(minlength=size))]
+        self.arrival = stored[owned == rank].argsort(stable=True).to(parameters[0].device)
+
+    def collect(self, rows: Tensor) -> Tensor:
+        received = rows.new_empty(len(self.arrival), rows.shape[1])
+        _collectives.all_to_all_single(received, rows, self.received, self.sent, group=self.group)
+        return torch.empty_like(received).index_copy_(0, self.arrival, received)
+
+    def deliver(self, rows: Tensor) -> Tensor:
+        stored = rows.new_empty(sum(self.sent), rows.shape[1])
+        back = (self.sent, self.received)
+        _collectives.all_to_all_single(stored, rows[self.arrival], *back, group=self.group)
+        return stored

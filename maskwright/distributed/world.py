@@ -32,11 +32,13 @@ class World:
         rank: its number, from 0.
         size: the number of processes.
         local_rank: its number on this machine.
+        node_size: the number of processes on each machine; None: unknown.
     """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    node_size: int | None = None
 
     @property
     def is_first(self) -> bool:
@@ -117,7 +119,10 @@ def read_world() -> World:
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return ALONE
     rank, size = _read_number("RANK"), _read_number("WORLD_SIZE")
-    local_rank = _read_number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank
+    local_rank, node_size = (
+        _read_number(name) if name in os.environ else None
+        for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    )
     if not 0 <= rank < size:
         rule = f"must be between 0 and WORLD_SIZE - 1 = {size - 1}"
         raise ConfigError("RANK", rank, rule, "Start the processes with torchrun.")
@@ -129,7 +134,7 @@ def read_world() -> World:
     if restarts and is_kept and os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
         name, rule = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "must be 1 for --max-restarts"
         raise ConfigError(name, os.environ.get(name), rule, "Export it on all machines.")
-    return World(rank, size, local_rank)
+    return World(rank, size, rank if local_rank is None else local_rank, node_size)
 
 
 def _read_number(name: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.distributed.sharding import UNSHARDED, Sharding
+from maskwright.distributed.sharding import UNSHARDED, Exchange, Sharding
 from maskwright.optim.eager import EagerOptimizer
 
 # Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.
@@ -88,12 +88,14 @@ class _Stack:
     Attributes:
         parameters: weights [S m, n]; each has S matrices, `counts`.
         shape: (m, n).
+        exchange: how directions reach the rank that orthogonalizes them, and updates all ranks.
         momentum: [rows of all parameters on this rank, n].
-        row_square: [B, m, 1] for `_normalize_rows`; None: it is not called.
+        row_square: [B, m, 1] for `_normalize_rows`, of all ranks; None: it is not called.
     """
 
     parameters: list[Tensor]
     counts: list[int]
+    exchange: Exchange
     shape: tuple[int, int]
     momentum: Tensor
     row_square: Tensor | None
@@ -119,8 +121,8 @@ class Muon(EagerOptimizer):
         num_stacked: the number of matrices that are stacked in each weight, along ``out``.
         lr: size of a step; an orthogonal update is scaled by ``sqrt(max(1, out / in))``.
         beta2: decay of the mean squares that `_normalize_rows` divides by; 0: it is not called.
-        sharding: how parameters are sharded over ranks; every rank gathers the matrices and
-            orthogonalizes all of them.
+        sharding: how parameters are sharded over ranks; each rank orthogonalizes its share of the
+            matrices (Liu et al. 2025, "Muon is Scalable for LLM Training", arXiv 2502.16982).
         dtype: precision of the orthogonalization.
     """
 
@@ -196,8 +198,9 @@ class Muon(EagerOptimizer):
         sizes = [len(local(parameter)) for parameter in parameters]
         for state, parameter, part in zip(states, parameters, momentum.split(sizes), strict=True):
             state["momentum_buffer"] = self.sharding.wrap(part, parameter)
+        exchange = self.sharding.exchange(parameters, shape[0])
         if not self.beta2:
-            return _Stack(parameters, counts, shape, momentum, None)
+            return _Stack(parameters, counts, exchange, shape, momentum, None)
         square = torch.cat(
             [
                 state.get("row_square", momentum.new_zeros(count, shape[0], 1))
@@ -206,17 +209,17 @@ class Muon(EagerOptimizer):
         )
         for state, part in zip(states, square.split(counts), strict=True):
             state["row_square"] = part
-        return _Stack(parameters, counts, shape, momentum, square)
+        return _Stack(parameters, counts, exchange, shape, momentum, square)
 
     def _nesterov(self, stack: _Stack, momentum: float, is_bad: Tensor | None) -> Tensor:
-        """Add the gradients to the momentum; return the directions [B, m, n] of all matrices."""
+        """Add the gradients to the momentum; return the directions [K, m, n] of own matrices."""
         gradients = [p.grad for p in stack.parameters if p.grad is not None]
         gradient, buffer = torch.cat([*map(self.sharding.local, gradients)]), stack.momentum
         if is_bad is not None:
             gradient = torch.where(is_bad, buffer, gradient)
         buffer.lerp_(gradient, 1 - momentum)
         direction = gradient.lerp_(buffer, momentum)
-        return self.sharding.join(direction, stack.parameters).view(-1, *stack.shape)
+        return stack.exchange.collect(direction).view(-1, *stack.shape)
 
     def _apply(
         self,
@@ -226,13 +229,15 @@ class Muon(EagerOptimizer):
         rate: Tensor | float,
         share: Tensor | float,
     ) -> None:
-        """Add an update [B, m, n] to the weights of a stack, after their decay."""
-        if stack.row_square is not None:
-            update = self._normalize_rows(stack.row_square, update, share)
-        update = (update * rate).reshape(-1, stack.shape[1])
+        """Add the update [K, m, n] of own matrices to the weights of a stack, after their decay."""
+        exchange, square = stack.exchange, stack.row_square
+        if square is not None:
+            update = self._normalize_rows(square[exchange.own], update, share)
+            exchange.complete(square)
+        rows = exchange.deliver((update * rate).reshape(-1, stack.shape[1]))
         weights = [*map(self.sharding.local, stack.parameters)]
         _multiply_all(weights, decay)
-        _add_to_all(weights, self.sharding.split(update, stack.parameters))
+        _add_to_all(weights, rows.split([*map(len, weights)]))
 
     def _normalize_rows(self, row_square: Tensor, update: Tensor, share: Tensor | float) -> Tensor:
         """Divide each row by the root of its mean square over the steps; keep the norm of a matrix.

@@ -10,8 +10,14 @@ from torch import nn
 
 from maskwright.data.loader import Prefetcher
 from maskwright.data.rows import DataPosition
-from maskwright.distributed.parallel import Parallel, checkpoint_activations, replicate, shard
-from maskwright.distributed.sharding import UNSHARDED, Sharding
+from maskwright.distributed.parallel import (
+    Parallel,
+    build_mesh,
+    checkpoint_activations,
+    replicate,
+    shard,
+)
+from maskwright.distributed.sharding import Sharded, Sharding
 from maskwright.distributed.world import ALONE, World
 from maskwright.model.encoder import EncoderBlock, count_stacked_matrices
 from maskwright.model.init import initialize, take_layers
@@ -55,7 +61,7 @@ def distribute(
     """Take a loss over a model on the CPU to its devices: the one place for the order."""
     trained = [module for module in model.modules() if isinstance(module, EncoderBlock)]
     every = [module for module in loss.modules() if isinstance(module, EncoderBlock)]
-    is_sharded = dist.is_initialized() and config.parallel == "fsdp"
+    is_sharded = dist.is_initialized() and config.parallel != "ddp"
     by_block = is_sharded or len(every) > _MOST_WHOLE
     if compiles:
         torch.compiler.config.recompile_limit = 256  # beyond it torch does not compile new shapes
@@ -65,7 +71,8 @@ def distribute(
         checkpoint_activations(trained)
     if is_sharded:
         bf16 = product_dtype(config.precision, device) is torch.bfloat16
-        return Parallel(loss, sharding=shard(model, trained, world, device, bf16))
+        mesh = build_mesh(world, device, by_node=config.parallel == "hsdp")
+        return shard(loss, model, trained, mesh, bf16)
     model.to(device)
     if compiles and not by_block:
         cast(Any, loss).compile(dynamic=False)
@@ -76,7 +83,7 @@ def build_writer(
     config: TrainConfig, folder: Path, world: World, sharding: Sharding
 ) -> WholeWriter:
     """Return the writer of a run's checkpoints."""
-    writer = WholeWriter if sharding is UNSHARDED else ShardedWriter
+    writer = ShardedWriter if isinstance(sharding, Sharded) else WholeWriter
     return writer(folder, config.keep_checkpoints, world)
 
 
@@ -165,7 +172,7 @@ def consolidate(trainer: Trainer) -> Network | None:
     no rank ever holds more than one of them beside its own parts, and the first the model once.
     """
     sharding, world = trainer.parallel.sharding, trainer.world
-    if sharding is UNSHARDED:
+    if not isinstance(sharding, Sharded):
         return trainer.model if world.is_first else None
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in trainer.model.named_parameters():

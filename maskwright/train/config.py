@@ -58,8 +58,9 @@ class TrainConfig:
     compile: Literal["auto", "on", "off"] = setting(
         "auto", "torch.compile; auto: if the run is long enough to save time"
     )
-    parallel: Literal["ddp", "fsdp"] = setting(
-        "ddp", "data parallelism of several processes; fsdp also shards the weights"
+    parallel: Literal["ddp", "fsdp", "hsdp"] = setting(
+        "ddp",
+        "data parallelism of several processes; fsdp also shards the weights, hsdp by machine",
     )
     activation_checkpointing: bool = setting(
         False, "recompute the activations of blocks in the backward pass: less memory, slower"

@@ -204,7 +204,8 @@ def save_and_train_on(world: World, options: dict[str, Any], folder: Path) -> Sn
 def count_gathered(world: World) -> tuple[int, int, int]:
     """Numbers of a spread model held by this rank, and gathered to consolidate it: all, at once."""
     trainer = make_trainer(None, Recorder(), world=world, train={"parallel": "fsdp"})
-    own = sum(p.to_local().numel() for p in trainer.model.parameters() if isinstance(p, DTensor))
+    sharded = [p for p in trainer.model.parameters() if isinstance(p, DTensor)]
+    own = sum(parameter.to_local().numel() for parameter in sharded)
     gathered: list[int] = []
 
     class Counting(Sharded):
@@ -212,7 +213,7 @@ def count_gathered(world: World) -> tuple[int, int, int]:
             gathered.append(tensor.numel())
             return super().gather(tensor)
 
-    trainer.parallel = replace(trainer.parallel, sharding=Counting())
+    trainer.parallel = replace(trainer.parallel, sharding=Counting(sharded[0].device_mesh))
     consolidate(trainer)
     return own, sum(gathered), max(gathered)
 
