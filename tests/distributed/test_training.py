@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from maskwright.train.checkpoint import find_newest
 from tests.distributed.work import Outcome, train, train_spoiled
 from tests.distributed.worlds import alone, run_world
 
@@ -40,8 +42,9 @@ def assert_same_weights(outcome: Outcome, expected: Outcome) -> None:
         assert np.allclose(outcome.weights[name], weights, rtol=0, atol=2e-4), name
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    ("size", "parallel"), [(2, "ddp"), (4, "ddp"), (2, "fsdp"), (4, "fsdp"), (4, "hsdp")]
+)
 def test_losses_do_not_depend_on_the_number_of_ranks(
     size: int, parallel: str, expected: Outcome
 ) -> None:
@@ -64,10 +67,10 @@ def test_a_rank_may_have_nothing_to_predict(parallel: str) -> None:
     assert_same_run(outcomes[0], alone(train, three_rows))
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_losses_do_not_depend_on_micro_batches(parallel: str, expected: Outcome) -> None:
-    cut = options(parallel, train={"micro_batch_tokens": 32})
-    assert_same_run(run_world(2, train, cut)[0], expected)
+@pytest.mark.parametrize(("size", "parallel"), [(2, "ddp"), (2, "fsdp"), (4, "hsdp")])
+def test_losses_do_not_depend_on_micro_batches(size: int, parallel: str, expected: Outcome) -> None:
+    cut = options(parallel, train={"micro_batch_tokens": 64 // size})
+    assert_same_run(run_world(size, train, cut)[0], expected)
     assert_same_run(alone(train, cut), expected)
 
 
@@ -110,8 +113,9 @@ def test_ranks_draw_dropout_of_their_own_and_stay_together() -> None:
         [(4, "ddp"), (2, "ddp"), (1, "ddp")],
         [(4, "fsdp"), (2, "fsdp"), (1, "fsdp")],
         [(1, "ddp"), (2, "fsdp"), (2, "ddp")],
+        [(4, "hsdp"), (3, "fsdp"), (4, "hsdp")],
     ],
-    ids=["ddp", "fsdp", "mixed"],
+    ids=["ddp", "fsdp", "mixed", "hsdp"],
 )
 def test_the_number_of_ranks_may_change_when_a_run_goes_on(
     tmp_path: Path, stages: list[tuple[int, str]], expected: Outcome
@@ -124,6 +128,35 @@ def test_the_number_of_ranks_may_change_when_a_run_goes_on(
     losses = [loss for outcome in outcomes for loss in outcome.losses]
     assert np.allclose(losses, expected.losses, rtol=0, atol=1e-5)
     assert_same_weights(outcomes[-1], expected)
+
+
+@pytest.mark.parametrize("beta2", [0.0, 0.9])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_the_state_of_muon_is_read_by_more_ranks(
+    tmp_path: Path, parallel: str, beta2: float
+) -> None:
+    given = options(parallel, optim={"muon_beta2": beta2})
+    for size, stop_at in ((1, 7), (2, 13), (3, None)):
+        outcome = run_world(size, train, given, tmp_path / "changing", stop_at)[0]
+    expected = alone(train, given, tmp_path / "alone")
+    assert_same_weights(outcome, expected)
+    found, whole = (read_newest(tmp_path / name) for name in ("changing", "alone"))
+    assert {name.split("/")[1] for name in whole if "blocks.0.mlp" in name} >= (
+        {"momentum_buffer", "row_square"} if beta2 else {"momentum_buffer"}
+    )
+    assert found.keys() == whole.keys()
+    for name, values in whole.items():
+        assert found[name].shape == values.shape
+        assert torch.allclose(found[name], values, rtol=0, atol=2e-4), name
+
+
+def read_newest(folder: Path) -> dict[str, torch.Tensor]:
+    checkpoint, _ = find_newest(folder)
+    assert checkpoint is not None
+    assert checkpoint.step == 20
+    tensors = {name: torch.zeros(shape) for name, shape in checkpoint.shapes.items()}
+    checkpoint.read_into(tensors)
+    return tensors
 
 
 def test_a_step_that_is_not_finite_on_one_rank_is_skipped_by_all() -> None:

@@ -53,8 +53,8 @@ def run_command(ranks: list[dict[str, str]], arguments: list[str]) -> list[int]:
 
 
 def list_names(size: int) -> list[dict[str, str]]:
-    """What the environment of each rank says, by rank."""
-    world = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
+    """What the environment of each rank says, by rank: two ranks are a machine."""
+    world = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "LOCAL_WORLD_SIZE": "2"}
     world["MASTER_PORT"] = str(find_free_port())
     return [{**world, "RANK": str(rank)} for rank in range(size)]
 
