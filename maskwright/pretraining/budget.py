@@ -30,7 +30,6 @@ from maskwright.train.step import (
     clip_gradients,
     compute_gradients,
     count_predictions,
-    update_weights,
 )
 
 _TIMED = 3
@@ -77,7 +76,7 @@ def measure_step_seconds(
         compute_gradients(parallel, loaded, terms, counts, device, config.train.precision)
         computed = _now(device)
         clip_gradients(model, config.train.grad_clip, parallel)
-        update_weights(optimizers, plan.learning_rate_scale)
+        optimizers.step()
         optimizers.zero_grad()
         computing.append(computed - started)
         stepping.append(_now(device) - computed)

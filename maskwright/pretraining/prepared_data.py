@@ -163,9 +163,9 @@ def count_epoch_tokens(config: PretrainConfig, data: PreparedData) -> float:
     return data.epoch_tokens + sum(added)
 
 
-def build_planner(config: PretrainConfig) -> Planner:
+def build_planner(config: PretrainConfig, num_ranks: int = 1) -> Planner:
     """Return the schedules of the run."""
-    return Planner(config.train, config.data, config.masking, config.optim)
+    return Planner(config.train, config.data, config.masking, config.optim, num_ranks)
 
 
 def check_machine(config: PretrainConfig) -> None:

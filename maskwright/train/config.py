@@ -58,6 +58,9 @@ class TrainConfig:
     compile: Literal["auto", "on", "off"] = setting(
         "auto", "torch.compile; auto: if the run is long enough to save time"
     )
+    capture: Literal["auto", "on", "off"] = setting(
+        "auto", "record steps as CUDA graphs, which a GPU need not wait for; auto: on a GPU"
+    )
     parallel: Literal["ddp", "fsdp"] = setting(
         "ddp", "data parallelism of several processes; fsdp also shards the weights"
     )
@@ -190,6 +193,19 @@ class TrainConfig:
     def batch_tokens_at(self, progress: float) -> int:
         """Return the tokens of a step, padding included, at `progress` (0..1) of the budget."""
         return _stage_at(self._batch_stages(), progress)
+
+    def even_rows_at(self, progress: float, max_seq_length: int, num_ranks: int = 1) -> int:
+        """Return the rows of a micro-batch for which its shape stays while batches grow.
+
+        It is the greatest common divisor of a rank's rows in all stages of the batch size, unless
+        that is less than half of the smallest batch.
+        """
+        length = self.seq_length_at(progress, max_seq_length)
+        rows = [max(1, -(-(tokens // length) // num_ranks)) for _, tokens in self._batch_stages()]
+        common = math.gcd(*rows)
+        if 2 * common < min(rows):
+            return max(1, -(-(self.batch_tokens_at(progress) // length) // num_ranks))
+        return common
 
     def _batch_stages(self) -> list[tuple[float, int]]:
         stages = self.batch_tokens_schedule

@@ -79,6 +79,21 @@ def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str
     return True, "the run is long enough to pay for it"
 
 
+def should_capture(config: TrainConfig, device: torch.device) -> bool:
+    """Return True if steps are recorded as CUDA graphs.
+
+    Raises:
+        ConfigError: ``train.capture`` is on, and this run cannot do it.
+    """
+    if config.capture == "on":
+        if device.type != "cuda":
+            raise ConfigError("train.capture", "on", "needs a CUDA GPU", "Set it to auto.")
+        if config.parallel != "ddp":
+            rule = f"cannot be combined with train.parallel = {config.parallel}"
+            raise ConfigError("train.capture", "on", rule, "Set it to auto.")
+    return config.capture != "off" and device.type == "cuda" and config.parallel == "ddp"
+
+
 # glibc's malloc.h
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST_BLOCK, _NEVER = 32 * 2**20, 2**31 - 1
