@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ from benchmarks.trainer_peer import (
     wrap_tokenizer,
 )
 from benchmarks.training_speed import TickingReporter, time_fit
+from maskwright.config import merge
 from maskwright.pretraining.prepared_data import PreparedData, objective_of, resolve_model
 from maskwright.runs.config import PretrainConfig, resolve
 
@@ -52,8 +54,8 @@ class Setting:
     steps: int
     device: str
 
-    def configure(self) -> PretrainConfig:
-        """Return the configuration of our side."""
+    def configure(self, over: Mapping[str, Any] | None = None) -> PretrainConfig:
+        """Return the configuration of our side, with other values `over` it."""
         toy = self.device == "cpu"
         model = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
         train = {
@@ -71,7 +73,7 @@ class Setting:
         }
         values: dict[str, Any] = {"train": train, "data": {"max_seq_length": self.row_length}}
         values["model"] = {"preset": "modernbert", **(model if toy else {})}
-        return resolve(self.recipe, None, values)
+        return resolve(self.recipe, None, merge(values, over or {}))
 
     @property
     def rows_a_step(self) -> int:

@@ -15,10 +15,12 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE
 from maskwright.errors import ConfigError
 from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.init import initialize
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.muon import Muon
+from maskwright.pretraining.build import distribute
 from maskwright.train.capture import CapturedSteps, Replay, check_figures
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import should_capture
@@ -119,9 +121,9 @@ class Recording(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def load(seed: int, rate: float) -> LoadedStep:
+def load(seed: int, rate: float, row_length: int = 16) -> LoadedStep:
     source = row_source(random_corpus(300, seed=seed), masking=MaskingConfig(rate=0.3))
-    loaded = source.load(StepRequest(16, 8, 4, rate), DataPosition(16))
+    loaded = source.load(StepRequest(row_length, 8, 4, rate), DataPosition(row_length))
     return loaded.with_bounds(64)
 
 
@@ -199,3 +201,40 @@ def test_capture_on_needs_a_gpu_and_whole_weights(train: dict[str, str]) -> None
         should_capture(config, device)
     assert not should_capture(TrainConfig(), torch.device("cpu"))
     assert should_capture(TrainConfig(), torch.device("cuda"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiles", [False, True])
+def test_steps_recorded_on_a_gpu_are_ordinary_steps(compiles: bool) -> None:
+    """12 steps of two micro-batches in bf16, of two row lengths."""
+    device, lines = torch.device("cuda"), list[str]()
+    found: list[torch.Tensor] = []
+    for captures in (False, True):
+        config = from_mapping(TrainConfig, {"device": "cuda"})
+        model = small_model(hidden_size=64, num_attention_heads=1, num_hidden_layers=2)
+        initialize(model, 0)
+        loss = MaskedLM(model)
+        parallel = distribute(config, loss, model, ALONE, device, compiles, captures)
+        hidden = count_stacked_matrices(model)
+        optimizers = build_optimizers(
+            OptimConfig(name="muon", muon_beta2=0.95),
+            model.named_parameters(),
+            hidden,
+            dtype=torch.bfloat16,
+        )
+        average = WeightAverage(model, 0.9)
+        what = (model, parallel, loss.terms, optimizers, average, ALONE, device)
+        parts = StepParts(*what, precision="bf16", grad_clip=1.0)
+        captured = CapturedSteps(parts, lines.append) if captures else None
+        for step in range(12):
+            loaded = load(step, 0.3, row_length=8 if step < 6 else 16)
+            parts.set_rates(1 - step / 20, step)
+            (captured or parts).run(loaded.pin(), count_predictions(loaded, loss.terms)).read()
+        if captured is not None:
+            assert captured.failure == "", lines
+            assert len(captured._graphs) == 1
+        found.append(torch.cat([p.detach().flatten() for p in model.parameters()]).cpu())
+        initialize(model, 0)
+        start = torch.cat([p.detach().flatten() for p in model.parameters()]).cpu()
+    ordinary, recorded = found
+    assert (recorded - ordinary).norm() < 0.02 * (ordinary - start).norm()
