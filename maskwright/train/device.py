@@ -19,6 +19,8 @@ _WORTH_COMPILING = {
     ("cuda", torch.float32): (3.0, 20_000_000),
     ("cuda", torch.bfloat16): (3.0, 20_000_000),
 }
+GIGABYTE = 1e9  # of `TrainConfig.device_memory`
+SPARE = 0.1  # the share of a GPU that is kept free
 _COMPILERS = (("g++", "clang++"), ("gcc", "clang"))  # on a CPU; of Triton on a GPU
 
 
@@ -77,6 +79,26 @@ def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str
     if config.most_minutes < least_minutes or config.most_tokens < least_tokens:
         return False, "the run is too short to pay for it"
     return True, "the run is long enough to pay for it"
+
+
+def limit_memory(gigabytes: float | None, device: torch.device) -> None:
+    """Let this process allocate at most so many GB (10^9 bytes) of a GPU; None: all of it."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    share = min(1.0, gigabytes * GIGABYTE / total) if gigabytes else 1.0
+    torch.cuda.set_per_process_memory_fraction(share, device)
+
+
+def measure_room(gigabytes: float | None, device: torch.device) -> float:
+    """Return the bytes of a GPU for this process, of which other processes use none now.
+
+    A tenth of the card is kept free, for fragments and the workspaces of kernels.
+
+    Args:
+        gigabytes: the limit of `limit_memory`.
+    """
+    free, total = torch.cuda.mem_get_info(device)
+    card = min(total, gigabytes * GIGABYTE) if gigabytes else total
+    return min(free + torch.cuda.memory_reserved(device), card) - card * SPARE
 
 
 # glibc's malloc.h

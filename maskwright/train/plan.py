@@ -50,7 +50,9 @@ class Planner:
         """Return the plan of the step at `progress` (0..1)."""
         length = self.train.seq_length_at(progress, self.data.max_seq_length)
         num_rows = self.train.batch_tokens_at(progress) // length
-        micro_tokens = self.train.micro_batch_tokens or num_rows * length
+        micro_tokens = self.train.micro_batch_tokens
+        if not isinstance(micro_tokens, int):  # auto, where no GPU limits it
+            micro_tokens = num_rows * length
         request = StepRequest(
             row_length=length,
             num_rows=num_rows,
