@@ -83,7 +83,7 @@ def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str
 
 def limit_memory(gigabytes: float | None, device: torch.device) -> None:
     """Let this process allocate at most so many GB (10^9 bytes) of a GPU; None: all of it."""
-    total = torch.cuda.get_device_properties(device).total_memory
+    _, total = torch.cuda.mem_get_info(device)
     share = min(1.0, gigabytes * GIGABYTE / total) if gigabytes else 1.0
     torch.cuda.set_per_process_memory_fraction(share, device)
 
