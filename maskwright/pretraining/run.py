@@ -220,6 +220,8 @@ def _joined(config: PretrainConfig) -> Generator[World]:
         keep_freed_memory()
     elif device.type == "cuda":
         limit_memory(config.train.device_memory, device)
+    if config.train.device_memory and device.type != "cuda":
+        tell_on_first_rank(f"train.device_memory has no effect: the run is on {device}")
     with joining(world, device):
         yield world
 

@@ -108,7 +108,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "mlm": {"model": {"hidden_dropout": 0.2}, "train": {"ema_decay": 0.9}},
     "causal": {"model": {"next_token_prediction": True}, "masking": {"causal_share": 0.5}},
     "candidates": {"train": {"num_candidates": 16}},
-    "rtd": {"objective": {"name": "rtd"}},
+    "rtd": {"objective": {"name": "rtd", "generator_share": 1}, "train": {"num_candidates": 0}},
 }
 
 
