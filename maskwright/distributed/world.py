@@ -52,6 +52,14 @@ class World:
             dist.all_reduce(sums)
         return sums.tolist()
 
+    def least(self, value: float) -> float:
+        """Return the least value of all ranks, in fp64. All ranks must call it."""
+        least = torch.tensor(value, dtype=torch.float64)
+        if self.size > 1:
+            with self.noticing_loss():
+                dist.all_reduce(least, dist.ReduceOp.MIN)
+        return least.item()
+
     def sum_tensor(self, values: Tensor) -> Tensor:
         """Sum `values` over all ranks, on their device and in place. All ranks must call it."""
         if self.size > 1:

@@ -9,12 +9,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import torch
 
-from maskwright.data.collate import SpecialIds
-from maskwright.data.loader import RowSource, StepRequest, TokensInMemory
-from maskwright.data.masking import Masker, Vocabulary
+from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
@@ -23,7 +20,12 @@ from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
-from maskwright.pretraining.prepared_data import build_loss, build_planner, objective_of
+from maskwright.pretraining.prepared_data import (
+    build_loss,
+    build_planner,
+    build_random_rows,
+    objective_of,
+)
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import (
@@ -33,7 +35,6 @@ from maskwright.train.step import (
 )
 
 _TIMED = 3
-_NUM_SPECIAL = 5  # as in every tokenizer that is trained here
 # Rows enough to keep the device busy, and no more: a step of a large model on a CPU takes minutes.
 _TIMED_FLOPS = {"cpu": 1e11, "cuda": 2e13}
 _BRIEFLY = {"cpu": 2e10, "cuda": 2e12}  # for each size that is tried: less than a second
@@ -58,7 +59,7 @@ def measure_step_seconds(
     flops = _count_flops_per_token(config, model_config) * length
     fitting = (timed_flops or _TIMED_FLOPS.get(device.type, 1e11)) / flops
     num_rows = int(min(max(1, fitting), plan.request.micro_batch_rows))
-    source = _random_rows(config, model_config, num_rows, length)
+    source = build_random_rows(config, model_config, num_rows, length)
     request = StepRequest(length, num_rows, num_rows, rate, plan.request.num_candidates)
     loaded = source.load(request, DataPosition(length))
 
@@ -82,23 +83,6 @@ def measure_step_seconds(
         stepping.append(_now(device) - computed)
     batches = config.train.mean_batch_tokens / (num_rows * length)
     return min(computing[1:]) * batches + min(stepping[1:])
-
-
-def _random_rows(
-    config: PretrainConfig, model: EncoderConfig, num_rows: int, length: int
-) -> RowSource:
-    """Return rows of random ordinary tokens, every one a word, each as long as a row can take."""
-    size = model.vocab_size
-    inside = length - config.data.extra_slots
-    num_documents = max(2, num_rows)  # pairs of texts may want two
-    ids = np.random.default_rng(config.seed).integers(_NUM_SPECIAL, size, num_documents * inside)
-    words, lengths = np.ones(len(ids), np.bool_), np.full(num_documents, inside, np.int64)
-    corpus = TokensInMemory(ids.astype(np.uint32), words, lengths)
-    ordinary = np.arange(_NUM_SPECIAL, size)
-    vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
-    special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)
-    masker = Masker(config.masking, vocabulary)
-    return RowSource(corpus, config.data, special, masker, config.seed)
 
 
 def _count_flops_per_token(config: PretrainConfig, model: EncoderConfig) -> float:

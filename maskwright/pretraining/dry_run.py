@@ -1,7 +1,8 @@
 """``maskwright pretrain --dry-run``: check and estimate a run without training or writing."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import torch
@@ -10,9 +11,11 @@ from maskwright.corpus.sources import Source, find_sources
 from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
+from maskwright.model.memory import MemoryEstimate, estimate_memory
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.budget import choose_size, measure_step_seconds
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
+from maskwright.pretraining.micro_batch import REMEDY, RowsOfStep, fit_micro_batch
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     build_row_source,
@@ -26,9 +29,8 @@ from maskwright.pretraining.prepared_data import (
 )
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import find_prepared, named_folder
-from maskwright.train.device import choose_device, should_compile
+from maskwright.train.device import GIGABYTE, SPARE, choose_device, product_dtype, should_compile
 
-_BYTES_PER_PARAMETER = 16  # fp32 weight, gradient and two AdamW moments; Muon keeps one
 _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
 _COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
 
@@ -56,7 +58,9 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     config, size = choose_size(config, resolve, tokens)
     model, objective = resolve(config), objective_of(config)
     with torch.device("meta"):
-        num_parameters = count_parameters_of(objective.build_network(model))
+        network = objective.build_network(model)
+        trained = [each.model.config for each in objective.list_models(network)]
+    num_parameters = count_parameters_of(network)
     device = choose_device(config.train.device)
     length = config.data.max_seq_length
     flops = objective.count_flops_per_token(model, length, config.masking.highest_rate)
@@ -70,10 +74,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     if size:
         yield f"size         {size}"
     yield f"model        {num_parameters:,} parameters: {objective.describe_parameters(model)}"
-    yield (
-        f"memory       about {num_parameters * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
-        "gradients and optimizer, without activations"
-    )
+    yield f"memory       {_describe_memory(config, trained, device)}"
     yield f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}"
     yield f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}"
     yield f"data         {described}"
@@ -84,6 +85,45 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
         "rows of random tokens, not compiled"
     )
     yield _estimate(config, tokens, seconds)
+
+
+def _describe_memory(
+    config: PretrainConfig, models: Sequence[EncoderConfig], device: torch.device
+) -> str:
+    """Describe the parts of the memory, and the micro-batch that fits the named or present GPU.
+
+    Args:
+        models: the models that the run trains together.
+    """
+    train, rows = config.train, RowsOfStep.of(config)
+    share = 1.0 if config.masking.causal_share else config.masking.highest_rate
+    dtype, card = product_dtype(train.precision, device), train.device_memory
+    if device.type == "cuda":
+        card = min(card or math.inf, torch.cuda.mem_get_info(device)[1] / GIGABYTE)
+    elif card and train.precision == "auto":  # planned for a GPU that is not here
+        dtype = torch.bfloat16
+
+    def estimate(tokens: int) -> MemoryEstimate:
+        options = (config.optim.name, dtype, train.activation_checkpointing)
+        each = [estimate_memory(one, tokens, rows.length, share, *options) for one in models]
+        return MemoryEstimate(*map(sum, zip(*map(astuple, each), strict=True)))
+
+    one = estimate(1)
+    line = (
+        f"weights {one.weights / 1e6:,.0f} MB, gradients {one.gradients / 1e6:,.0f} MB, optimizer "
+        f"{one.optimizer / 1e6:,.0f} MB, {one.activations / 1e3:,.0f} kB a token of a micro-batch "
+        f"in {str(dtype).removeprefix('torch.')}; "
+    )
+    if not card:
+        tokens = train.micro_batch_tokens
+        tokens = tokens if isinstance(tokens, int) else rows.most * rows.length
+        return f"{line}about {estimate(tokens).total / GIGABYTE:,.1f} GB for {tokens:,} at once"
+    room = card * GIGABYTE * (1 - SPARE)
+    fitting = fit_micro_batch(lambda tokens: estimate(tokens).total, room, rows)
+    if not fitting:
+        return f"{line}not one row of {rows.length} tokens fits {card:,.1f} GB. {REMEDY}"
+    at_most = f"about {estimate(fitting).total / GIGABYTE:,.1f} of {card:,.1f} GB"
+    return f"{line}micro-batches of {fitting:,} tokens fit: {at_most}"
 
 
 def _describe_initial(initial: InitialModel) -> str:

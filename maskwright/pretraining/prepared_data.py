@@ -11,7 +11,7 @@ import torch
 
 from maskwright.data.collate import SpecialIds
 from maskwright.data.config import MixtureConfig
-from maskwright.data.loader import RowSource
+from maskwright.data.loader import RowSource, TokensInMemory
 from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.mixture import MOST_SOURCES, Mixture, count_passes
 from maskwright.data.rows import DataPosition
@@ -35,6 +35,8 @@ from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device, computes_in_bf16, product_dtype
 from maskwright.train.plan import Planner
 from maskwright.train.trackers import check_trackers
+
+_NUM_SPECIAL = 5  # as in every tokenizer that is trained here
 
 
 class PreparedData:
@@ -223,6 +225,24 @@ def build_row_source(
     special = data.special_ids(config.data.special_tokens)
     corpus, mixture = (data.train, data.mixture) if split == "train" else (data.valid, None)
     return RowSource(corpus, config.data, special, masker, config.seed, world, mixture)
+
+
+def build_random_rows(
+    config: PretrainConfig, model: EncoderConfig, num_rows: int, length: int
+) -> RowSource:
+    """Return rows of random ordinary tokens, every one a word, each as long as a row can take."""
+    size = model.vocab_size
+    inside = length - config.data.extra_slots
+    num_documents = max(2, num_rows)  # pairs of texts may want two
+    generator = np.random.default_rng(config.seed)
+    ids = generator.integers(_NUM_SPECIAL, size, num_documents * inside)
+    words, lengths = np.ones(len(ids), np.bool_), np.full(num_documents, inside, np.int64)
+    corpus = TokensInMemory(ids.astype(np.uint32), words, lengths)
+    ordinary = np.arange(_NUM_SPECIAL, size)
+    vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
+    special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)
+    masker = Masker(config.masking, vocabulary)
+    return RowSource(corpus, config.data, special, masker, config.seed)
 
 
 def fetch_ahead(

@@ -55,6 +55,7 @@ from maskwright.runs.run_directory import (
     begin_run,
     check_changes,
     check_new,
+    find_micro_batch,
     has_checkpoint,
     list_changes,
     load_recorded_config,
@@ -68,7 +69,7 @@ from maskwright.shards.concat import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.config import BUDGETS
-from maskwright.train.device import choose_device, keep_freed_memory
+from maskwright.train.device import choose_device, keep_freed_memory, limit_memory
 from maskwright.train.trainer import Trainer
 
 
@@ -217,6 +218,10 @@ def _joined(config: PretrainConfig) -> Generator[World]:
     device = choose_device(config.train.device, world.local_rank)
     if device.type == "cpu":
         keep_freed_memory()
+    elif device.type == "cuda":
+        limit_memory(config.train.device_memory, device)
+    if config.train.device_memory and device.type != "cuda":
+        tell_on_first_rank(f"train.device_memory has no effect: the run is on {device}")
     with joining(world, device):
         yield world
 
@@ -275,7 +280,11 @@ def _resume(request: _Request) -> None:
         teacher = load_teacher(config, data.tokenizer)
         last = checkpoint.step
         session = open_session(
-            run, config, data, world, console, teacher=teacher, origin=origin, last_step=last
+            *(run, config, data, world, console),
+            teacher=teacher,
+            origin=origin,
+            last_step=last,
+            kept_tokens=find_micro_batch(provenance),
         )
         _check_teacher(session, provenance)
         trainer = session.trainer

@@ -52,7 +52,7 @@ class Planner:
         length = self.train.seq_length_at(progress, self.data.max_seq_length)
         num_rows = self.train.batch_tokens_at(progress) // length
         micro_rows = self.train.even_rows_at(progress, self.data.max_seq_length, self.num_ranks)
-        if self.train.micro_batch_tokens:
+        if isinstance(self.train.micro_batch_tokens, int):  # not auto, where no GPU limits it
             micro_rows = min(micro_rows, max(1, self.train.micro_batch_tokens // length))
         request = StepRequest(
             row_length=length,
