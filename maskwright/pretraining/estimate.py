@@ -87,14 +87,14 @@ def estimate_step_seconds(
     teacher: MaskedLanguageModel | None = None,
 ) -> tuple[float, str]:
     """Return the seconds of a mean step on `cards`, and how they are known."""
-    seconds = cards.estimate_step_seconds(
+    seconds, is_measured = cards.estimate_step_seconds(
         model,
         config.train.mean_batch_tokens,
         count_all_flops(config, model, teacher),
         own_tokens(config.train, cards.count),
     )
-    if cards.is_measured(model) and teacher is None:
-        return seconds, f"from the share of the peak that was measured on one {cards}"
+    if is_measured and teacher is None:
+        return seconds, f"measured as the share of the peak of one {cards}"
     return seconds, "computed from the speed of one H200"
 
 

@@ -64,30 +64,27 @@ class Cards:
     def num_nodes(self) -> int:
         return -(-self.count // CARDS_A_NODE)
 
-    def is_measured(self, model: EncoderConfig) -> bool:
-        """Return True if runs of this width were measured on this card."""
-        return self.count == 1 and self.card is _MEASURED and model.hidden_size in _SHARES
-
     def estimate_step_seconds(
         self, model: EncoderConfig, step_tokens: float, flops_per_token: float, micro_tokens: float
-    ) -> float:
+    ) -> tuple[float, bool]:
         """Return the seconds of a step, without the time of the network between the cards.
 
         Args:
             step_tokens: tokens of the whole step, which all cards share.
             micro_tokens: tokens in a forward pass of a card, at most.
+
+        Returns:
+            The seconds, and True if this card reached this speed at this width in a measurement.
         """
         nearest = min(_SHARES, key=lambda width: abs(width - model.hidden_size))
-        ratios = (
-            getattr(self.card, n) / getattr(_MEASURED, n) for n in ("peak_flops", "bandwidth")
-        )
-        flops_a_second = _SHARES[nearest] * _MEASURED.peak_flops * min(ratios)
-        own_tokens = step_tokens / self.count
-        launching = _LAUNCH_SECONDS_A_LAYER * model.num_hidden_layers
-        return max(
-            own_tokens * flops_per_token / flops_a_second,
-            launching * max(1.0, own_tokens / micro_tokens),
-        )
+        card, known = self.card, _MEASURED
+        ratio = min(card.peak_flops / known.peak_flops, card.bandwidth / known.bandwidth)
+        flops_a_second = _SHARES[nearest] * known.peak_flops * ratio
+        part = step_tokens / self.count
+        computing = part * flops_per_token / flops_a_second
+        launching = _LAUNCH_SECONDS_A_LAYER * model.num_hidden_layers * max(1, part / micro_tokens)
+        is_same = self.count == 1 and card is known and nearest == model.hidden_size
+        return max(computing, launching), is_same and computing >= launching
 
     def fit_micro_batch(self, model: EncoderConfig, train: TrainConfig, row_length: int) -> int:
         """Return the most tokens in a forward pass of a card that fit into its memory.
