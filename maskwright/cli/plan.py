@@ -30,6 +30,7 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    for line in maskwright.plan(**vars(build_parser().parse(argv))).describe():
+    arguments = build_parser().parse(argv)
+    for line in maskwright.plan(**vars(arguments)).describe():
         say(line)
     return 0

@@ -36,12 +36,12 @@ from maskwright.train.step import (
 
 _TIMED = 3
 _NUM_SPECIAL = 5  # as in every tokenizer that is trained here
-_TIMED_SECONDS = 1.5  # then no further step is timed
+_TIMED_SECONDS = 1.0  # then no further step is timed
 # Rows enough to keep the device busy, and no more.
-_TIMED_FLOPS = {"cpu": 2e10, "cuda": 2e13}
+_TIMED_FLOPS = {"cpu": 1e10, "cuda": 2e13}
 # On a CPU: if a row and an update take more, one layer is measured, on short rows.
 _WHOLE_FLOPS, _PROBED_LENGTH, _PROBED_VOCABULARY = 5e10, 128, 2048
-_BRIEFLY = {"cpu": 2e10, "cuda": 2e12}  # for each size that is tried: less than a second
+_BRIEFLY = {"cpu": 5e9, "cuda": 2e12}  # for each size that is tried: less than a second
 
 
 def measure_step_seconds(
@@ -59,7 +59,7 @@ def measure_step_seconds(
         timed_flops: floating-point operations that the few rows take; none: what suits the device.
         teacher: the model that the step also runs.
     """
-    timed_flops = timed_flops or _TIMED_FLOPS.get(device.type, 2e10)
+    timed_flops = timed_flops or _TIMED_FLOPS.get(device.type, 1e10)
     whole = count_all_flops(config, model_config, teacher)
     if not is_measured_whole(config, model_config, device, teacher):
         probe, layer = _shrink(config, model_config)

@@ -99,10 +99,9 @@ def pretrain(
     Args:
         text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders or their URLs,
             which ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
-        texts: the documents themselves, instead of `text`: a list, or an iterator, which is read
-            once. They are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
-        init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
-            tokenizer and architecture.
+        texts: the documents themselves, instead of `text`: any iterable, which is read once. They
+            are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
+        init_from: a model to continue, with its tokenizer: a folder, a run, or ``hf:NAME``.
         teacher: a model whose predictions are learned, too, by default with half of its layers.
         recipe: the recipe to start from; default: ``auto``, or ``continue`` with `init_from`.
         config: a YAML file put over the recipe; or a whole one, without recipe and `sections`.
@@ -132,8 +131,7 @@ def pretrain(
     elif text or texts is not None or recipe or config or auto_resume:
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
-        begun = load_run_config(Path(resume), given)
-        request = _Request(Path(resume), folder, begun, resumes=True)
+        request = _Request(Path(resume), folder, load_run_config(Path(resume), given), resumes=True)
     return _carry_out(request, print_config, dry_run, for_device)
 
 
