@@ -32,12 +32,8 @@ from benchmarks.training_speed import TickingReporter, time_fit
 from maskwright.config import merge
 from maskwright.pretraining.prepared_data import PreparedData, objective_of, resolve_model
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.train.devices import find_card
 
-# Dense bf16 FLOP/s from the data sheets (SXM where there are several), by a part of the name.
-PEAKS = {
-    "H200": 989e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12,
-    "L40": 181e12, "L4": 121e12, "A10": 125e12, "4090": 165e12, "3090": 71e12,
-}  # fmt: skip
 MODELS = ("tiny", "small", "base", "babylm-10m")
 _SAME = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 TICK = 5  # steps between two looks at the clock, as a look makes the host wait
@@ -132,7 +128,8 @@ def find_peak(device: str) -> tuple[str, float | None]:
     if device == "cpu":
         return "cpu", None
     name = torch.cuda.get_device_name()
-    return name, next((peak for part, peak in PEAKS.items() if part in name), None)
+    card = find_card(name)
+    return name, card.peak_flops if card else None
 
 
 def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from maskwright.errors import (
 
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
+    "plan": "plan a run on GPUs: size, hours, memory, command",
     "fill": "predict masked words with a trained model",
     "finetune": "fine-tune a model on labeled texts, words or pairs",
     "predict": "apply a fine-tuned model to texts",

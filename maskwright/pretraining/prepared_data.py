@@ -37,6 +37,7 @@ from maskwright.train.plan import Planner
 from maskwright.train.trackers import check_trackers
 
 _NUM_SPECIAL = 5  # as in every tokenizer that is trained here
+_MANY_EPOCHS = 40  # a model learns little more from a text that it has read so often
 
 
 class PreparedData:
@@ -163,6 +164,16 @@ def count_epoch_tokens(config: PretrainConfig, data: PreparedData) -> float:
         for share, row_length in config.train.share_lengths(config.data.max_seq_length)
     )
     return data.epoch_tokens + sum(added)
+
+
+def warn_of_epochs(epochs: float) -> str:
+    """Return a warning for a run that reads its text very often, else ``""``."""
+    if epochs <= _MANY_EPOCHS:
+        return ""
+    return (
+        f"warning: about {epochs:,.0f} epochs of this text, more than {_MANY_EPOCHS}. Add text, or "
+        f"train for fewer minutes: 1/{epochs / _MANY_EPOCHS:,.0f} of them is {_MANY_EPOCHS} epochs."
+    )
 
 
 def build_planner(config: PretrainConfig, num_ranks: int = 1) -> Planner:
