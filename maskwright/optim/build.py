@@ -68,6 +68,15 @@ class Optimizers:
             for slot, value in slots.items()
         }
 
+    def estimate_state_bytes(self) -> int:
+        """Return the bytes of all state after the first step, over all ranks together."""
+        return sum(
+            parameter.numel() * parameter.element_size() * optimizer.num_slots
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        )
+
     def allocate_state(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
         """Allocate state of these names and shapes; return its tensors for the caller to fill.
 

@@ -66,14 +66,14 @@ def iterate_on_gram(x: Tensor, num_steps: int) -> Tensor:
     Each iteration multiplies x from the left by a polynomial p of its Gram matrix g, and p commutes
     with g: so g becomes ``p g p``, and x is multiplied once, by the product of all p.
     """
-    gram, whole = x @ x.mT, None
+    gram, whole = torch.bmm(x, x.mT), None
     for step in range(num_steps):
         polynomial = _evaluate(gram)
         polynomial.diagonal(dim1=1, dim2=2).add_(_A)
-        whole = polynomial if whole is None else polynomial @ whole
+        whole = polynomial if whole is None else torch.bmm(polynomial, whole)
         if step < num_steps - 1:
-            gram = polynomial @ gram @ polynomial
-    return x if whole is None else whole @ x
+            gram = torch.bmm(torch.bmm(polynomial, gram), polynomial)
+    return x if whole is None else torch.bmm(whole, x)
 
 
 def _evaluate(gram: Tensor) -> Tensor:
