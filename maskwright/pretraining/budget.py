@@ -64,7 +64,7 @@ def measure_step_seconds(
         probe, layer = _shrink(config, model_config)
         seconds, _, tokens = _time_step(probe, layer, device, timed_flops)
         flops_a_second = count_flops_per_token(probe, layer) * tokens / seconds
-        flops = whole * config.train.mean_batch_tokens + _count_muon_flops(config, model_config)
+        flops = whole * config.train.mean_batch_tokens + count_update_flops(config, model_config)
         return flops / flops_a_second
     seconds, stepping, tokens = _time_step(config, model_config, device, timed_flops, teacher)
     return seconds * config.train.mean_batch_tokens / tokens + stepping
@@ -94,11 +94,11 @@ def is_measured_whole(
 ) -> bool:
     """Return False if a row and an update of all layers would take a CPU seconds or minutes."""
     length = config.train.seq_length_at(0.5, config.data.max_seq_length)
-    flops = count_all_flops(config, model, teacher) * length + _count_muon_flops(config, model)
+    flops = count_all_flops(config, model, teacher) * length + count_update_flops(config, model)
     return device.type != "cpu" or flops <= _WHOLE_FLOPS
 
 
-def _count_muon_flops(config: PretrainConfig, model: EncoderConfig) -> float:
+def count_update_flops(config: PretrainConfig, model: EncoderConfig) -> float:
     """Return the operations of Muon's update: three products of a matrix and its Gram matrix."""
     steps = config.optim.newton_schulz_steps if config.optim.name == "muon" else 0
     return 6 * steps * model.hidden_size * count_parameters(model).blocks

@@ -7,7 +7,12 @@ import torch
 from maskwright.distributed.world import ALONE, World
 from maskwright.model.config import EncoderConfig, parse_sizes
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.pretraining.budget import choose_size, count_all_flops, count_flops_per_token
+from maskwright.pretraining.budget import (
+    choose_size,
+    count_all_flops,
+    count_flops_per_token,
+    count_update_flops,
+)
 from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import choose_device
@@ -51,8 +56,8 @@ def choose_size_for(
     sized = set_rung(config, size)
     model = resolve(sized)
     tokens = count_tokens(cards, sized, model, epoch_tokens)
-    peak = cards.card.peak_flops * cards.count
-    filled = fill_card(sized, peak, count_flops_per_token(sized, model), tokens)
+    peak, update = cards.card.peak_flops * cards.count, count_update_flops(sized, model)
+    filled = fill_card(sized, peak, count_flops_per_token(sized, model), update, tokens)
     return filled, f"{size}: {reason}"
 
 

@@ -21,7 +21,7 @@ _SECTIONS = ("data", "masking", "optim", "train")
 _RATES = ("learning_rate", "muon_learning_rate")
 # A step that takes a GPU so long at its peak keeps it four fifths as busy as larger ones: 12 layers
 # of width 384 and 16,384 tokens, 2.5 ms at the peak, reach 0.77 (benchmarks gpu-variants).
-_BUSY_SECONDS = 0.003
+_BUSY_SECONDS, _UPDATES = 0.003, 5
 _FEWEST_STEPS, _FEWEST_TOKENS = 2000, 8192
 
 
@@ -109,7 +109,11 @@ def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
 
 
 def fill_card(
-    config: PretrainConfig, peak_flops: float, flops_per_token: float, tokens: float
+    config: PretrainConfig,
+    peak_flops: float,
+    flops_per_token: float,
+    update_flops: float,
+    tokens: float,
 ) -> PretrainConfig:
     """Return the configuration with the fewest tokens a step that keep a card busy.
 
@@ -118,12 +122,13 @@ def fill_card(
 
     Args:
         peak_flops: FLOP/s of all cards together.
+        update_flops: operations of an update, which should be a fifth of a step at most.
         tokens: the tokens of the run.
     """
     wide = resolve(_WIDE_RECIPE).train.batch_tokens
     if config.model.hidden_size < _WIDE or config.train.batch_tokens != wide:
         return config
-    busy = _BUSY_SECONDS * peak_flops / flops_per_token
-    count = max(_FEWEST_TOKENS, min(busy, tokens / _FEWEST_STEPS))
-    rounded = 2 ** round(math.log2(count))
-    return replace(config, train=replace(config.train, batch_tokens=rounded))
+    busy = (_BUSY_SECONDS * peak_flops + _UPDATES * update_flops) / flops_per_token
+    most = max(_FEWEST_TOKENS, tokens / _FEWEST_STEPS)
+    count = min(2 ** math.ceil(math.log2(busy)), 2 ** math.floor(math.log2(most)))
+    return replace(config, train=replace(config.train, batch_tokens=max(_FEWEST_TOKENS, count)))
