@@ -10,6 +10,7 @@ if it is faster here. A variant that fails is reported. --toy runs at toy size o
 
 import argparse
 import gc
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -64,6 +65,10 @@ VARIANTS: dict[str, Variant] = {
     "captured, rows 128": Variant(row_length=128),
     "captured, NorMuon": Variant(values={"optim": {"muon_beta2": 0.95}}),
     "captured, 4 Newton-Schulz steps": Variant(values={"optim": {"newton_schulz_steps": 4}}),
+    "captured, halves of the MLP apart": Variant(compiler={"max_pointwise_cat_inputs": 1}),
+    "captured, cuDNN attention": Variant(
+        patches=(("torch.nn.attention.varlen._should_use_cudnn", lambda _index: True),)
+    ),
     "captured, 16,384 a micro-batch": Variant(values={"train": {"micro_batch_tokens": 16_384}}),
     "captured, coordinate descent": Variant(compiler={"coordinate_descent_tuning": True}),
     "base, captured, whole loss compiled": Variant(recipe="base", patches=(WHOLE,)),
@@ -79,13 +84,14 @@ class ProfilingReporter(TickingReporter):
         super().__init__(warmup)
         self._profiled_tick = profiled_tick
         self.profiler: Any = None
-        self.start_seconds = 0.0
+        self.start_seconds, self.loss = 0.0, math.nan
         self._began = time.perf_counter()
 
     def report(self, record: Record, progress: float) -> None:
         if record["split"] != "train":
             return
         number = len(self.tokens) + 1
+        self.loss = record["loss"]
         if self._profiled_tick is None or number <= self._profiled_tick:
             super().report(record, progress)
         if number == self.warmup:
@@ -138,6 +144,7 @@ def measure(variant: Variant, data: PreparedData, device: str, profiles: bool) -
     found: dict[str, Any] = {
         "tokens_per_second": round(speed),
         "milliseconds_a_step": round(1e3 * variant.step_tokens / speed, 2),
+        "loss": round(reporter.loss, 4),
         "start_seconds": round(reporter.start_seconds, 1),
         **count_flops(config, data, variant, speed, device),
     }

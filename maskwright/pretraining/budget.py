@@ -1,8 +1,6 @@
 """What a budget pays for on this machine: the time of a step, and with it the size of the model.
 
-A step is measured on random tokens: no text is needed to know its time. Each of `model.sizes` is
-stated with the training from which on it learns most (docs/experiments.md), in petaFLOP; so one
-recipe serves ten minutes and two hours of a laptop.
+A step is measured on random tokens: no text is needed to know its time.
 """
 
 import time
@@ -15,7 +13,7 @@ from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
-from maskwright.model.config import EncoderConfig, ModelConfig, parse_sizes
+from maskwright.model.config import EncoderConfig, parse_sizes
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import count_parameters
 from maskwright.model.init import initialize
@@ -27,6 +25,7 @@ from maskwright.pretraining.prepared_data import (
     build_random_rows,
     objective_of,
 )
+from maskwright.pretraining.rungs import Pay, Size, pick_size, set_rung
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import (
@@ -65,7 +64,7 @@ def measure_step_seconds(
         probe, layer = _shrink(config, model_config)
         seconds, _, tokens = _time_step(probe, layer, device, timed_flops)
         flops_a_second = count_flops_per_token(probe, layer) * tokens / seconds
-        flops = whole * config.train.mean_batch_tokens + _count_muon_flops(config, model_config)
+        flops = whole * config.train.mean_batch_tokens + count_update_flops(config, model_config)
         return flops / flops_a_second
     seconds, stepping, tokens = _time_step(config, model_config, device, timed_flops, teacher)
     return seconds * config.train.mean_batch_tokens / tokens + stepping
@@ -95,11 +94,11 @@ def is_measured_whole(
 ) -> bool:
     """Return False if a row and an update of all layers would take a CPU seconds or minutes."""
     length = config.train.seq_length_at(0.5, config.data.max_seq_length)
-    flops = count_all_flops(config, model, teacher) * length + _count_muon_flops(config, model)
+    flops = count_all_flops(config, model, teacher) * length + count_update_flops(config, model)
     return device.type != "cpu" or flops <= _WHOLE_FLOPS
 
 
-def _count_muon_flops(config: PretrainConfig, model: EncoderConfig) -> float:
+def count_update_flops(config: PretrainConfig, model: EncoderConfig) -> float:
     """Return the operations of Muon's update: three products of a matrix and its Gram matrix."""
     steps = config.optim.newton_schulz_steps if config.optim.name == "muon" else 0
     return 6 * steps * model.hidden_size * count_parameters(model).blocks
@@ -181,55 +180,23 @@ def choose_size(
         resolve: returns the architecture of a configuration.
         epoch_tokens: tokens of the text, if they are known.
     """
-    sizes = parse_sizes(config.model.sizes)
+    sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
     if not sizes:
         return config, ""
-    sized = [replace(config, model=set_size(config.model, *size)) for _, *size in sizes]
+
+    def pay(size: Size) -> Pay:
+        sized = set_rung(config, size)
+        model, device = resolve(sized), choose_device(sized.train.device)
+        timed = _BRIEFLY.get(device.type)
+        seconds = measure_step_seconds(sized, model, device, timed) / world.size
+        steps = sized.train.estimate_seconds(seconds, epoch_tokens) / seconds
+        tokens = steps * sized.train.mean_batch_tokens
+        return Pay.of(tokens, epoch_tokens, count_flops_per_token(sized, model))
 
     def find() -> str:
-        chosen, paid = 0, 0.0
-        for number, (least, *_) in enumerate(sizes):
-            found = _count_petaflops(sized[number], resolve, epoch_tokens, world.size)
-            if number and found < least:
-                break
-            chosen, paid = number, found
-        return f"{chosen} {paid:.3g}"
+        size, reason = pick_size(sizes, pay, "this machine")
+        return f"{sizes.index(size)} {reason}"
 
-    number, paid = world.text_from_first(find).split()
-    _, width, layers = sizes[int(number)]
-    if paid == "inf":  # a dry run: a run knows its tokens
-        reason = "if its text has epochs enough, which is known once it is prepared"
-        return sized[int(number)], f"width {width}, layers {layers}: {reason}"
-    reason = f"the budget pays for {paid} petaFLOP of training on this machine"
-    following = sizes[int(number) + 1 :]
-    if not following:
-        reason += "; model.sizes has no larger one"
-    else:
-        reason += f"; width {following[0][1]}, layers {following[0][2]} needs {following[0][0]:g}"
-    return sized[int(number)], f"width {width}, layers {layers}: {reason}"
-
-
-def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:
-    """Return the model with this size: heads of 64, an MLP three times as wide."""
-    return replace(
-        model,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=None,
-        intermediate_size=3 * width,
-    )
-
-
-def _count_petaflops(
-    config: PretrainConfig,
-    resolve: Callable[[PretrainConfig], EncoderConfig],
-    epoch_tokens: float | None,
-    num_ranks: int,
-) -> float:
-    """Return what the run would compute, as it is counted a token, in petaFLOP."""
-    model, train = resolve(config), config.train
-    device = choose_device(train.device)
-    seconds = measure_step_seconds(config, model, device, _BRIEFLY.get(device.type)) / num_ranks
-    flops = count_flops_per_token(config, model)
-    steps = train.estimate_seconds(seconds, epoch_tokens) / seconds
-    return steps * train.mean_batch_tokens * flops / 1e15
+    number, _, reason = world.text_from_first(find).partition(" ")
+    size = sizes[int(number)]
+    return set_rung(config, size), f"{size}: {reason}"

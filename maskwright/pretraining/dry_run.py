@@ -15,9 +15,10 @@ from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model.memory import MemoryEstimate, estimate_memory
 from maskwright.objectives.build import count_parameters_of
-from maskwright.pretraining.budget import choose_size, is_measured_whole, measure_step_seconds
+from maskwright.pretraining.budget import is_measured_whole, measure_step_seconds
 from maskwright.pretraining.estimate import (
     choose_size_for,
+    choose_size_here,
     describe_cards,
     estimate_step_seconds,
 )
@@ -69,7 +70,7 @@ def describe_run(
     if cards:
         config, size = choose_size_for(cards, config, resolve, tokens)
     else:
-        config, size = choose_size(config, resolve, tokens, world)
+        config, size = choose_size_here(config, resolve, tokens, world)
     model, objective = resolve(config), objective_of(config)
     with torch.device("meta"):
         network = objective.build_network(model)

@@ -1,39 +1,38 @@
 """What a budget pays for on GPUs of a table: size, time and memory, without one at hand."""
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
+import torch
+
+from maskwright.distributed.world import ALONE, World
 from maskwright.model.config import EncoderConfig, parse_sizes
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.pretraining.budget import count_all_flops, count_flops_per_token, set_size
+from maskwright.pretraining.budget import (
+    choose_size,
+    count_all_flops,
+    count_flops_per_token,
+    count_update_flops,
+)
+from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.devices import Cards, own_tokens
-
-# More passes over a text do not count when a size is chosen: a larger model learns it by heart.
-COUNTED_EPOCHS = 20
+from maskwright.train.device import choose_device
+from maskwright.train.devices import Cards, find_card, own_tokens
 
 Resolve = Callable[[PretrainConfig], EncoderConfig]  # returns the architecture of a configuration
 
 
-def pick_size(
-    sizes: Sequence[tuple[float, int, int]], petaflops: Callable[[int, int], float]
-) -> tuple[int, int, float]:
-    """Return width and layers of the largest size that gets its petaFLOP, and what it gets.
+def choose_size_here(
+    config: PretrainConfig, resolve: Resolve, epoch_tokens: float | None, world: World = ALONE
+) -> tuple[PretrainConfig, str]:
+    """Return the configuration with the size that its budget pays for here, and why.
 
-    Args:
-        sizes: as of `parse_sizes`.
-        petaflops: returns the training that a size would get, from width and layers.
+    The speed of a known card is that of the table, compiled; that of other devices is measured.
     """
-    (_, *chosen), *larger = sizes
-    paid = petaflops(*chosen)
-    for least, *size in larger:
-        found = petaflops(*size)
-        if found < least:
-            break
-        chosen, paid = size, found
-    width, layers = chosen
-    return width, layers, paid
+    device = choose_device(config.train.device, world.local_rank)
+    card = find_card(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    if card is None:
+        return choose_size(config, resolve, epoch_tokens, world)
+    return choose_size_for(Cards(card, world.size), config, resolve, epoch_tokens)
 
 
 def choose_size_for(
@@ -43,32 +42,23 @@ def choose_size_for(
 
     Without ``model.sizes`` nothing changes.
     """
-    sizes = parse_sizes(config.model.sizes)
+    sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
     if not sizes:
         return config, ""
 
-    def set_to(width: int, layers: int) -> PretrainConfig:
-        return replace(config, model=set_size(config.model, width, layers))
+    def pay(size: Size) -> Pay:
+        sized = set_rung(config, size)
+        model = resolve(sized)
+        tokens = count_tokens(cards, sized, model, epoch_tokens)
+        return Pay.of(tokens, epoch_tokens, count_flops_per_token(sized, model))
 
-    def petaflops(width: int, layers: int) -> float:
-        return count_petaflops(cards, set_to(width, layers), resolve, epoch_tokens)
-
-    width, layers, paid = pick_size(sizes, petaflops)
-    reason = f"the budget pays for {paid:.3g} petaFLOP of training on {cards}, computed"
-    if paid == math.inf:
-        reason = "if its text has epochs enough, which is known once it is prepared"
-    return set_to(width, layers), f"width {width}, layers {layers}: {reason}"
-
-
-def count_petaflops(
-    cards: Cards, config: PretrainConfig, resolve: Resolve, epoch_tokens: float | None
-) -> float:
-    """Return what a run would compute on `cards` in its first `COUNTED_EPOCHS`, in petaFLOP."""
-    model = resolve(config)
-    tokens = count_tokens(cards, config, model, epoch_tokens)
-    if epoch_tokens:
-        tokens = min(tokens, COUNTED_EPOCHS * epoch_tokens)
-    return tokens * count_flops_per_token(config, model) / 1e15
+    size, reason = pick_size(sizes, pay, f"{cards}, computed")
+    sized = set_rung(config, size)
+    model = resolve(sized)
+    tokens = count_tokens(cards, sized, model, epoch_tokens)
+    peak, update = cards.card.peak_flops * cards.count, count_update_flops(sized, model)
+    filled = fill_card(sized, peak, count_flops_per_token(sized, model), update, tokens)
+    return filled, f"{size}: {reason}"
 
 
 def count_tokens(
@@ -101,6 +91,6 @@ def estimate_step_seconds(
 def describe_cards(cards: Cards) -> str:
     """Return the line of a dry run about the cards."""
     return (
-        f"device       {cards}, {cards.card.peak_flops / 1e12:,.0f} TFLOP/s in bf16 a card (data sheet); "
-        "no card is used now"
+        f"device       {cards}, {cards.card.peak_flops / 1e12:,.0f} TFLOP/s a card in bf16 "
+        "(data sheet); no card is used now"
     )

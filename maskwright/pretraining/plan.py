@@ -11,16 +11,18 @@ from maskwright.errors import ConfigError, InputError
 from maskwright.files import write_text
 from maskwright.model.config import SIZE_FIELDS, EncoderConfig, parse_sizes
 from maskwright.model.flops import count_parameters
+from maskwright.pretraining.budget import count_flops_per_token
 from maskwright.pretraining.dry_run import find_tokens
-from maskwright.pretraining.estimate import (
+from maskwright.pretraining.estimate import count_tokens, estimate_step_seconds
+from maskwright.pretraining.prepared_data import guess_model, resolve_model, warn_of_epochs
+from maskwright.pretraining.rungs import (
     COUNTED_EPOCHS,
-    count_petaflops,
-    count_tokens,
-    estimate_step_seconds,
+    Pay,
+    Size,
+    find_recipe,
     pick_size,
 )
-from maskwright.pretraining.prepared_data import guess_model, resolve_model, warn_of_epochs
-from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS
 from maskwright.train.devices import (
@@ -31,8 +33,6 @@ from maskwright.train.devices import (
     parse_cards,
 )
 
-# A plan takes rates, batches and rows from the one whose model is nearest in size.
-_RECIPES = (DEFAULT_RECIPE, "small", "base")
 _SPARE_MINUTES = 30  # of a job: to start, to validate and to save
 _CORES_A_CARD = 8
 
@@ -219,7 +219,9 @@ class _Search:
     def find(self, size: str | None) -> Plan:
         """Return the plan with this size, or with the largest that the budget pays for."""
         if size is None:
-            width, layers, _ = pick_size(parse_sizes(resolve().model.sizes), self._count_petaflops)
+            sizes = [Size(*known) for known in parse_sizes(resolve().model.sizes)]
+            chosen, _ = pick_size(sizes, self._pay, str(self.cards))
+            width, layers = chosen.width, chosen.layers
         else:
             width, layers = _parse_size(size)
         found = self._plan(width, layers)
@@ -229,15 +231,16 @@ class _Search:
             raise ConfigError("size", given, needed, "Choose a smaller one, or another device.")
         return found
 
-    def _count_petaflops(self, width: int, layers: int) -> float:
-        plan = self._plan(width, layers)
+    def _pay(self, size: Size) -> Pay:
+        plan = self._plan(size.width, size.layers)
         if plan is None:
-            return 0.0
-        return count_petaflops(self.cards, plan.config, self.resolve_model, self.epoch_tokens)
+            return Pay(0.0, 0.0)
+        flops = count_flops_per_token(plan.config, plan.model)
+        return Pay.of(plan.tokens, self.epoch_tokens, flops)
 
     def _plan(self, width: int, layers: int) -> Plan | None:
         """Return the plan for a size; None if it does not fit into the memory of a card."""
-        recipe = _find_recipe(width, layers)
+        recipe = find_recipe(width)
         own = resolve(recipe).model
         sized: dict[str, Any] = {}
         if own.sizes or (own.hidden_size, own.num_hidden_layers) != (width, layers):
@@ -264,17 +267,6 @@ class _Search:
             self.cards, self.text, recipe, config, flags, model, self.epoch_tokens, tokens,
             seconds, how,
         )  # fmt: skip
-
-
-def _find_recipe(width: int, layers: int) -> str:
-    """Return the recipe whose own model is nearest in the number of its weights."""
-
-    def measure_distance(recipe: str) -> float:
-        model = resolve(recipe).model
-        ratio = (width / model.hidden_size) ** 2 * layers / model.num_hidden_layers
-        return abs(math.log(ratio))
-
-    return min(_RECIPES, key=measure_distance)
 
 
 def _parse_size(size: str) -> tuple[int, int]:

@@ -17,8 +17,8 @@ from maskwright.errors import CheckpointError, ConfigError, InputError, ShardErr
 from maskwright.files import as_mapping
 from maskwright.model.config import SIZE_FIELDS
 from maskwright.objectives.build import count_parameters_of
-from maskwright.pretraining.budget import choose_size
 from maskwright.pretraining.dry_run import describe_run, warn_of_budget
+from maskwright.pretraining.estimate import choose_size_here
 from maskwright.pretraining.init_from import (
     adopt_model,
     adopt_teacher,
@@ -261,7 +261,7 @@ def _start(request: _Request) -> None:
         if config.model.sizes:
             shape = partial(resolve_model, tokenizer=data.tokenizer)
             tokens = count_epoch_tokens(config, data)
-            config, reason = choose_size(config, shape, tokens, world)
+            config, reason = choose_size_here(config, shape, tokens, world)
             console.print(f"size: {reason}")
             if warning := warn_of_budget(config, shape(config), tokens, world):
                 console.print(warning)

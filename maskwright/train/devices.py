@@ -82,9 +82,8 @@ class Cards:
         flops_a_second = _SHARES[nearest] * known.peak_flops * ratio
         part = step_tokens / self.count
         computing = part * flops_per_token / flops_a_second
-        launching = _LAUNCH_SECONDS_A_LAYER * model.num_hidden_layers * max(1, part / micro_tokens)
         is_same = self.count == 1 and card is known and nearest == model.hidden_size
-        return max(computing, launching), is_same and computing >= launching
+        return computing, is_same
 
     def fit_micro_batch(self, model: EncoderConfig, train: TrainConfig, row_length: int) -> int:
         """Return the most tokens in a forward pass of a card that fit into its memory.
@@ -134,7 +133,8 @@ def own_tokens(train: TrainConfig, num_cards: int) -> int:
     stages = train.batch_tokens_schedule
     steps = parse_schedule("batch_tokens_schedule", stages, train.batch_tokens)
     part = -(-max(tokens for _, tokens in steps) // num_cards)
-    return min(part, train.micro_batch_tokens or part)
+    given = train.micro_batch_tokens
+    return min(part, given) if isinstance(given, int) else part
 
 
 def estimate_memory(model: EncoderConfig, micro_batch_tokens: int) -> float:
