@@ -5,8 +5,8 @@ its loss by the number of predictions of all ranks: a factor undoes DDP's averag
 averaging is switched off.
 """
 
-from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from maskwright.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import FSDPModule
 
 
 @dataclass(frozen=True)
@@ -65,17 +64,10 @@ def replicate(objective: nn.Module, world: World, device: torch.device) -> Paral
     return Parallel(ddp, float(world.size), ddp.no_sync, Replicated())
 
 
-def shard(
-    objective: nn.Module,
-    model: nn.Module,
-    blocks: Iterable[nn.Module],
-    mesh: "DeviceMesh",
-    bf16: bool,
-) -> Parallel:
+def shard(model: nn.Module, blocks: Iterable[nn.Module], mesh: "DeviceMesh", bf16: bool) -> Sharded:
     """Shard parameters over ranks in place, block by block (FSDP2, ``fully_shard``).
 
     Args:
-        objective: the loss of `model`.
         model: a model on the CPU; its parts move to the device of `mesh` one at a time.
         blocks: the modules that are gathered, used and released one after another; all other
             parameters are gathered for the whole step.
@@ -95,9 +87,7 @@ def shard(
         # Sums, not means. gloo cannot average, so both calls are needed.
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)
-    assert isinstance(model, FSDPModule)
-    between = partial(_accumulate_on_node, model) if mesh.ndim > 1 else nullcontext
-    return Parallel(objective, accumulating=between, sharding=Sharded(mesh))
+    return Sharded(mesh)
 
 
 def build_mesh(world: World, device: torch.device, by_node: bool) -> "DeviceMesh":
@@ -116,15 +106,7 @@ def build_mesh(world: World, device: torch.device, by_node: bool) -> "DeviceMesh
         return init_device_mesh(device.type, (world.size,))
     if not world.node_size or world.size % world.node_size:
         rule = f"must be set for train.parallel = hsdp and divide WORLD_SIZE = {world.size}"
-        remedy = "Start the processes with torchrun, as many on each machine."
+        remedy = "Start the same number of processes on each machine, with torchrun."
         raise ConfigError("LOCAL_WORLD_SIZE", world.node_size, rule, remedy)
     shape = (world.size // world.node_size, world.node_size)
     return init_device_mesh(device.type, shape, mesh_dim_names=("replicate", "shard"))
-
-
-@contextmanager
-def _accumulate_on_node(model: "FSDPModule") -> Generator[None]:
-    """Reduce gradients within the node only, in the backward pass of this context."""
-    model.set_requires_all_reduce(False)
-    yield
-    model.set_requires_all_reduce(True)

@@ -39,7 +39,13 @@ class Exchange:
 
 
 class Sharding:
-    """The conversion between whole tensors and what a rank holds: here every tensor as a whole."""
+    """The conversion between whole tensors and what a rank holds: here every tensor as a whole.
+
+    Attributes:
+        num_shards: the number of ranks that hold a tensor together.
+    """
+
+    num_shards = 1
 
     def gather(self, tensor: Tensor) -> Tensor:
         """Return the whole tensor of a shard. All ranks must call it."""
@@ -86,6 +92,7 @@ class Sharded(Sharding):
 
     def __init__(self, mesh: "DeviceMesh") -> None:
         self.group = mesh.get_group(mesh.ndim - 1)
+        self.num_shards = self.group.size()
 
     def exchange(self, parameters: Sequence[Tensor], num_rows: int) -> Exchange:
         return _ShardedExchange(parameters, num_rows, self.group)

@@ -73,7 +73,7 @@ def distribute(
     if is_sharded:
         bf16 = product_dtype(config.precision, device) is torch.bfloat16
         mesh = build_mesh(world, device, by_node=config.parallel == "hsdp")
-        return shard(loss, model, trained, mesh, bf16)
+        return Parallel(loss, sharding=shard(model, trained, mesh, bf16))
     model.to(device)
     if compiles and not by_block:
         cast(Any, loss).compile(dynamic=False)

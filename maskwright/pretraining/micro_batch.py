@@ -13,7 +13,6 @@ import torch
 
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
-from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError
 from maskwright.pretraining.prepared_data import build_random_rows
@@ -84,8 +83,7 @@ def choose_micro_batch(
     """
     rows, limit = RowsOfStep.of(config, trainer.world.size), config.train.device_memory
     room = measure_room(limit, trainer.device)
-    is_whole = trainer.parallel.sharding is UNSHARDED
-    state = trainer.optimizers.estimate_state_bytes() / (1 if is_whole else trainer.world.size)
+    state = trainer.optimizers.estimate_state_bytes() / trainer.parallel.sharding.num_shards
     tokens = fit_micro_batch(
         lambda tokens: state + try_micro_batch(trainer, config, tokens, rows.length),
         *(room, rows, kept, trainer.world),

@@ -125,3 +125,9 @@ def test_several_processes_need_a_name(
         "rank 1: InputError: give the run a --name: processes that share it or come back to it "
         "must know it\n"
     )
+
+
+def test_hybrid_sharding_of_uneven_machines_is_one_line(workplace: Path, tmp_path: Path) -> None:
+    arguments = list_arguments(data_of(workplace), tmp_path, "uneven")
+    ranks = [{**names, "LOCAL_WORLD_SIZE": "3"} for names in list_names(2)]
+    assert run_command(ranks, [*arguments, "--train.parallel", "hsdp"]) == [2, 2]
