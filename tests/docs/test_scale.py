@@ -1,0 +1,40 @@
+"""The computed bytes of docs/scale.md are those of its formulas and of the recipes."""
+
+import re
+
+import pytest
+import torch
+
+from maskwright.model.config import resolve_config
+from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.runs.config import resolve
+from tests.architecture.sources import ROOT
+
+
+@pytest.mark.parametrize(("column", "recipe"), [(3, "babylm-10m"), (4, "base")])
+def test_the_bytes_of_a_step_are_computed_as_the_page_says(column: int, recipe: str) -> None:
+    config = resolve(recipe, None, {})
+    resolved = resolve_config(
+        config.model,
+        **{"vocab_size": config.tokenizer.vocab_size, "max_seq_length": config.data.max_seq_length},
+        **{"pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "mask_token_id": 3},
+    )
+    with torch.device("meta"):
+        model = MaskedLanguageModel(resolved)
+    matrices = [model.get_parameter(name) for name in count_stacked_matrices(model)]
+    names = {"P": sum(parameter.numel() for parameter in model.parameters())}
+    names["L"] = sum(parameter.numel() for parameter in model.encoder.blocks.parameters())
+    names["H"] = sum(matrix.numel() for matrix in matrices)
+    names |= {"n": 8, "k": 4, "w": 2, "M": 1}
+    text = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    page = text.partition("### What a step sends")[2].partition("## Checkpoints")[0]
+    rows = [line.strip("|").split("|") for line in page.splitlines() if " MB |" in line]
+    assert len(rows) == 7
+    for cells in rows:
+        formula = re.sub(r"(?<=[\w)]) +(?=[\w(])", " * ", cells[2].strip()).replace("²", "**2")
+        expected = eval(formula, {}, names) / 1e6
+        assert cells[column].strip() == f"{expected:.0f} MB", cells[0]
+    millions = re.findall(rf"{recipe} has P = ([\d.]+)\s+million, L = H = ([\d.]+)\s+million", page)
+    assert millions == [(f"{names['P'] / 1e6:.1f}", f"{names['H'] / 1e6:.1f}")]
+    assert names["L"] / names["H"] == pytest.approx(1, abs=1e-3)
