@@ -17,8 +17,12 @@ def test_the_bytes_of_a_step_are_computed_as_the_page_says(column: int, recipe: 
     config = resolve(recipe, None, {})
     resolved = resolve_config(
         config.model,
-        **{"vocab_size": config.tokenizer.vocab_size, "max_seq_length": config.data.max_seq_length},
-        **{"pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "mask_token_id": 3},
+        vocab_size=config.tokenizer.vocab_size,
+        max_seq_length=config.data.max_seq_length,
+        pad_token_id=0,
+        cls_token_id=1,
+        sep_token_id=2,
+        mask_token_id=3,
     )
     with torch.device("meta"):
         model = MaskedLanguageModel(resolved)
