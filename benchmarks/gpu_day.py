@@ -23,9 +23,11 @@ from typing import Any
 import torch
 
 from benchmarks.common import BENCHMARKS, MASKWRIGHT, list_tree, write_result
+from maskwright.config import to_mapping
 from maskwright.files import hash_file
 from maskwright.logs import read_metrics
-from maskwright.runs.run_directory import read_provenance
+from maskwright.runs.config import resolve
+from maskwright.runs.run_directory import load_recorded_config, read_provenance
 
 SECONDS = 9 * 60
 _TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
@@ -36,11 +38,40 @@ _TOY = [
     "--train.final_valid_tokens", "1024", "--train.compile", "off",
 ]  # fmt: skip
 _RUNS = Path(f"runs/gpu-{date.today()}")  # another day begins new runs
-_MINUTES = ("6", "0.05")  # the second at toy size; start, compiling, last scores take minutes, too
+_MINUTES = ("3", "0.05")  # the second at toy size
 # In longer rows flash attention adds gradients in any order.
 _FEW_STEPS = (
     "--train.max_steps", "40", "--data.max_seq_length", "128", "--train.log_every_steps", "5",
+    "--train.compile", "off",
 )  # fmt: skip
+
+
+_TESTED = (
+    "tests/model/test_attention.py",
+    "tests/train/test_capture.py",
+    "tests/pretraining/test_micro_batch.py",
+)
+# Name, width, layers, factor of the rates, million tokens: about 40 seconds of an H200 each.
+_SIZES = (
+    ("384x12", 384, 12, 1.0, 48),
+    ("768x12", 768, 12, 0.5, 21),
+    ("768x12-fast", 768, 12, 1.0, 21),
+)
+
+
+def _size_flags(width: int, layers: int, factor: float, millions: int) -> tuple[str, ...]:
+    optim = resolve("wide").optim
+    values = {
+        "model.hidden_size": width,
+        "model.num_hidden_layers": layers,
+        "model.intermediate_size": 3 * width,
+        "optim.learning_rate": factor * optim.learning_rate,
+        "optim.muon_learning_rate": factor * optim.muon_learning_rate,
+        "train.batch_tokens": 32_768,
+        "train.max_tokens": millions * 10**6,
+        "train.compile": "on",
+    }
+    return tuple(part for name, value in values.items() for part in (f"--{name}", str(value)))
 
 
 def call(*command: object) -> None:
@@ -68,17 +99,23 @@ class Day:
     def __init__(self, data: Path, blimp: Path, runs: Path, toy: bool) -> None:
         self.data, self.blimp, self.runs, self.toy = data, blimp, runs, toy
 
-    def build(self, name: str, *flags: str, launcher: tuple[str, ...] = ()) -> list[str]:
+    def build(
+        self,
+        name: str,
+        *flags: str,
+        recipe: str = "babylm-10m",
+        launcher: tuple[str, ...] = (),
+    ) -> list[str]:
         """Return the command that trains the recipe."""
         program = [*launcher, "-m", "maskwright"] if launcher else [*MASKWRIGHT]
-        where = ["pretrain", str(self.data), "--recipe", "babylm-10m", "--runs-dir", str(self.runs)]
+        where = ["pretrain", str(self.data), "--recipe", recipe, "--runs-dir", str(self.runs)]
         more = ["--name", name, "--auto-resume", "--train.report", "false", *flags]
         more += ["--train.checkpoint_every_minutes", "2"]  # for a piece that is out of time
         return [*program, *where, *more, *(_TOY if self.toy else [])]
 
-    def pretrain(self, name: str, *flags: str, launcher: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Train the recipe; return the last validation, and the hash of the weights."""
-        call(*self.build(name, *flags, launcher=launcher))
+    def pretrain(self, name: str, *flags: str, **options: Any) -> dict[str, Any]:
+        """Train a recipe; return the last validation, and the hash of the weights."""
+        call(*self.build(name, *flags, **options))
         last = read_metrics(self.runs / name / "metrics.jsonl")[-1]
         weights = hash_file(self.runs / name / "model" / "model.safetensors")
         return {**last, "weights": weights, **read_provenance(self.runs / name)["computation"]}
@@ -86,23 +123,42 @@ class Day:
     def tests(self) -> dict[str, Any]:
         # Warnings of a machine that is not known are no failures.
         command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", "gpu", "-W", "default"]
-        tested = ["tests/model/test_attention.py", *(["--collect-only"] if self.toy else [])]
+        tested = [*_TESTED, *(["--collect-only"] if self.toy else [])]
         done = subprocess.run([*command, *tested], stdout=subprocess.PIPE, text=True)
         end = done.stdout.splitlines()[-30:]
         if done.returncode != 0:
             sys.exit("\n".join(end))
         return {"end": end}
 
+    def variants(self) -> dict[str, Any]:
+        toy = ("--toy", "--only", "ordinary") if self.toy else ()
+        call(*BENCHMARKS, "gpu-variants", "--data", self.data, *toy)
+        return {}  # it writes a result of its own
+
     def speed(self) -> dict[str, Any]:
         toy = ("--toy", "--rounds", 1) if self.toy else ("--lengths", 512)
         call(*BENCHMARKS, "gpu-speed", "--data", self.data, "--models", "babylm-10m", "base", *toy)
         return {}  # it writes a result of its own
 
-    def pretraining(self) -> dict[str, Any]:
-        return self.pretrain("pretraining", "--train.max_minutes", _MINUTES[self.toy])
+    def auto(self) -> dict[str, Any]:
+        found = self.pretrain("auto", "--train.max_minutes", _MINUTES[self.toy], recipe="auto")
+        return {**found, "config": to_mapping(load_recorded_config(self.runs / "auto"))}
+
+    def sizes(self) -> dict[str, Any]:
+        """Train sizes for about the same seconds, side by side, as their budgets are tokens."""
+        commands = {
+            name: self.build(name, *_size_flags(*size, tokens), recipe="wide")
+            for name, *size, tokens in _SIZES
+        }
+        running = [subprocess.Popen(command) for command in commands.values()]
+        codes = [process.wait() for process in running]
+        if any(codes):
+            sys.exit("a size failed")
+        last = {name: read_metrics(self.runs / name / "metrics.jsonl")[-1] for name in commands}
+        return {"sizes": last}
 
     def minimal_pairs(self) -> dict[str, Any]:
-        out, model = self.runs / "blimp.json", self.runs / "pretraining"
+        out, model = self.runs / "blimp.json", self.runs / "auto"
         out.unlink(missing_ok=True)
         flags = ("--suite", "blimp", "--blimp", self.blimp, "--out", out)
         call(*MASKWRIGHT, "evaluate", model, *flags)
@@ -131,7 +187,8 @@ class Day:
 
 
 PIECES: tuple[Callable[[Day], dict[str, Any]], ...] = (
-    Day.tests, Day.speed, Day.pretraining, Day.minimal_pairs, Day.resuming, Day.sharding,
+    Day.tests, Day.variants, Day.sizes, Day.auto, Day.minimal_pairs, Day.resuming, Day.sharding,
+    Day.speed,
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,14 +29,11 @@ from benchmarks.trainer_peer import (
     wrap_tokenizer,
 )
 from benchmarks.training_speed import TickingReporter, time_fit
+from maskwright.config import merge
 from maskwright.pretraining.prepared_data import PreparedData, objective_of, resolve_model
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.train.devices import find_card
 
-# Dense bf16 FLOP/s from the data sheets (SXM where there are several), by a part of the name.
-PEAKS = {
-    "H200": 989e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12,
-    "L40": 181e12, "L4": 121e12, "A10": 125e12, "4090": 165e12, "3090": 71e12,
-}  # fmt: skip
 MODELS = ("tiny", "small", "base", "babylm-10m")
 _SAME = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 TICK = 5  # steps between two looks at the clock, as a look makes the host wait
@@ -52,8 +50,8 @@ class Setting:
     steps: int
     device: str
 
-    def configure(self) -> PretrainConfig:
-        """Return the configuration of our side."""
+    def configure(self, over: Mapping[str, Any] | None = None) -> PretrainConfig:
+        """Return the configuration of our side, with other values `over` it."""
         toy = self.device == "cpu"
         model = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
         train = {
@@ -71,7 +69,7 @@ class Setting:
         }
         values: dict[str, Any] = {"train": train, "data": {"max_seq_length": self.row_length}}
         values["model"] = {"preset": "modernbert", **(model if toy else {})}
-        return resolve(self.recipe, None, values)
+        return resolve(self.recipe, None, merge(values, over or {}))
 
     @property
     def rows_a_step(self) -> int:
@@ -130,7 +128,8 @@ def find_peak(device: str) -> tuple[str, float | None]:
     if device == "cpu":
         return "cpu", None
     name = torch.cuda.get_device_name()
-    return name, next((peak for part, peak in PEAKS.items() if part in name), None)
+    card = find_card(name)
+    return name, card.peak_flops if card else None
 
 
 def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]:

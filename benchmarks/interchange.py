@@ -43,7 +43,6 @@ from maskwright.train.step import (
     compute_gradients,
     count_predictions,
     seed_dropout,
-    update_weights,
 )
 from tests.hostile.fuzzing.seeds import documents
 from tests.twins import (
@@ -98,7 +97,7 @@ class Workshop(NamedTuple):
             counts = count_predictions(loaded, terms)
             compute_gradients(parallel, loaded, terms, counts, device, "fp32")
             clip_gradients(model, 1.0, parallel)
-            update_weights(optimizers, 1.0)
+            optimizers.step()
             optimizers.zero_grad()
             position = loaded.next_position
         model.eval()

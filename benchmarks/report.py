@@ -90,7 +90,7 @@ class Page:
         folder = "../benchmarks/results" if "/" in self.path else "benchmarks/results"
         url, environment = f"{folder}/{result['file']}", result.get("environment", {})
         cpu = environment.get("cpu", "").partition("(")[0].strip()
-        hardware = f"{environment.get('cpu_count')} cores, {cpu}"
+        hardware = result.get("device", f"{environment.get('cpu_count')} cores, {cpu}")
         return {**result, "url": url, "file_link": f"[file]({url})", "hardware": hardware}
 
     def _list_records(self, block: Block) -> Iterator[Mapping[str, Any]]:

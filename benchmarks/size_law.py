@@ -22,7 +22,7 @@ from benchmarks.common import RESULTS, run_maskwright, write_result
 from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.pretraining.budget import set_size
+from maskwright.pretraining.rungs import set_size
 from maskwright.runs.config import resolve
 
 SIZES = ("128x2", "192x2", "256x3")

@@ -13,6 +13,7 @@ from .inference.fill_mask import FillMask
 from .interop.export import export
 from .interop.publish import publish
 from .model_folder.folder import load_model, save_model
+from .pretraining.plan import plan
 from .pretraining.prepare import prepare
 from .pretraining.run import pretrain
 from .pretraining.watch import watch
@@ -27,6 +28,6 @@ __all__ = [
     "Embedder", "FillMask", "MaskwrightError", "Predictor", "PretrainConfig",
     "PseudoLikelihoodScorer", "TokenStore", "Tokenizer", "compare", "embed", "evaluate",
     "evaluate_minimal_pairs", "evaluate_pseudo_likelihood", "export", "finetune", "load_model",
-    "predict", "prepare", "pretrain", "publish", "read_minimal_pairs", "save_model",
+    "plan", "predict", "prepare", "pretrain", "publish", "read_minimal_pairs", "save_model",
     "score_pseudo_likelihood", "serve", "sweep", "train_tokenizer", "watch",
 ]  # fmt: skip

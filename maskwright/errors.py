@@ -7,6 +7,7 @@
     ├── ShardError             prepared data that is missing, damaged or does not fit
     ├── ModelFolderError       a folder that is not a valid model folder
     ├── TrainingError          a run that cannot continue
+    ├── DeviceMemoryError      a device without enough memory
     ├── CheckpointError        a checkpoint that cannot be written or resumed from
     ├── ExportError            a conversion that fails, or whose outputs differ from the model's
     ├── InputError             an argument or text that a command cannot use
@@ -128,6 +129,10 @@ class ModelFolderError(MaskwrightError):
 
 class TrainingError(MaskwrightError):
     """A run that cannot continue: its loss is not finite, or another rank has ended."""
+
+
+class DeviceMemoryError(MaskwrightError):
+    """A batch, a model or its optimizer for which the memory of the device is not enough."""
 
 
 class CheckpointError(MaskwrightError):

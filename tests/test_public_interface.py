@@ -30,6 +30,7 @@ PUBLIC = {
     "export",
     "finetune",
     "load_model",
+    "plan",
     "predict",
     "prepare",
     "pretrain",
@@ -57,7 +58,8 @@ def test_each_exists_and_is_documented(name: str):
 
 
 VERBS = (
-    "compare", "embed", "evaluate", "export", "finetune", "predict", "prepare", "publish", "serve"
+    "compare", "embed", "evaluate", "export", "finetune", "plan", "predict", "prepare", "publish",
+    "serve",
 )  # fmt: skip
 ONLY_HERE = {"report", "sections", "settings", "texts"}
 

@@ -13,10 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import maskwright
-from maskwright.errors import MaskwrightError, StoppedError, make_line, suggest
+from maskwright.errors import (
+    DeviceMemoryError,
+    MaskwrightError,
+    StoppedError,
+    make_line,
+    suggest,
+)
 
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
+    "plan": "plan a run on GPUs: size, hours, memory, command",
     "fill": "predict masked words with a trained model",
     "finetune": "fine-tune a model on labeled texts, words or pairs",
     "predict": "apply a fine-tuned model to texts",
@@ -35,6 +42,17 @@ COMMANDS = {
     "inspect": "show what a model will see of prepared data",
     "recipes": "list the recipes that come with maskwright",
 }
+_ON_CPU = "DefaultCPUAllocator: "  # in torch's error, a plain RuntimeError, of a CPU without memory
+# What takes less memory, in the order in which to try it.
+_LESS_MEMORY = {
+    "pretrain": "Lower train.micro_batch_tokens; if it is one row, set "
+    "train.activation_checkpointing to true, which is slower. The last checkpoint is kept, and "
+    "both may change with --resume",
+    "finetune": "Lower --batch_size, then --max_length",
+    "embed": "Lower --batch-tokens",
+    "serve": "Lower --max_batch, then --max_tokens",
+}
+_OTHERWISE = "Free the device, or compute on the CPU: set CUDA_VISIBLE_DEVICES to nothing"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = arguments
     try:
-        return _find_command(name)(rest)
+        return _run(name, rest)
     except StoppedError as stop:
         print(make_line(str(stop)), file=sys.stderr)
         return 128 + signal.SIGTERM
@@ -73,6 +91,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename is not None else ""
         print(make_line(f"InputError: {where}{error.strerror}"), file=sys.stderr)
         return 2
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    """Run a command; raise DeviceMemoryError where torch has no memory left."""
+    command = _find_command(name)
+    try:
+        return command(arguments)
+    except RuntimeError as error:
+        # By name, because commands without torch must not import it.
+        if type(error).__name__ != "OutOfMemoryError" and _ON_CPU not in str(error):
+            raise
+        what = ". ".join(str(error).rpartition(_ON_CPU)[2].split(". ")[:2])
+        remedy = _LESS_MEMORY.get(name, _OTHERWISE)
+        raise DeviceMemoryError(f"{what}. {remedy}.") from None
 
 
 def _find_command(name: str) -> Callable[[Sequence[str]], int]:

@@ -73,6 +73,8 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, print sizes and times, and stop"
     )
+    device = "with --dry-run: GPUs to estimate for, such as H200 or 8xH100 [this machine]"
+    parser.add_argument("--for-device", metavar="NxNAME", help=device)
     add_config_flags(parser, resolve(), skip=("text", "init_from"), usual=_USUAL)
     return parser
 
@@ -94,6 +96,7 @@ def main(argv: Sequence[str]) -> int:
         auto_resume=arguments.auto_resume,
         print_config=arguments.print_config,
         dry_run=arguments.dry_run,
+        for_device=arguments.for_device,
         **overrides,
     )
     return 0

@@ -58,9 +58,27 @@ class Batch:
     candidate_ids: Tensor | None = None
     candidate_offsets: Tensor | None = None
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device, copy: bool = False) -> "Batch":
         """Return the same batch with its tensors on `device`, copied asynchronously."""
-        return self._with_tensors(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._with_tensors(lambda tensor: tensor.to(device, non_blocking=True, copy=copy))
+
+    def fill(self, other: "Batch") -> None:
+        """Copy the tensors of a batch of the same shape into those of this one."""
+        for own, new in zip(self.tensors(), other.tensors(), strict=True):
+            own.copy_(new, non_blocking=True)
+
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors of the batch."""
+        found = list[Tensor]()
+        self._with_tensors(lambda tensor: found.append(tensor) or tensor)
+        return found
+
+    def with_bounds(self, count: int) -> "Batch":
+        """Return the same batch with `count` segment boundaries, by more empty segments."""
+        bounds = self.context.cu_seqlens
+        padded = bounds.new_full((count,), len(self.input_ids))
+        padded[: len(bounds)] = bounds
+        return replace(self, context=replace(self.context, cu_seqlens=padded))
 
     def pin(self) -> "Batch":
         """Return the same batch in pinned memory, for copies that overlap with computation."""

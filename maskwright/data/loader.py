@@ -107,6 +107,11 @@ class LoadedStep:
         """Return the same step with pinned batches; see `Batch.pin`."""
         return replace(self, micro_batches=tuple(batch.pin() for batch in self.micro_batches))
 
+    def with_bounds(self, count: int) -> "LoadedStep":
+        """Return the same step, all of whose batches have `count` segment boundaries."""
+        same = (batch.with_bounds(count) for batch in self.micro_batches)
+        return replace(self, micro_batches=tuple(same))
+
 
 class RowSource:
     """Masked rows of a corpus, at any row length.
@@ -219,7 +224,8 @@ class Prefetcher:
     def __init__(
         self, load: Callable[[StepRequest, DataPosition], LoadedStep], pins: bool = False
     ) -> None:
-        self._load = (lambda request, position: load(request, position).pin()) if pins else load
+        self._source, self._pins = load, pins
+        self._most_bounds: dict[tuple[int, int], int] = {}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
         self._ahead: tuple[DataPosition, Future[LoadedStep]] | None = None
 
@@ -237,6 +243,15 @@ class Prefetcher:
         if ahead is not None and ahead[0] == position:
             return ahead[1].result()
         return self._load(request, position)
+
+    def _load(self, request: StepRequest, position: DataPosition) -> LoadedStep:
+        step = self._source(request, position)
+        # Their number depends on the text, and every shape would be compiled and recorded anew.
+        shape = (request.row_length, request.micro_batch_rows)
+        counts = [len(batch.context.cu_seqlens) for batch in step.micro_batches]
+        self._most_bounds[shape] = max(self._most_bounds.get(shape, 0), *counts, 0)
+        step = step.with_bounds(self._most_bounds[shape])
+        return step.pin() if self._pins else step
 
     def close(self) -> None:
         """Stop the thread."""

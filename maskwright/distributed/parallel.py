@@ -30,12 +30,14 @@ class Parallel:
         accumulating: the context of the backward pass of every micro-batch except the last, whose
             backward pass reduces the gradients over ranks.
         sharding: how parameters, gradients and optimizer states are sharded.
+        reduces: True if the backward pass sums gradients over ranks; else the step does.
     """
 
     objective: Callable[..., Any]
     loss_factor: float = 1.0
     accumulating: Callable[[], AbstractContextManager[Any]] = nullcontext
     sharding: Sharding = UNSHARDED
+    reduces: bool = True
 
 
 def checkpoint_activations(blocks: Iterable[nn.Module]) -> None:

@@ -7,7 +7,7 @@ gloo, so that agreeing does not wait for a GPU.
 """
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,12 +52,28 @@ class World:
             dist.all_reduce(sums)
         return sums.tolist()
 
+    def least(self, value: float) -> float:
+        """Return the least value of all ranks, in fp64. All ranks must call it."""
+        least = torch.tensor(value, dtype=torch.float64)
+        if self.size > 1:
+            with self.noticing_loss():
+                dist.all_reduce(least, dist.ReduceOp.MIN)
+        return least.item()
+
     def sum_tensor(self, values: Tensor) -> Tensor:
         """Sum `values` over all ranks, on their device and in place. All ranks must call it."""
         if self.size > 1:
             with self.noticing_loss():
                 dist.all_reduce(values)
         return values
+
+    def sum_tensors(self, tensors: Sequence[Tensor]) -> None:
+        """Sum tensors of one dtype over all ranks, in place, by one message. All must call it."""
+        if self.size > 1:
+            joined = self.sum_tensor(torch.cat([tensor.flatten() for tensor in tensors]))
+            parts = torch.split(joined, [tensor.numel() for tensor in tensors])
+            for tensor, part in zip(tensors, parts, strict=True):
+                tensor.copy_(part.view_as(tensor))
 
     def from_first(self, *values: float) -> list[float]:
         """Return the values of rank 0, in fp64. All ranks must call it."""

@@ -103,7 +103,7 @@ class Encoder(nn.Module):
 
     def _choose_backend(self, device: torch.device, row_length: int) -> AttentionBackend:
         dtype, chosen = self.embeddings.word.weight.dtype, self.config.attention_backend
-        if torch.is_autocast_enabled(device.type):
+        if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
             dtype = torch.get_autocast_dtype(device.type)
         # Validations are in fp32, which varlen does not have.
         if chosen != "auto" and not (chosen == "varlen" and dtype is torch.float32):

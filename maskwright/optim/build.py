@@ -17,22 +17,30 @@ class Optimizers:
 
     State is read and written by parameter name (``exp_avg/blocks.0.mlp.output.weight``), so a
     checkpoint is plain tensors and does not depend on the order of parameters.
+
+    Learning rates are tensors on the device, because a captured step (`maskwright.train.capture`)
+    repeats its operators with the numbers that it was captured with.
     """
 
     def __init__(self, optimizers: list[EagerOptimizer], names: Mapping[Tensor, str]) -> None:
         self.optimizers, self._names = optimizers, names
-        self._peaks = [[group["lr"] for group in o.param_groups] for o in optimizers]
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        self._peaks = torch.tensor([group["lr"] for group in groups], dtype=torch.float64)
+        device = next(iter(names)).device
+        # torch's fused AdamW reads the rate as fp32 on a GPU, and as fp64 on a CPU.
+        dtype = torch.float32 if device.type == "cuda" else torch.float64
+        self._rates = self._peaks.to(device, dtype, copy=True)
+        for group, rate in zip(groups, self._rates.unbind(), strict=True):
+            group["lr"] = rate
 
     @property
     def peak_learning_rate(self) -> float:
         """The peak rate of the first optimizer, for logs."""
-        return self._peaks[0][0]
+        return float(self._peaks[0])
 
     def scale_learning_rates(self, scale: float) -> None:
         """Set every learning rate to `scale` times its peak."""
-        for optimizer, peaks in zip(self.optimizers, self._peaks, strict=True):
-            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-                group["lr"] = peak * scale
+        self._rates.copy_(as_input(self._peaks * scale, self._rates), non_blocking=True)
 
     def step(self, is_good: Tensor | None = None) -> None:
         """Update all parameters, unless `is_good` ([], on the device) is False.
@@ -41,8 +49,9 @@ class Optimizers:
         neither weights nor state if their attribute ``found_inf`` is 1, a feature for mixed
         precision; Muon does the same.
         """
+        found_inf = None if is_good is None else (~is_good).float()
         for optimizer in self.optimizers:
-            optimizer.found_inf = None if is_good is None else (~is_good).float()
+            optimizer.found_inf = found_inf
             optimizer.step()
 
     def zero_grad(self) -> None:
@@ -58,6 +67,15 @@ class Optimizers:
             for parameter, slots in optimizer.state.items()
             for slot, value in slots.items()
         }
+
+    def estimate_state_bytes(self) -> int:
+        """Return the bytes of all state after the first step, over all ranks together."""
+        return sum(
+            parameter.numel() * parameter.element_size() * optimizer.num_slots
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        )
 
     def allocate_state(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
         """Allocate state of these names and shapes; return its tensors for the caller to fill.
@@ -84,7 +102,15 @@ class Optimizers:
                 if shape == parameter.shape
                 else torch.zeros(shape, device=parameter.device)
             )
+        for optimizer in self.optimizers:
+            optimizer.forget_layout()
         return self.state_tensors()
+
+
+def as_input(values: Tensor, like: Tensor) -> Tensor:
+    """Return values in the dtype of `like`, for a copy to it that the host does not wait for."""
+    values = values.to(like.dtype)
+    return values.pin_memory() if like.is_cuda else values
 
 
 def build_optimizers(
@@ -118,6 +144,7 @@ def build_optimizers(
             betas=(config.beta1, config.beta2),
             eps=config.eps,
             fused=True,  # takes a third of the time of the default, on a CPU too
+            capturable=next(iter(names)).is_cuda,
         )
     ]
     if hidden:

@@ -14,15 +14,22 @@ class EagerOptimizer(torch.optim.Optimizer):
     """An optimizer with the unwrapped methods of torch's.
 
     Attributes:
+        num_slots: tensors of the size of a parameter in its state.
         found_inf: [] on the device; if it is 1, a step changes nothing. The name is torch's.
     """
+
+    num_slots = 1
 
     found_inf: Tensor | None = None
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
+    def forget_layout(self) -> None:
+        """Read the tensors of the state anew in the next step: they were replaced."""
+
 
 class AdamW(EagerOptimizer, torch.optim.AdamW):
     """AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019)."""
 
+    num_slots = 2
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))

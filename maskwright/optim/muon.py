@@ -7,6 +7,7 @@ batch, and stacked matrices (queries, keys and values in one weight) are split f
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,9 +22,9 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 # iterations have a rounding error of 1e-4 of the update, and each further one multiplies it by 12.
 _WIDE, _MOST_ON_GRAM = 1.5, 5
 _TINY = 1e-8
-
-# A weight, the directions of its matrices, and its group.
-_Entry = tuple[Tensor, Tensor, dict[str, Any]]
+# One operator for many tensors; torch has no public name for them.
+_multiply_all: Any = vars(torch)["_foreach_mul_"]
+_add_to_all: Any = vars(torch)["_foreach_add_"]
 
 
 def orthogonalize(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tensor:
@@ -54,7 +55,7 @@ def uses_gram(rows: int, columns: int, num_steps: int, dtype: torch.dtype) -> bo
 def iterate(x: Tensor, num_steps: int) -> Tensor:
     """Apply ``x <- (a + b x x^T + c (x x^T)^2) x`` `num_steps` times to [B, m, n]."""
     for _ in range(num_steps):
-        gram = x @ x.mT
+        gram = torch.bmm(x, x.mT)
         x = torch.baddbmm(x, _evaluate(gram), x, beta=_A)
     return x
 
@@ -65,14 +66,14 @@ def iterate_on_gram(x: Tensor, num_steps: int) -> Tensor:
     Each iteration multiplies x from the left by a polynomial p of its Gram matrix g, and p commutes
     with g: so g becomes ``p g p``, and x is multiplied once, by the product of all p.
     """
-    gram, whole = x @ x.mT, None
+    gram, whole = torch.bmm(x, x.mT), None
     for step in range(num_steps):
         polynomial = _evaluate(gram)
         polynomial.diagonal(dim1=1, dim2=2).add_(_A)
-        whole = polynomial if whole is None else polynomial @ whole
+        whole = polynomial if whole is None else torch.bmm(polynomial, whole)
         if step < num_steps - 1:
-            gram = polynomial @ gram @ polynomial
-    return x if whole is None else whole @ x
+            gram = torch.bmm(torch.bmm(polynomial, gram), polynomial)
+    return x if whole is None else torch.bmm(whole, x)
 
 
 def _evaluate(gram: Tensor) -> Tensor:
@@ -80,8 +81,38 @@ def _evaluate(gram: Tensor) -> Tensor:
     return torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)
 
 
+@dataclass(frozen=True)
+class _Stack:
+    """All weights of one shape, and their state, whose tensors are one block of memory each.
+
+    Attributes:
+        parameters: weights [S m, n]; each has S matrices, `counts`.
+        shape: (m, n).
+        momentum: [rows of all parameters on this rank, n].
+        row_square: [B, m, 1] for `_normalize_rows`; None: it is not called.
+    """
+
+    parameters: list[Tensor]
+    counts: list[int]
+    shape: tuple[int, int]
+    momentum: Tensor
+    row_square: Tensor | None
+
+    @property
+    def is_tall(self) -> bool:
+        return self.shape[0] > self.shape[1]
+
+    @property
+    def scale(self) -> float:
+        """The size of an update, as a factor of the learning rate."""
+        return max(1.0, self.shape[0] / self.shape[1]) ** 0.5
+
+
 class Muon(EagerOptimizer):
     """Muon with decoupled weight decay, for 2-D weights of hidden layers.
+
+    A step has as many operators for 2 layers as for 24: gradients of one shape are joined, updated
+    as one tensor, and added to all their weights by one operator.
 
     Args:
         parameters: weights [out, in].
@@ -106,67 +137,121 @@ class Muon(EagerOptimizer):
         sharding: Sharding = UNSHARDED,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        groups: dict[int, list[Tensor]] = defaultdict(list)
-        for parameter, count in zip(parameters, num_stacked, strict=True):
-            groups[count].append(parameter)
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-        super().__init__(
-            [{"params": group, "num_stacked": n} for n, group in groups.items()], defaults
-        )
+        super().__init__([{"params": list(parameters)}], defaults)
         self.num_steps, self.sharding, self.dtype = num_steps, sharding, dtype
-        self.beta2 = beta2
+        self.beta2, self._counts = beta2, dict(zip(parameters, num_stacked, strict=True))
+        self._stacks: dict[tuple[Tensor, ...], list[_Stack]] = {}
+
+    def forget_layout(self) -> None:
+        self._stacks.clear()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Update all parameters that have a gradient; a `closure` is not called."""
-        # A tensor if the device decides whether the step changes anything.
+        (group,) = self.param_groups
+        # Tensors if the device decides whether the step changes anything.
         share = 1.0 if self.found_inf is None else 1.0 - self.found_inf
-        by_shape: dict[tuple[int, ...], list[_Entry]] = defaultdict(list)
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    direction = self._nesterov(parameter, group["momentum"])
-                    direction = self.sharding.gather(direction)
-                    matrices = direction.unflatten(0, (group["num_stacked"], -1))
-                    by_shape[tuple(matrices.shape[1:])].append((parameter, matrices, group))
-        for (rows, columns), entries in by_shape.items():
-            stacked = torch.cat([matrices for _, matrices, _ in entries])
-            updates = orthogonalize(stacked, self.num_steps, self.dtype)
-            updates = updates.split([len(matrices) for _, matrices, _ in entries])
-            scale = max(1.0, rows / columns) ** 0.5
-            for (parameter, _, group), update in zip(entries, updates, strict=True):
-                if self.beta2:
-                    update = self._normalize_rows(parameter, update, share)
-                parameter.mul_(1 - share * (group["lr"] * group["weight_decay"]))
-                update = update.reshape(parameter.shape) * (share * (-group["lr"] * scale))
-                parameter.add_(self.sharding.shard(update, parameter))
+        is_bad = None if self.found_inf is None else self.found_inf.bool()
+        lr = share * group["lr"]
+        decay = 1 - _in_fp32(lr * group["weight_decay"])
+        by_shape: dict[tuple[int, int], list[tuple[_Stack, Tensor]]] = defaultdict(list)
+        for stack in self._find_stacks():
+            direction = self._nesterov(stack, group["momentum"], is_bad)
+            # Both matrices of an MLP are orthogonalized as one batch: one is transposed.
+            wide = direction.mT if stack.is_tall else direction
+            by_shape[min(stack.shape), max(stack.shape)].append((stack, wide))
+        for entries in by_shape.values():
+            stacks, directions = zip(*entries, strict=True)
+            joined = directions[0] if len(directions) == 1 else torch.cat(directions)
+            updates = orthogonalize(joined, self.num_steps, self.dtype)
+            parts = updates.split([len(direction) for direction in directions])
+            for stack, update in zip(stacks, parts, strict=True):
+                rate = _in_fp32(lr * -stack.scale)
+                self._apply(stack, update.mT if stack.is_tall else update, decay, rate, share)
 
-    def _normalize_rows(self, parameter: Tensor, update: Tensor, share: Tensor | float) -> Tensor:
+    def _find_stacks(self) -> list[_Stack]:
+        """Return the stacks of all parameters with a gradient; their layout is kept."""
+        (group,) = self.param_groups
+        updated = tuple(p for p in group["params"] if p.grad is not None)
+        if updated not in self._stacks:
+            by_shape: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
+            for parameter in updated:
+                rows = len(parameter) // self._counts[parameter]
+                by_shape[rows, parameter.shape[1]].append(parameter)
+            self._stacks = {updated: [self._stack(ps, shape) for shape, ps in by_shape.items()]}
+        return self._stacks[updated]
+
+    def _stack(self, parameters: list[Tensor], shape: tuple[int, int]) -> _Stack:
+        """Join the state of parameters, zeros where there is none; each keeps a view of its own."""
+        counts = [self._counts[parameter] for parameter in parameters]
+        states = [self.state[parameter] for parameter in parameters]
+        local = self.sharding.local
+        momentum = torch.cat(
+            [
+                local(state.get("momentum_buffer", torch.zeros_like(parameter)))
+                for parameter, state in zip(parameters, states, strict=True)
+            ]
+        )
+        sizes = [len(local(parameter)) for parameter in parameters]
+        for state, parameter, part in zip(states, parameters, momentum.split(sizes), strict=True):
+            state["momentum_buffer"] = self.sharding.wrap(part, parameter)
+        if not self.beta2:
+            return _Stack(parameters, counts, shape, momentum, None)
+        square = torch.cat(
+            [
+                state.get("row_square", momentum.new_zeros(count, shape[0], 1))
+                for count, state in zip(counts, states, strict=True)
+            ]
+        )
+        for state, part in zip(states, square.split(counts), strict=True):
+            state["row_square"] = part
+        return _Stack(parameters, counts, shape, momentum, square)
+
+    def _nesterov(self, stack: _Stack, momentum: float, is_bad: Tensor | None) -> Tensor:
+        """Add the gradients to the momentum; return the directions [B, m, n] of all matrices."""
+        gradients = [p.grad for p in stack.parameters if p.grad is not None]
+        gradient, buffer = torch.cat([*map(self.sharding.local, gradients)]), stack.momentum
+        if is_bad is not None:
+            gradient = torch.where(is_bad, buffer, gradient)
+        buffer.lerp_(gradient, 1 - momentum)
+        direction = gradient.lerp_(buffer, momentum)
+        return self.sharding.join(direction, stack.parameters).view(-1, *stack.shape)
+
+    def _apply(
+        self,
+        stack: _Stack,
+        update: Tensor,
+        decay: Tensor | float,
+        rate: Tensor | float,
+        share: Tensor | float,
+    ) -> None:
+        """Add an update [B, m, n] to the weights of a stack, after their decay."""
+        if stack.row_square is not None:
+            update = self._normalize_rows(stack.row_square, update, share)
+        update = (update * rate).reshape(-1, stack.shape[1])
+        weights = [*map(self.sharding.local, stack.parameters)]
+        _multiply_all(weights, decay)
+        _add_to_all(weights, self.sharding.split(update, stack.parameters))
+
+    def _normalize_rows(self, row_square: Tensor, update: Tensor, share: Tensor | float) -> Tensor:
         """Divide each row by the root of its mean square over the steps; keep the norm of a matrix.
 
         A row is a neuron, so the updates of all neurons have about the same size: NorMuon, Li et
         al. 2025, arXiv 2510.05491.
 
         Args:
-            update: [S, m, n], orthogonal.
+            row_square: [B, m, 1], updated in place.
+            update: [B, m, n], orthogonal.
             share: 0 if the step changes nothing, 1 otherwise.
         """
-        state, square = self.state[parameter], update.square().mean(-1, keepdim=True)
-        if "row_square" not in state:
-            state["row_square"] = torch.zeros_like(square)
-        state["row_square"].lerp_(square, (1 - self.beta2) * share)
-        scaled = update / (state["row_square"].sqrt() + _TINY)
+        square = update.square().mean(-1, keepdim=True)
+        row_square.lerp_(square, (1 - self.beta2) * share)
+        scaled = update / (row_square.sqrt() + _TINY)
         before, after = update.norm(dim=(1, 2), keepdim=True), scaled.norm(dim=(1, 2), keepdim=True)
         return scaled * (before / (after + _TINY))
 
-    def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
-        gradient = parameter.grad
-        assert gradient is not None
-        state = self.state[parameter]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(gradient)
-        buffer = state["momentum_buffer"]
-        if self.found_inf is not None:
-            gradient = torch.where(self.found_inf.bool(), buffer, gradient)
-        buffer.lerp_(gradient, 1 - momentum)
-        return gradient.lerp(buffer, momentum)
+
+def _in_fp32(rate: Tensor | float) -> Tensor | float:
+    """Round a rate, which is computed in fp64 on a CPU, as a weight is."""
+    return rate.float() if isinstance(rate, Tensor) else rate

@@ -1,43 +1,46 @@
 """What a budget pays for on this machine: the time of a step, and with it the size of the model.
 
-A step is measured on random tokens: no text is needed to know its time. Each of `model.sizes` is
-stated with the training from which on it learns most (docs/experiments.md), in petaFLOP; so one
-recipe serves ten minutes and two hours of a laptop.
+A step is measured on random tokens: no text is needed to know its time.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import torch
 
-from maskwright.data.collate import SpecialIds
-from maskwright.data.loader import RowSource, StepRequest, TokensInMemory
-from maskwright.data.masking import Masker, Vocabulary
+from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
-from maskwright.model.config import EncoderConfig, ModelConfig, parse_sizes
+from maskwright.model.config import EncoderConfig, parse_sizes
 from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.flops import count_parameters
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
-from maskwright.pretraining.prepared_data import build_loss, build_planner, objective_of
+from maskwright.pretraining.prepared_data import (
+    build_loss,
+    build_planner,
+    build_random_rows,
+    objective_of,
+)
+from maskwright.pretraining.rungs import Pay, Size, pick_size, set_rung
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import (
     clip_gradients,
     compute_gradients,
     count_predictions,
-    update_weights,
 )
 
 _TIMED = 3
-_NUM_SPECIAL = 5  # as in every tokenizer that is trained here
-# Rows enough to keep the device busy, and no more: a step of a large model on a CPU takes minutes.
-_TIMED_FLOPS = {"cpu": 1e11, "cuda": 2e13}
-_BRIEFLY = {"cpu": 2e10, "cuda": 2e12}  # for each size that is tried: less than a second
+_TIMED_SECONDS = 1.0  # then no further step is timed
+# Rows enough to keep the device busy, and no more.
+_TIMED_FLOPS = {"cpu": 1e10, "cuda": 2e13}
+# On a CPU: if a row and an update take more, one layer is measured, on short rows.
+_WHOLE_FLOPS, _PROBED_LENGTH, _PROBED_VOCABULARY = 5e10, 128, 2048
+_BRIEFLY = {"cpu": 5e9, "cuda": 2e12}  # for each size that is tried: less than a second
 
 
 def measure_step_seconds(
@@ -49,21 +52,83 @@ def measure_step_seconds(
 ) -> float:
     """Return the seconds of a mean step, uncompiled, from a few rows as at half of the run.
 
+    Of a model that is large for a CPU, one layer is measured, and the rest is scaled by FLOPs.
+
     Args:
         timed_flops: floating-point operations that the few rows take; none: what suits the device.
         teacher: the model that the step also runs.
     """
+    timed_flops = timed_flops or _TIMED_FLOPS.get(device.type, 1e10)
+    whole = count_all_flops(config, model_config, teacher)
+    if not is_measured_whole(config, model_config, device, teacher):
+        probe, layer = _shrink(config, model_config)
+        seconds, _, tokens = _time_step(probe, layer, device, timed_flops)
+        flops_a_second = count_flops_per_token(probe, layer) * tokens / seconds
+        flops = whole * config.train.mean_batch_tokens + count_update_flops(config, model_config)
+        return flops / flops_a_second
+    seconds, stepping, tokens = _time_step(config, model_config, device, timed_flops, teacher)
+    return seconds * config.train.mean_batch_tokens / tokens + stepping
+
+
+def _shrink(config: PretrainConfig, model: EncoderConfig) -> tuple[PretrainConfig, EncoderConfig]:
+    """Return one layer of a model, for few tokens, and short rows for it without Muon."""
+    data = replace(config.data, max_seq_length=min(_PROBED_LENGTH, config.data.max_seq_length))
+    schedules = {"seq_length_schedule": (), "valid_seq_length": None, "num_candidates": 0}
+    train = replace(config.train, **schedules)
+    optim = replace(config.optim, name="adamw")
+    layer = replace(
+        model,
+        num_hidden_layers=1,
+        layer_types=model.layer_types[:1],
+        vocab_size=min(_PROBED_VOCABULARY, model.vocab_size),
+        pad_token_id=0,
+    )
+    return replace(config, data=data, train=train, optim=optim), layer
+
+
+def is_measured_whole(
+    config: PretrainConfig,
+    model: EncoderConfig,
+    device: torch.device,
+    teacher: MaskedLanguageModel | None = None,
+) -> bool:
+    """Return False if a row and an update of all layers would take a CPU seconds or minutes."""
+    length = config.train.seq_length_at(0.5, config.data.max_seq_length)
+    flops = count_all_flops(config, model, teacher) * length + count_update_flops(config, model)
+    return device.type != "cpu" or flops <= _WHOLE_FLOPS
+
+
+def count_update_flops(config: PretrainConfig, model: EncoderConfig) -> float:
+    """Return the operations of Muon's update: three products of a matrix and its Gram matrix."""
+    steps = config.optim.newton_schulz_steps if config.optim.name == "muon" else 0
+    return 6 * steps * model.hidden_size * count_parameters(model).blocks
+
+
+def count_all_flops(
+    config: PretrainConfig, model: EncoderConfig, teacher: MaskedLanguageModel | None
+) -> float:
+    """Return the operations of a token with those of the teacher, which has no backward pass."""
+    taught = count_flops_per_token(config, teacher.config) / 3 if teacher else 0.0
+    return count_flops_per_token(config, model) + taught
+
+
+def _time_step(
+    config: PretrainConfig,
+    model_config: EncoderConfig,
+    device: torch.device,
+    timed_flops: float,
+    teacher: MaskedLanguageModel | None = None,
+) -> tuple[float, float, int]:
+    """Return the seconds of gradients and of an update, and the tokens of the gradients."""
     plan = build_planner(config).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
-    objective = objective_of(config)
-    flops = _count_flops_per_token(config, model_config) * length
-    fitting = (timed_flops or _TIMED_FLOPS.get(device.type, 1e11)) / flops
+    fitting = timed_flops / (count_all_flops(config, model_config, teacher) * length)
     num_rows = int(min(max(1, fitting), plan.request.micro_batch_rows))
-    source = _random_rows(config, model_config, num_rows, length)
+    source = build_random_rows(config, model_config, num_rows, length)
     request = StepRequest(length, num_rows, num_rows, rate, plan.request.num_candidates)
     loaded = source.load(request, DataPosition(length))
 
-    model = objective.build_network(model_config)
+    model = objective_of(config).build_network(model_config)
     initialize(model, config.seed)
     model.train()
     loss = build_loss(config, model, teacher).to(device)
@@ -71,38 +136,22 @@ def measure_step_seconds(
     stacked, dtype = count_stacked_matrices(model), product_dtype(config.train.precision, device)
     optimizers = build_optimizers(config.optim, model.named_parameters(), stacked, dtype=dtype)
     computing, stepping = list[float](), list[float]()
-    for _ in range(1 + _TIMED):  # the first is slower: it allocates
+    begun = _now(device)
+    # The first step is slower, because it allocates.
+    while len(computing) <= _TIMED and _now(device) - begun < _TIMED_SECONDS:
         started = _now(device)
         counts = count_predictions(loaded, terms)
         compute_gradients(parallel, loaded, terms, counts, device, config.train.precision)
         computed = _now(device)
         clip_gradients(model, config.train.grad_clip, parallel)
-        update_weights(optimizers, plan.learning_rate_scale)
+        optimizers.step()
         optimizers.zero_grad()
         computing.append(computed - started)
         stepping.append(_now(device) - computed)
-    batches = config.train.mean_batch_tokens / (num_rows * length)
-    return min(computing[1:]) * batches + min(stepping[1:])
+    return min(computing), min(stepping), num_rows * length
 
 
-def _random_rows(
-    config: PretrainConfig, model: EncoderConfig, num_rows: int, length: int
-) -> RowSource:
-    """Return rows of random ordinary tokens, every one a word, each as long as a row can take."""
-    size = model.vocab_size
-    inside = length - config.data.extra_slots
-    num_documents = max(2, num_rows)  # pairs of texts may want two
-    ids = np.random.default_rng(config.seed).integers(_NUM_SPECIAL, size, num_documents * inside)
-    words, lengths = np.ones(len(ids), np.bool_), np.full(num_documents, inside, np.int64)
-    corpus = TokensInMemory(ids.astype(np.uint32), words, lengths)
-    ordinary = np.arange(_NUM_SPECIAL, size)
-    vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
-    special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)
-    masker = Masker(config.masking, vocabulary)
-    return RowSource(corpus, config.data, special, masker, config.seed)
-
-
-def _count_flops_per_token(config: PretrainConfig, model: EncoderConfig) -> float:
+def count_flops_per_token(config: PretrainConfig, model: EncoderConfig) -> float:
     """Return the operations of a token at half of the run, where candidates may be few."""
     size = config.train.num_candidates_at(0.5) or model.vocab_size
     length = config.train.seq_length_at(0.5, config.data.max_seq_length)
@@ -131,55 +180,23 @@ def choose_size(
         resolve: returns the architecture of a configuration.
         epoch_tokens: tokens of the text, if they are known.
     """
-    sizes = parse_sizes(config.model.sizes)
+    sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
     if not sizes:
         return config, ""
-    sized = [replace(config, model=set_size(config.model, *size)) for _, *size in sizes]
+
+    def pay(size: Size) -> Pay:
+        sized = set_rung(config, size)
+        model, device = resolve(sized), choose_device(sized.train.device)
+        timed = _BRIEFLY.get(device.type)
+        seconds = measure_step_seconds(sized, model, device, timed) / world.size
+        steps = sized.train.estimate_seconds(seconds, epoch_tokens) / seconds
+        tokens = steps * sized.train.mean_batch_tokens
+        return Pay.of(tokens, epoch_tokens, count_flops_per_token(sized, model))
 
     def find() -> str:
-        chosen, paid = 0, 0.0
-        for number, (least, *_) in enumerate(sizes):
-            found = _count_petaflops(sized[number], resolve, epoch_tokens, world.size)
-            if number and found < least:
-                break
-            chosen, paid = number, found
-        return f"{chosen} {paid:.3g}"
+        size, reason = pick_size(sizes, pay, "this machine")
+        return f"{sizes.index(size)} {reason}"
 
-    number, paid = world.text_from_first(find).split()
-    _, width, layers = sizes[int(number)]
-    if paid == "inf":  # a dry run: a run knows its tokens
-        reason = "if its text has epochs enough, which is known once it is prepared"
-        return sized[int(number)], f"width {width}, layers {layers}: {reason}"
-    reason = f"the budget pays for {paid} petaFLOP of training on this machine"
-    following = sizes[int(number) + 1 :]
-    if not following:
-        reason += "; model.sizes has no larger one"
-    else:
-        reason += f"; width {following[0][1]}, layers {following[0][2]} needs {following[0][0]:g}"
-    return sized[int(number)], f"width {width}, layers {layers}: {reason}"
-
-
-def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:
-    """Return the model with this size: heads of 64, an MLP three times as wide."""
-    return replace(
-        model,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=None,
-        intermediate_size=3 * width,
-    )
-
-
-def _count_petaflops(
-    config: PretrainConfig,
-    resolve: Callable[[PretrainConfig], EncoderConfig],
-    epoch_tokens: float | None,
-    num_ranks: int,
-) -> float:
-    """Return what the run would compute, as it is counted a token, in petaFLOP."""
-    model, train = resolve(config), config.train
-    device = choose_device(train.device)
-    seconds = measure_step_seconds(config, model, device, _BRIEFLY.get(device.type)) / num_ranks
-    flops = _count_flops_per_token(config, model)
-    steps = train.estimate_seconds(seconds, epoch_tokens) / seconds
-    return steps * train.mean_batch_tokens * flops / 1e15
+    number, _, reason = world.text_from_first(find).partition(" ")
+    size = sizes[int(number)]
+    return set_rung(config, size), f"{size}: {reason}"

@@ -32,7 +32,7 @@ from maskwright.pretraining.vocabulary_transfer import read_first_tokens, transf
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.checkpoint import ShardedWriter, WholeWriter
 from maskwright.train.config import TrainConfig
-from maskwright.train.device import choose_device, product_dtype, should_compile
+from maskwright.train.device import choose_device, product_dtype, should_capture, should_compile
 from maskwright.train.ema import WeightAverage
 from maskwright.train.reporting import SILENT
 from maskwright.train.state import TrainState
@@ -51,6 +51,7 @@ def distribute(
     world: World,
     device: torch.device,
     compiles: bool,
+    captures: bool = False,
 ) -> Parallel:
     """Take a loss over a model on the CPU to its devices: the one place for the order."""
     trained = [module for module in model.modules() if isinstance(module, EncoderBlock)]
@@ -69,7 +70,9 @@ def distribute(
     model.to(device)
     if compiles and not by_block:
         cast(Any, loss).compile(dynamic=False)
-    return replicate(loss, world, device) if world.size > 1 else Parallel(loss)
+    if captures or world.size == 1:
+        return Parallel(loss, reduces=world.size == 1)
+    return replicate(loss, world, device)
 
 
 def build_writer(
@@ -127,14 +130,15 @@ def build_trainer(
     num_stacked = count_stacked_matrices(model)
     compiles, reason = should_compile(config.train, device)
     loss = build_loss(config, model, teacher.model.to(device) if teacher else None)
-    parallel = distribute(config.train, loss, model, world, device, compiles)
+    captures = should_capture(config.train, device)
+    parallel = distribute(config.train, loss, model, world, device, compiles, captures)
     dtype, decay = product_dtype(config.train.precision, device), config.train.ema_decay
     tokens_per_word = epoch_tokens / max(1, data.epoch_words)
     milestones = config.train.list_milestones().items()
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
     trainer = Trainer(
         config=config.train,
-        planner=build_planner(config),
+        planner=build_planner(config, world.size),
         seed=config.seed,
         model=model,
         parallel=parallel,
@@ -154,6 +158,7 @@ def build_trainer(
         world=world,
         milestones={name: round(words * tokens_per_word) for name, words in milestones},
         scores_beginning=config.init_from is not None,
+        captures=captures,
     )
     return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"
 

@@ -1,18 +1,29 @@
 """``maskwright pretrain --dry-run``: check and estimate a run without training or writing."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import torch
 
 from maskwright.corpus.sources import Source, find_sources
+from maskwright.distributed.world import ALONE, World
 from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
+from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.model.memory import MemoryEstimate, estimate_memory
 from maskwright.objectives.build import count_parameters_of
-from maskwright.pretraining.budget import choose_size, measure_step_seconds
+from maskwright.pretraining.budget import is_measured_whole, measure_step_seconds
+from maskwright.pretraining.estimate import (
+    choose_size_for,
+    choose_size_here,
+    describe_cards,
+    estimate_step_seconds,
+)
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
+from maskwright.pretraining.micro_batch import REMEDY, RowsOfStep, fit_micro_batch
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     build_row_source,
@@ -23,18 +34,26 @@ from maskwright.pretraining.prepared_data import (
     objective_of,
     open_data,
     resolve_model,
+    warn_of_epochs,
 )
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import find_prepared, named_folder
-from maskwright.train.device import choose_device, should_compile
+from maskwright.train.device import GIGABYTE, SPARE, choose_device, product_dtype, should_compile
+from maskwright.train.devices import Cards
 
-_BYTES_PER_PARAMETER = 16  # fp32 weight, gradient and two AdamW moments; Muon keeps one
 _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
 _COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
 
 
-def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
+def describe_run(
+    config: PretrainConfig, data_dir: Path, world: World = ALONE, cards: Cards | None = None
+) -> Iterator[str]:
     """Yield lines that describe the run; those that need a measurement come last.
+
+    Rank 0 measures; all ranks must take all lines.
+
+    Args:
+        cards: the GPUs that the run is estimated for; None: this machine, whose speed is measured.
 
     Raises:
         MaskwrightError: any error that would stop the run.
@@ -42,27 +61,25 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     initial = load_initial(config)
     if named_folder(config) is None:
         check_config(config)
-    folders = find_prepared(config, data_dir)
-    data = open_data(folders, config.mixture) if folders else None
+    data, tokens, described = find_tokens(config, data_dir)
     teacher = load_teacher(config, data.tokenizer if data else None)
-    if data:
-        tokens, described = count_epoch_tokens(config, data), _describe_data(data)
-    else:
-        tokens, described = _guess_tokens(find_sources(config.text))
 
     def resolve(sized: PretrainConfig) -> EncoderConfig:
         return resolve_model(sized, data.tokenizer) if data else guess_model(sized)
 
-    config, size = choose_size(config, resolve, tokens)
+    if cards:
+        config, size = choose_size_for(cards, config, resolve, tokens)
+    else:
+        config, size = choose_size_here(config, resolve, tokens, world)
     model, objective = resolve(config), objective_of(config)
     with torch.device("meta"):
-        num_parameters = count_parameters_of(objective.build_network(model))
-    device = choose_device(config.train.device)
+        network = objective.build_network(model)
+        trained = [each.model.config for each in objective.list_models(network)]
+    num_parameters = count_parameters_of(network)
     length = config.data.max_seq_length
     flops = objective.count_flops_per_token(model, length, config.masking.highest_rate)
     if data:
         build_row_source(config, data)
-    compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
     if initial is not None:
         yield f"init_from    {_describe_initial(initial)}"
     if teacher is not None:
@@ -70,20 +87,109 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     if size:
         yield f"size         {size}"
     yield f"model        {num_parameters:,} parameters: {objective.describe_parameters(model)}"
-    yield (
-        f"memory       about {num_parameters * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
-        "gradients and optimizer, without activations"
-    )
-    yield f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}"
+    yield f"memory       {_describe_memory(config, trained, cards)}"
+    yield describe_cards(cards) if cards else _describe_here(config, tokens)
     yield f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}"
     yield f"data         {described}"
     taught_by = teacher.model if teacher else None
-    seconds = measure_step_seconds(config, model, device, teacher=taught_by)
-    yield (
-        f"speed        {config.train.mean_batch_tokens / seconds:,.0f} tokens/s, measured on a few "
-        "rows of random tokens, not compiled"
+    if cards:
+        seconds, how = estimate_step_seconds(cards, config, model, taught_by)
+    else:
+        seconds, how = _measure(config, model, taught_by, world)
+    yield f"speed        {config.train.mean_batch_tokens / seconds:,.0f} tokens/s, {how}"
+    yield from _estimate(config, tokens, seconds)
+
+
+def find_tokens(
+    config: PretrainConfig, data_dir: Path
+) -> tuple[PreparedData | None, float | None, str]:
+    """Return the prepared data if there is any, the tokens of an epoch, and a description.
+
+    The tokens of text that is not prepared are estimated; None if they are unknown.
+    """
+    folders = find_prepared(config, data_dir)
+    if not folders:
+        return None, *_guess_tokens(find_sources(config.text))
+    data = open_data(folders, config.mixture)
+    return data, count_epoch_tokens(config, data), _describe_data(data)
+
+
+def warn_of_budget(
+    config: PretrainConfig, model: EncoderConfig, epoch_tokens: float, world: World
+) -> str:
+    """Return a warning if the budget pays for very many epochs on this machine, else ``""``.
+
+    Rank 0 measures the speed; all ranks must call it.
+    """
+    seconds, _ = _measure(config, model, None, world)
+    steps = config.train.estimate_seconds(seconds, epoch_tokens) / seconds
+    return warn_of_epochs(steps * config.train.mean_batch_tokens / epoch_tokens)
+
+
+def _describe_here(config: PretrainConfig, tokens: float | None) -> str:
+    """Return the line about the device of this process."""
+    device = choose_device(config.train.device)
+    compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
+    return f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}"
+
+
+def _measure(
+    config: PretrainConfig,
+    model: EncoderConfig,
+    teacher: MaskedLanguageModel | None,
+    world: World,
+) -> tuple[float, str]:
+    """Return the seconds of a step that all ranks share, measured on rank 0, and how."""
+    device = choose_device(config.train.device, world.local_rank)
+    measured = world.text_from_first(
+        lambda: repr(measure_step_seconds(config, model, device, teacher=teacher))
     )
-    yield _estimate(config, tokens, seconds)
+    is_whole = is_measured_whole(config, model, device, teacher)
+    how = "a few rows of random tokens" if is_whole else "one layer and scaled by FLOPs"
+    ranks = f" by one of {world.size} ranks" if world.size > 1 else ""
+    return float(measured) / world.size, f"measured on {how}{ranks}, not compiled"
+
+
+def _describe_memory(
+    config: PretrainConfig, models: Sequence[EncoderConfig], cards: Cards | None
+) -> str:
+    """Describe the parts of the memory, and the micro-batch that fits the named or present GPU.
+
+    Args:
+        models: the models that the run trains together.
+    """
+    train, rows = config.train, RowsOfStep.of(config, cards.count if cards else 1)
+    share = 1.0 if config.masking.causal_share else config.masking.highest_rate
+    device = torch.device("cpu") if cards else choose_device(train.device)
+    dtype, card = product_dtype(train.precision, device), train.device_memory
+    if cards:
+        card = min(card or math.inf, cards.card.memory / GIGABYTE)
+    if device.type == "cuda":
+        card = min(card or math.inf, torch.cuda.mem_get_info(device)[1] / GIGABYTE)
+    elif card and train.precision == "auto":  # planned for a GPU that is not here
+        dtype = torch.bfloat16
+
+    def estimate(tokens: int) -> MemoryEstimate:
+        options = (config.optim.name, dtype, train.activation_checkpointing)
+        each = [estimate_memory(one, tokens, rows.length, share, *options) for one in models]
+        return MemoryEstimate(*map(sum, zip(*map(astuple, each), strict=True)))
+
+    one = estimate(1)
+    line = (
+        f"weights {one.weights / 1e6:,.0f} MB, gradients {one.gradients / 1e6:,.0f} MB, optimizer "
+        f"{one.optimizer / 1e6:,.0f} MB, {one.activations / 1e3:,.0f} kB a token of a micro-batch "
+        f"in {str(dtype).removeprefix('torch.')}; "
+    )
+    if not card:
+        tokens = train.micro_batch_tokens
+        tokens = tokens if isinstance(tokens, int) else rows.most * rows.length
+        return f"{line}about {estimate(tokens).total / GIGABYTE:,.1f} GB for {tokens:,} at once"
+    room = card * GIGABYTE * (1 - SPARE)
+    fitting = fit_micro_batch(lambda tokens: estimate(tokens).total, room, rows)
+    if not fitting:
+        return f"{line}not one row of {rows.length} tokens fits {card:,.1f} GB. {REMEDY}"
+    at_most = f"about {estimate(fitting).total / GIGABYTE:,.1f} of {card:,.1f} GB"
+    return f"{line}micro-batches of {fitting:,} tokens fit: {at_most}"
 
 
 def _describe_initial(initial: InitialModel) -> str:
@@ -121,10 +227,16 @@ def _describe_budget(config: PretrainConfig) -> str:
     return f"budget {train.describe_budget()}, {slots}"
 
 
-def _estimate(config: PretrainConfig, corpus_tokens: float | None, step_seconds: float) -> str:
+def _estimate(
+    config: PretrainConfig, corpus_tokens: float | None, step_seconds: float
+) -> Iterator[str]:
     seconds = config.train.estimate_seconds(step_seconds, corpus_tokens)
     if seconds == math.inf:
-        return "estimate     not known before the text is prepared"
+        yield "estimate     not known before the text is prepared"
+        return
     tokens = seconds / step_seconds * config.train.mean_batch_tokens
     epochs = f", {tokens / corpus_tokens:.2f} epochs" if corpus_tokens else ""
-    return f"estimate     {seconds / 60:,.1f} minutes, {tokens:,.0f} tokens{epochs}"
+    hours = f" ({seconds / 3600:,.1f} hours)" if seconds >= 7200 else ""
+    yield f"estimate     {seconds / 60:,.1f} minutes{hours}, {tokens:,.0f} tokens{epochs}"
+    if corpus_tokens and (warning := warn_of_epochs(tokens / corpus_tokens)):
+        yield warning

@@ -11,7 +11,7 @@ import torch
 
 from maskwright.data.collate import SpecialIds
 from maskwright.data.config import MixtureConfig
-from maskwright.data.loader import RowSource
+from maskwright.data.loader import RowSource, TokensInMemory
 from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.mixture import MOST_SOURCES, Mixture, count_passes
 from maskwright.data.rows import DataPosition
@@ -35,6 +35,9 @@ from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device, computes_in_bf16, product_dtype
 from maskwright.train.plan import Planner
 from maskwright.train.trackers import check_trackers
+
+_NUM_SPECIAL = 5  # as in every tokenizer that is trained here
+_MANY_EPOCHS = 40  # a model learns little more from a text that it has read so often
 
 
 class PreparedData:
@@ -163,9 +166,19 @@ def count_epoch_tokens(config: PretrainConfig, data: PreparedData) -> float:
     return data.epoch_tokens + sum(added)
 
 
-def build_planner(config: PretrainConfig) -> Planner:
+def warn_of_epochs(epochs: float) -> str:
+    """Return a warning for a run that reads its text very often, else ``""``."""
+    if epochs <= _MANY_EPOCHS:
+        return ""
+    return (
+        f"warning: about {epochs:,.0f} epochs of this text, more than {_MANY_EPOCHS}. Add text, or "
+        f"train for fewer minutes: 1/{epochs / _MANY_EPOCHS:,.0f} of them is {_MANY_EPOCHS} epochs."
+    )
+
+
+def build_planner(config: PretrainConfig, num_ranks: int = 1) -> Planner:
     """Return the schedules of the run."""
-    return Planner(config.train, config.data, config.masking, config.optim)
+    return Planner(config.train, config.data, config.masking, config.optim, num_ranks)
 
 
 def check_machine(config: PretrainConfig) -> None:
@@ -223,6 +236,24 @@ def build_row_source(
     special = data.special_ids(config.data.special_tokens)
     corpus, mixture = (data.train, data.mixture) if split == "train" else (data.valid, None)
     return RowSource(corpus, config.data, special, masker, config.seed, world, mixture)
+
+
+def build_random_rows(
+    config: PretrainConfig, model: EncoderConfig, num_rows: int, length: int
+) -> RowSource:
+    """Return rows of random ordinary tokens, every one a word, each as long as a row can take."""
+    size = model.vocab_size
+    inside = length - config.data.extra_slots
+    num_documents = max(2, num_rows)  # pairs of texts may want two
+    generator = np.random.default_rng(config.seed)
+    ids = generator.integers(_NUM_SPECIAL, size, num_documents * inside)
+    words, lengths = np.ones(len(ids), np.bool_), np.full(num_documents, inside, np.int64)
+    corpus = TokensInMemory(ids.astype(np.uint32), words, lengths)
+    ordinary = np.arange(_NUM_SPECIAL, size)
+    vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
+    special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)
+    masker = Masker(config.masking, vocabulary)
+    return RowSource(corpus, config.data, special, masker, config.seed)
 
 
 def fetch_ahead(

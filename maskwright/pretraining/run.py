@@ -17,8 +17,8 @@ from maskwright.errors import CheckpointError, ConfigError, InputError, ShardErr
 from maskwright.files import as_mapping
 from maskwright.model.config import SIZE_FIELDS
 from maskwright.objectives.build import count_parameters_of
-from maskwright.pretraining.budget import choose_size
-from maskwright.pretraining.dry_run import describe_run
+from maskwright.pretraining.dry_run import describe_run, warn_of_budget
+from maskwright.pretraining.estimate import choose_size_here
 from maskwright.pretraining.init_from import (
     adopt_model,
     adopt_teacher,
@@ -55,6 +55,7 @@ from maskwright.runs.run_directory import (
     begin_run,
     check_changes,
     check_new,
+    find_micro_batch,
     has_checkpoint,
     list_changes,
     load_recorded_config,
@@ -68,7 +69,8 @@ from maskwright.shards.concat import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.config import BUDGETS
-from maskwright.train.device import choose_device, keep_freed_memory
+from maskwright.train.device import choose_device, keep_freed_memory, limit_memory
+from maskwright.train.devices import Cards, parse_cards
 from maskwright.train.trainer import Trainer
 
 
@@ -86,6 +88,7 @@ def pretrain(
     auto_resume: bool = False,
     print_config: bool = False,
     dry_run: bool = False,
+    for_device: str | None = None,
     **sections: Any,
 ) -> Path:
     """Pretrain an encoder, or resume a run::
@@ -97,10 +100,9 @@ def pretrain(
     Args:
         text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders or their URLs,
             which ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
-        texts: the documents themselves, instead of `text`: a list, or an iterator, which is read
-            once. They are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
-        init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
-            tokenizer and architecture.
+        texts: the documents themselves, instead of `text`: any iterable, which is read once. They
+            are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
+        init_from: a model to continue, with its tokenizer: a folder, a run, or ``hf:NAME``.
         teacher: a model whose predictions are learned, too, by default with half of its layers.
         recipe: the recipe to start from; default: ``auto``, or ``continue`` with `init_from`.
         config: a YAML file put over the recipe; or a whole one, without recipe and `sections`.
@@ -111,6 +113,7 @@ def pretrain(
         auto_resume: resume from the newest checkpoint in `out`, if there is one.
         print_config: print the resolved configuration, and train nothing.
         dry_run: check everything and print sizes and times, and train nothing.
+        for_device: GPUs that the dry run is for, such as ``8xH100``; default: this machine.
         sections: values over the recipe, by section: ``train={"max_minutes": 5}``.
 
     Returns:
@@ -129,9 +132,8 @@ def pretrain(
     elif text or texts is not None or recipe or config or auto_resume:
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
-        begun = load_run_config(Path(resume), given)
-        request = _Request(Path(resume), folder, begun, resumes=True)
-    return _carry_out(request, print_config, dry_run)
+        request = _Request(Path(resume), folder, load_run_config(Path(resume), given), resumes=True)
+    return _carry_out(request, print_config, dry_run, for_device)
 
 
 @dataclass(frozen=True)
@@ -191,24 +193,39 @@ def _request_run(
     return _Request(run, data_dir, resolved, name, resumes=True)
 
 
-def _carry_out(request: _Request, print_config: bool, dry_run: bool) -> Path:
+def _carry_out(
+    request: _Request, print_config: bool, dry_run: bool, for_device: str | None
+) -> Path:
     """Carry out a request; return the model folder of the run."""
+    cards = parse_cards(for_device, "for_device") if for_device else None
+    if cards and not dry_run:
+        raise ConfigError("for_device", for_device, "needs --dry-run", "Add it.")
     if print_config:
         say(write_yaml(request.config), end="")
         return request.run / MODEL_NAME
     if not request.config.text:
         raise InputError("no text given. Name files or folders, or try pydocs.")
-    check_machine(request.config)
+    if not cards:
+        check_machine(request.config)
     if dry_run:
-        if not request.resumes:
-            check_new(request.run)
-        for line in describe_run(request.config, request.data_dir):
-            say(line, flush=True)
+        _describe(request, cards)
     elif request.resumes:
         _resume(request)
     else:
         _start(request)
     return request.run / MODEL_NAME
+
+
+def _describe(request: _Request, cards: Cards | None) -> None:
+    """Print what would run; the first rank prints for all."""
+    if not request.resumes:
+        check_new(request.run)
+    # An estimate for other cards measures nothing, so that no rank waits for another.
+    joined = nullcontext(read_world()) if cards else _joined(request.config)
+    with joined as world:
+        for line in describe_run(request.config, request.data_dir, world, cards):
+            if world.is_first:
+                say(line, flush=True)
 
 
 @contextmanager
@@ -217,6 +234,10 @@ def _joined(config: PretrainConfig) -> Generator[World]:
     device = choose_device(config.train.device, world.local_rank)
     if device.type == "cpu":
         keep_freed_memory()
+    elif device.type == "cuda":
+        limit_memory(config.train.device_memory, device)
+    if config.train.device_memory and device.type != "cuda":
+        tell_on_first_rank(f"train.device_memory has no effect: the run is on {device}")
     with joining(world, device):
         yield world
 
@@ -239,8 +260,11 @@ def _start(request: _Request) -> None:
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
             shape = partial(resolve_model, tokenizer=data.tokenizer)
-            config, reason = choose_size(config, shape, count_epoch_tokens(config, data), world)
+            tokens = count_epoch_tokens(config, data)
+            config, reason = choose_size_here(config, shape, tokens, world)
             console.print(f"size: {reason}")
+            if warning := warn_of_budget(config, shape(config), tokens, world):
+                console.print(warning)
         session = open_session(
             run, config, data, world, console, initial=initial, teacher=teacher, origin=origin
         )
@@ -275,7 +299,11 @@ def _resume(request: _Request) -> None:
         teacher = load_teacher(config, data.tokenizer)
         last = checkpoint.step
         session = open_session(
-            run, config, data, world, console, teacher=teacher, origin=origin, last_step=last
+            *(run, config, data, world, console),
+            teacher=teacher,
+            origin=origin,
+            last_step=last,
+            kept_tokens=find_micro_batch(provenance),
         )
         _check_teacher(session, provenance)
         trainer = session.trainer

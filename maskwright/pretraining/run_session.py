@@ -23,6 +23,7 @@ from maskwright.objectives.build import count_parameters_of
 from maskwright.objectives.objective import Objective, TrainedModel
 from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.init_from import InitialModel
+from maskwright.pretraining.micro_batch import choose_micro_batch
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources, objective_of
 from maskwright.pretraining.run_summary import describe_training, list_results
 from maskwright.pretraining.training_suites import HEADLINES
@@ -33,6 +34,7 @@ from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
     METRICS_NAME,
+    MICRO_BATCH,
     MODEL_NAME,
     REPORT_NAME,
     Origin,
@@ -74,11 +76,13 @@ class Session:
     @property
     def computation(self) -> dict[str, str | int]:
         """The entry of provenance.json on the computation, see `RunFacts`."""
+        tokens = self.trainer.planner.train.micro_batch_tokens
         return {
             **describe_computation(self.config.train.precision, self.trainer.device),
             "ranks": self.trainer.world.size,
             "threads": torch.get_num_threads(),
             "compiling": self.note,
+            **({MICRO_BATCH: tokens} if isinstance(tokens, int) else {}),
         }
 
     def train(self) -> signal.Signals | None:
@@ -209,6 +213,7 @@ def open_session(
     teacher: InitialModel | None = None,
     origin: Mapping[str, Any] | None = None,
     last_step: int | None = None,
+    kept_tokens: int | None = None,
 ) -> Session:
     """Build the trainer and the reporter of a run; nothing is written yet.
 
@@ -217,6 +222,10 @@ def open_session(
         teacher: the model that it learns from.
         origin: the entry of provenance.json on the model that the run began with, if any.
         last_step: the step of the checkpoint that the run resumes from.
+        kept_tokens: the micro-batch of the run that is resumed, to keep if it fits.
+
+    Raises:
+        ConfigError: not one row fits on the GPU.
     """
     objective = objective_of(config)
     reporter = SILENT
@@ -225,6 +234,8 @@ def open_session(
         reporter = RunReporter(run, objective.scores, console, last_step, trackers, plain)
     checkpoints = run / CHECKPOINTS_NAME
     trainer, note = build_trainer(config, data, checkpoints, world, initial, reporter, teacher)
+    if config.train.micro_batch_tokens == "auto" and trainer.device.type == "cuda":
+        choose_micro_batch(trainer, config, console.print, kept_tokens)
     reporting = reporter if isinstance(reporter, RunReporter) else nullcontext()
     taught_by = teacher.describe() if teacher else None
     return Session(

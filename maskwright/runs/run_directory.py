@@ -30,6 +30,7 @@ CHECKPOINTS_NAME = "checkpoints"
 MODEL_NAME = "model"
 PROVENANCE_NAME = "provenance.json"
 INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
+MICRO_BATCH = "micro_batch_tokens"  # in its entry on the computation
 TEACHER = "teacher"  # and the model that it learns from
 RUNS_NAME = "runs"  # the default of --runs-dir
 # Sections of the configuration that may change when a run is resumed.
@@ -55,7 +56,8 @@ class RunFacts(TypedDict):
         prepared_data: its folder, or its folders by name.
         config: the configuration, with which an edited config.yaml is compared.
         computation: what the speed and the last bits of a run depend on: device, dtype of matrix
-            products, ranks, threads of a rank, and whether it is compiled and why.
+            products, ranks, threads of a rank, whether it is compiled and why, and the tokens of a
+            micro-batch unless it is the whole step.
     """
 
     recipe: str | None
@@ -212,6 +214,13 @@ def read_provenance(run: Path) -> JsonObject:
             f"{path} cannot be read ({reason}), so the data of the run is not known; start it again"
         ) from None
     return values
+
+
+def find_micro_batch(provenance: Mapping[str, Any]) -> int | None:
+    """Return the tokens of the last micro-batch of a run, from its provenance.json, or None."""
+    entries = [provenance, *provenance.get("resumptions", [])]
+    found = [as_mapping(as_mapping(entry).get("computation")).get(MICRO_BATCH) for entry in entries]
+    return next((tokens for tokens in reversed(found) if isinstance(tokens, int)), None)
 
 
 def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:

@@ -232,7 +232,8 @@ def save_checkpoint(
     """
     path = checkpoint_path(folder, step)
     _make_folder(folder)
-    contiguous = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    # Copies, as some tensors are views of one block of memory.
+    contiguous = {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()}
     with replacing_folder(path) as temporary:
         try:
             save_file(contiguous, temporary / WHOLE)
@@ -267,7 +268,7 @@ class ShardedWriter(WholeWriter):
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self._finish()
-        staged = {name: torch.clone(t.detach()).cpu() for name, t in tensors.items()}
+        staged = {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()}
         path = checkpoint_path(self.folder, step)
         self._pending = self._thread.submit(self._write, path, staged, dict(state))
 

@@ -45,8 +45,15 @@ class TrainConfig:
         "budget: faster, but losses logged until then are estimates; 0: the whole vocabulary",
     )
     candidate_share: float = setting(0.7, "share of the budget with num_candidates")
-    micro_batch_tokens: int | None = setting(
-        None, "tokens, padding included, in a forward pass of a process; fewer take less memory"
+    micro_batch_tokens: int | Literal["auto"] | None = setting(
+        "auto",
+        "tokens, padding included, in a forward pass of a process; auto: as many as fit on a GPU, "
+        "on a CPU the whole step; none = the whole step",
+    )
+    device_memory: float | None = setting(
+        None,
+        "GB of the GPU that a process may use; with --dry-run, the memory of a GPU to plan for; "
+        "none = all of it",
     )
     grad_clip: float = setting(1.0, "maximum norm of the gradients; 0: no clipping")
     ema_decay: float | None = setting(
@@ -57,6 +64,9 @@ class TrainConfig:
     )
     compile: Literal["auto", "on", "off"] = setting(
         "auto", "torch.compile; auto: if the run is long enough to save time"
+    )
+    capture: Literal["auto", "on", "off"] = setting(
+        "auto", "record steps as CUDA graphs, which a GPU need not wait for; auto: on a GPU"
     )
     parallel: Literal["ddp", "fsdp"] = setting(
         "ddp", "data parallelism of several processes; fsdp also shards the weights"
@@ -88,7 +98,9 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        check_numbers(self, *BUDGETS, "micro_batch_tokens", "checkpoint_every_minutes", above=0)
+        check_numbers(self, *BUDGETS, "checkpoint_every_minutes", "device_memory", above=0)
+        if self.micro_batch_tokens != "auto":
+            check_numbers(self, "micro_batch_tokens", above=0)
         for name in self.trackers:
             if name not in TRACKER_NAMES:
                 rule = f"is not one of {', '.join(TRACKER_NAMES)}"
@@ -191,6 +203,19 @@ class TrainConfig:
         """Return the tokens of a step, padding included, at `progress` (0..1) of the budget."""
         return _stage_at(self._batch_stages(), progress)
 
+    def even_rows_at(self, progress: float, max_seq_length: int, num_ranks: int = 1) -> int:
+        """Return the rows of a micro-batch for which its shape stays while batches grow.
+
+        It is the greatest common divisor of a rank's rows in all stages of the batch size, unless
+        that is less than half of the smallest batch.
+        """
+        length = self.seq_length_at(progress, max_seq_length)
+        rows = [max(1, -(-(tokens // length) // num_ranks)) for _, tokens in self._batch_stages()]
+        common = math.gcd(*rows)
+        if 2 * common < min(rows):
+            return max(1, -(-(self.batch_tokens_at(progress) // length) // num_ranks))
+        return common
+
     def _batch_stages(self) -> list[tuple[float, int]]:
         stages = self.batch_tokens_schedule
         return parse_schedule("batch_tokens_schedule", stages, self.batch_tokens)
@@ -198,6 +223,11 @@ class TrainConfig:
     def num_candidates_at(self, progress: float) -> int:
         """Return the number of candidate tokens of a prediction; 0: the whole vocabulary."""
         return self.num_candidates if progress < self.candidate_share else 0
+
+    @property
+    def most_batch_tokens(self) -> int:
+        """The tokens, padding included, of the largest step."""
+        return max(tokens for _, tokens in self._batch_stages())
 
     @property
     def mean_batch_tokens(self) -> float:

@@ -19,6 +19,8 @@ _WORTH_COMPILING = {
     ("cuda", torch.float32): (3.0, 20_000_000),
     ("cuda", torch.bfloat16): (3.0, 20_000_000),
 }
+GIGABYTE = 1e9  # of `TrainConfig.device_memory`
+SPARE = 0.1  # the share of a GPU that is kept free
 _COMPILERS = (("g++", "clang++"), ("gcc", "clang"))  # on a CPU; of Triton on a GPU
 
 
@@ -84,6 +86,41 @@ def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str
     if config.most_minutes < least_minutes or config.most_tokens < least_tokens:
         return False, "the run is too short to pay for it"
     return True, "the run is long enough to pay for it"
+
+
+def should_capture(config: TrainConfig, device: torch.device) -> bool:
+    """Return True if steps are recorded as CUDA graphs.
+
+    Raises:
+        ConfigError: ``train.capture`` is on, and this run cannot do it.
+    """
+    if config.capture == "on":
+        if device.type != "cuda":
+            raise ConfigError("train.capture", "on", "needs a CUDA GPU", "Set it to auto.")
+        if config.parallel != "ddp":
+            rule = f"cannot be combined with train.parallel = {config.parallel}"
+            raise ConfigError("train.capture", "on", rule, "Set it to auto.")
+    return config.capture != "off" and device.type == "cuda" and config.parallel == "ddp"
+
+
+def limit_memory(gigabytes: float | None, device: torch.device) -> None:
+    """Let this process allocate at most so many GB (10^9 bytes) of a GPU; None: all of it."""
+    _, total = torch.cuda.mem_get_info(device)
+    share = min(1.0, gigabytes * GIGABYTE / total) if gigabytes else 1.0
+    torch.cuda.set_per_process_memory_fraction(share, device)
+
+
+def measure_room(gigabytes: float | None, device: torch.device) -> float:
+    """Return the bytes of a GPU for this process, of which other processes use none now.
+
+    A tenth of the card is kept free, for fragments and the workspaces of kernels.
+
+    Args:
+        gigabytes: the limit of `limit_memory`.
+    """
+    free, total = torch.cuda.mem_get_info(device)
+    card = min(total, gigabytes * GIGABYTE) if gigabytes else total
+    return min(free + torch.cuda.memory_reserved(device), card) - card * SPARE
 
 
 # glibc's malloc.h

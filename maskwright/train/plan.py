@@ -20,12 +20,13 @@ class StepPlan:
 
 @dataclass(frozen=True)
 class Planner:
-    """All schedules of a run."""
+    """All schedules of a run, on a number of ranks."""
 
     train: TrainConfig
     data: DataConfig
     masking: MaskingConfig
     optim: OptimConfig
+    num_ranks: int = 1
 
     def __post_init__(self) -> None:
         too_long = f"is longer than data.max_seq_length = {self.data.max_seq_length}"
@@ -50,11 +51,13 @@ class Planner:
         """Return the plan of the step at `progress` (0..1)."""
         length = self.train.seq_length_at(progress, self.data.max_seq_length)
         num_rows = self.train.batch_tokens_at(progress) // length
-        micro_tokens = self.train.micro_batch_tokens or num_rows * length
+        micro_rows = self.train.even_rows_at(progress, self.data.max_seq_length, self.num_ranks)
+        if isinstance(self.train.micro_batch_tokens, int):  # not auto, where no GPU limits it
+            micro_rows = min(micro_rows, max(1, self.train.micro_batch_tokens // length))
         request = StepRequest(
             row_length=length,
             num_rows=num_rows,
-            micro_batch_rows=max(1, micro_tokens // length),
+            micro_batch_rows=micro_rows,
             mask_rate=self.masking.rate_at(progress),
             num_candidates=self.train.num_candidates_at(progress),
         )

@@ -98,7 +98,7 @@ class RunReporter(Reporter):
     ) -> None:
         self._path, self._last_step = folder, last_step
         self._names, self._config = trackers, config or {}
-        self._panel = Panel(scores, console)
+        self._panel, self._console = Panel(scores, console), console
         self._open = ExitStack()
 
     def __enter__(self) -> "RunReporter":
@@ -129,6 +129,10 @@ class RunReporter(Reporter):
         for tracker in self._trackers:
             tracker.add(record)
         self._panel.show(record, progress)
+
+    def say(self, line: str) -> None:
+        """Show a line above the progress."""
+        self._console.print(line)
 
     def advance(self, counts: Record, progress: float) -> None:
         """Show the progress between two records."""

@@ -15,20 +15,48 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from maskwright.data.batch import Batch
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
 from maskwright.errors import CheckpointError, show_value
+from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term, TermSums
 from maskwright.optim.build import Optimizers
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
+from maskwright.train.ema import WeightAverage
 
 
 def seed_dropout(seed: int, step: int, rank: int = 0) -> None:
     """Make dropout a function of (seed, step, rank): no generator state has to be saved."""
     torch.manual_seed(int(derive_keys(seed, step, rank)[0]) % 2**63)
+
+
+def scale_losses(terms: Mapping[str, Term], num_predictions: Mapping[str, float]) -> Tensor:
+    """Return [2, N] for N terms: the factors of their sums in the loss, and the predictions."""
+    totals = [max(num_predictions[name], 1) for name in terms]
+    weights = [term.weight / total for term, total in zip(terms.values(), totals, strict=True)]
+    return torch.tensor([weights, totals])
+
+
+def add_gradients(parallel: Parallel, batch: Batch, scales: Tensor, precision: Precision) -> Tensor:
+    """Add the gradient of one micro-batch to the parameters.
+
+    Args:
+        batch: on the device.
+        scales: [2, N], `scale_losses` on the device.
+
+    Returns:
+        [N, 2], the micro-batch's part of the mean loss and of the correct predictions.
+    """
+    with autocast(precision, scales.device):
+        sums: Mapping[str, TermSums] = parallel.objective(batch)
+    losses = torch.stack([term.loss for term in sums.values()])
+    ((losses * scales[0]).sum() * parallel.loss_factor).backward()
+    correct = torch.stack([term.num_correct for term in sums.values()]).float()
+    return torch.stack([losses.detach() / scales[1], correct], dim=1)
 
 
 def compute_gradients(
@@ -38,7 +66,7 @@ def compute_gradients(
     num_predictions: Mapping[str, float],
     device: torch.device,
     precision: Precision,
-) -> dict[str, TermSums]:
+) -> Tensor:
     """Add the gradient of the loss to the parameters.
 
     Args:
@@ -46,27 +74,15 @@ def compute_gradients(
         num_predictions: number of predictions of each term, of all ranks together.
 
     Returns:
-        This rank's part of the mean loss and of the number of correct predictions of each term.
-        Without predictions, they and the gradients are 0.
+        [N, 2], this rank's part of the mean loss and of the number of correct predictions of each
+        term. Without predictions, they and the gradients are 0.
     """
-    totals = {name: max(num_predictions[name], 1) for name in terms}
-    zero = torch.zeros((), device=device)
-    shares = dict.fromkeys(terms, TermSums(zero, zero.long()))
+    scales = scale_losses(terms, num_predictions).to(device)
+    shares = torch.zeros(len(terms), 2, device=device)
     last = len(loaded.micro_batches) - 1
     for number, batch in enumerate(loaded.micro_batches):
-        batch = batch.to(device)
         with parallel.accumulating() if number < last else nullcontext():
-            with autocast(precision, device):
-                sums: Mapping[str, TermSums] = parallel.objective(batch)
-            weighted = [sums[name].loss * (terms[name].weight / totals[name]) for name in terms]
-            (torch.stack(weighted).sum() * parallel.loss_factor).backward()
-        shares = {
-            name: TermSums(
-                share.loss + sums[name].loss.detach() / totals[name],
-                share.num_correct + sums[name].num_correct,
-            )
-            for name, share in shares.items()
-        }
+            shares = shares + add_gradients(parallel, batch.to(device), scales, precision)
     return shares
 
 
@@ -97,16 +113,18 @@ class StepFigures:
     copied: torch.cuda.Event | None = None
 
     @classmethod
-    def gather(cls, own: Mapping[str, TermSums], norm: Tensor, world: World) -> "StepFigures":
-        """Sum each rank's part of each term; `norm` is the same on all ranks already."""
-        sums = torch.stack([figure.float() for term in own.values() for figure in term])
-        values = torch.cat([world.sum_tensor(sums), norm.float()[None]])
-        is_good = values.isfinite().all()
-        if not values.is_cuda:
-            return cls(values, is_good)
-        copy, copied = values.to("cpu", non_blocking=True), torch.cuda.Event()
-        copied.record(torch.cuda.current_stream(values.device))
-        return cls(copy, is_good, copied)
+    def join(cls, sums: Tensor, norm: Tensor) -> "StepFigures":
+        """Join what all ranks found: [N, 2] by term, and the norm of the gradient []."""
+        values = torch.cat([sums.flatten(), norm.float()[None]])
+        return cls(values, values.isfinite().all())
+
+    def start_copy(self) -> "StepFigures":
+        """Begin to copy the values to memory, if they are on a GPU."""
+        if not self.values.is_cuda:
+            return self
+        copy, copied = self.values.to("cpu", non_blocking=True), torch.cuda.Event()
+        copied.record(torch.cuda.current_stream(self.values.device))
+        return StepFigures(copy, self.is_good, copied)
 
     def read(self) -> list[float]:
         """Return the values; wait for their step, but not for one that was started later."""
@@ -115,12 +133,64 @@ class StepFigures:
         return self.values.tolist()
 
 
-def update_weights(
-    optimizers: Optimizers, learning_rate_scale: float, is_good: Tensor | None = None
-) -> None:
-    """Apply the gradients; if `is_good` [] is False, nothing changes."""
-    optimizers.scale_learning_rates(learning_rate_scale)
-    optimizers.step(is_good)
+@dataclass(frozen=True)
+class StepParts:
+    """What a step works on, apart from its batch and numbers.
+
+    Attributes:
+        average: the moving average of the weights, if there is one.
+    """
+
+    model: Network
+    parallel: Parallel
+    terms: Mapping[str, Term]
+    optimizers: Optimizers
+    average: WeightAverage | None
+    world: World
+    device: torch.device
+    precision: Precision
+    grad_clip: float
+
+    def set_rates(self, learning_rate_scale: float, step: int) -> None:
+        """Set the numbers that the update reads on the device; `step` counts from 0."""
+        self.optimizers.scale_learning_rates(learning_rate_scale)
+        if self.average:
+            self.average.set_step(step)
+
+    def run(self, loaded: LoadedStep, num_predictions: Mapping[str, float]) -> StepFigures:
+        """Do one step at the rates that were set; begin to copy its figures to memory."""
+        figures = self.run_once(loaded, num_predictions)
+        self.optimizers.zero_grad()
+        return figures.start_copy()
+
+    def run_once(self, loaded: LoadedStep, num_predictions: Mapping[str, float]) -> StepFigures:
+        """Do one step and keep its gradients."""
+        own = compute_gradients(
+            self.parallel, loaded, self.terms, num_predictions, self.device, self.precision
+        )
+        self.sum_over_ranks(own)
+        return self.apply_gradients(own)
+
+    def sum_over_ranks(self, own: Tensor) -> None:
+        """Sum figures [N, 2] in place, and gradients unless the backward pass has done it."""
+        gradients = () if self.parallel.reduces else self.gradients()
+        self.world.sum_tensors([own, *gradients])
+
+    def gradients(self) -> list[Tensor]:
+        """Return the gradients of all parameters that have one."""
+        return [p.grad for p in self.model.parameters() if p.grad is not None]
+
+    def apply_gradients(self, sums: Tensor) -> StepFigures:
+        """Clip the gradients and apply them; `sums` [N, 2] is what all ranks found, by term.
+
+        Weights, optimizers and average do not change if a figure is not finite.
+        """
+        norm = clip_gradients(self.model, self.grad_clip, self.parallel)
+        figures = StepFigures.join(sums, norm)
+        self.optimizers.step(figures.is_good)
+        if self.average:
+            self.average.update(self.model, figures.is_good)
+        return figures
 
 
 @dataclass(frozen=True)

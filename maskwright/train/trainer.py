@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from maskwright.logs import Record
 from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term
 from maskwright.optim.build import Optimizers
+from maskwright.train.capture import CapturedSteps
 from maskwright.train.checkpoint import Checkpoint, WholeWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
@@ -32,12 +34,10 @@ from maskwright.train.state import TrainState
 from maskwright.train.step import (
     LogWindow,
     StepFigures,
+    StepParts,
     TermFigures,
-    clip_gradients,
-    compute_gradients,
     count_predictions,
     seed_dropout,
-    update_weights,
 )
 
 
@@ -46,6 +46,9 @@ class Reporter:
 
     def report(self, record: Record, progress: float) -> None:
         """Receive a training or validation record."""
+
+    def say(self, line: str) -> None:
+        """Receive a line for the user."""
 
     def advance(self, counts: Record, progress: float) -> None:
         """Receive `counts` after every step and before every forward pass of a validation."""
@@ -79,6 +82,7 @@ class Trainer:
         milestones: tokens after which the model is saved, by name.
         scores_beginning: True to score the weights before the first step, as in the last
             validation, because they are not random.
+        captures: True to record steps as CUDA graphs.
 
     Raises:
         TrainingError: from `fit`, if too many steps in a row were skipped because the loss or
@@ -103,6 +107,7 @@ class Trainer:
     last_scores: Record | None = None
     milestones: Mapping[str, int] = field(default_factory=dict[str, int])
     scores_beginning: bool = False
+    captures: bool = False
     _has_checkpoint: bool = field(init=False, default=False)
     _was_resumed: bool = field(init=False, default=False)
     _unread: "_UnreadStep | None" = field(init=False, default=None)
@@ -111,6 +116,24 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self._window = LogWindow(self.terms)
+
+    @cached_property
+    def _parts(self) -> StepParts:
+        return StepParts(
+            self.model,
+            self.parallel,
+            self.terms,
+            self.optimizers,
+            self.average,
+            self.world,
+            self.device,
+            self.config.precision,
+            self.config.grad_clip,
+        )
+
+    @cached_property
+    def _capture(self) -> CapturedSteps | None:
+        return CapturedSteps(self._parts, self.reporter.say) if self.captures else None
 
     def fit(self, save_model: Callable[[str], None] | None = None) -> signal.Signals | None:
         """Train until the budget is used up; return the signal that stopped it earlier, or None.
@@ -192,16 +215,10 @@ class Trainer:
             num_predictions: number of predictions of each term, of all ranks together.
         """
         seed_dropout(self.seed, self.state.step, self.world.rank)
-        self.model.train()
-        own = compute_gradients(
-            self.parallel, loaded, self.terms, num_predictions, self.device, self.config.precision
-        )
-        norm = clip_gradients(self.model, self.config.grad_clip, self.parallel)
-        figures = StepFigures.gather(own, norm, self.world)
-        update_weights(self.optimizers, plan.learning_rate_scale, figures.is_good)
-        if self.average:
-            self.average.update(self.model, self.state.step, figures.is_good)
-        self.optimizers.zero_grad()
+        if not self.model.training:
+            self.model.train()
+        self._parts.set_rates(plan.learning_rate_scale, self.state.step)
+        figures = (self._capture or self._parts).run(loaded, num_predictions)
         self._read_figures()
         self._unread = _UnreadStep(self.state.step + 1, loaded, num_predictions, figures)
 

@@ -29,7 +29,7 @@ OBJECTIVE = re.compile(r"\b(rtd|RTD)\b|[Rr]eplaced_?[Tt]oken|[Dd]iscriminator")
 BUDGET = re.compile(r"\bmax_minutes\b")
 UNTYPED_RECORD = re.compile(r"dict\[str, Any\]")
 # Ends the journey: with its second call a line of text has become a gradient twice.
-LAST_CALL, LAST_FILE, NUM_STEPS = "update_weights", "train/step.py", 2
+LAST_CALL, LAST_FILE, NUM_STEPS = "apply_gradients", "train/step.py", 2
 # What the journey leaves out: the command line, run directories, messages and what is validated.
 ROOMS_ON_THE_WAY = {
     *("corpus", "selection", "tokenizer", "shards", "preparation"),

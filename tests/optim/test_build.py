@@ -67,7 +67,7 @@ def test_learning_rates_are_scaled_from_their_peaks() -> None:
     optimizers = build(small_model())
     optimizers.scale_learning_rates(0.5)
     optimizers.scale_learning_rates(0.1)
-    rates = [group["lr"] for o in optimizers.optimizers for group in o.param_groups]
+    rates = [float(group["lr"]) for o in optimizers.optimizers for group in o.param_groups]
     assert sorted(set(rates)) == pytest.approx([3e-4, 2e-3])
     assert optimizers.peak_learning_rate == 3e-3
 

@@ -20,7 +20,8 @@ def test_the_average_follows_its_equation() -> None:
     for step in range(200):
         with torch.no_grad():
             model.weight.fill_(float(step))
-        average.update(model, step)
+        average.set_step(step)
+        average.update(model)
         decay = min(0.9, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * step
     assert average.averages["weight"][0, 0].item() == pytest.approx(expected, rel=1e-5)
@@ -34,7 +35,8 @@ def test_the_first_weights_are_soon_forgotten() -> None:
     with torch.no_grad():
         model.weight.fill_(1.0)
     for step in range(20):
-        average.update(model, step)
+        average.set_step(step)
+        average.update(model)
     assert average.averages["weight"][0, 0].item() == pytest.approx(1.0, abs=1e-3)
 
 

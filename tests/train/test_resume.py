@@ -12,6 +12,7 @@ import torch
 from maskwright.errors import CheckpointError
 from maskwright.train import trainer as trainer_module
 from maskwright.train.checkpoint import find_newest
+from maskwright.train.step import StepFigures, StepParts
 from maskwright.train.trainer import Trainer
 from tests.train.helpers import Recorder, make_trainer
 
@@ -135,16 +136,16 @@ def test_compiling_again_takes_no_step_from_a_budget_of_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 2 minutes; the first step of a process takes 50 seconds, and each other one second."""
-    now, update = [0.0], trainer_module.update_weights
+    now, apply = [0.0], StepParts.apply_gradients
     monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     took = {"seconds": 50.0}
 
-    def update_in_time(*arguments: Any) -> None:
+    def apply_in_time(parts: StepParts, own: torch.Tensor) -> StepFigures:
         now[0] += took["seconds"]
         took["seconds"] = 1.0
-        update(*arguments)
+        return apply(parts, own)
 
-    monkeypatch.setattr(trainer_module, "update_weights", update_in_time)
+    monkeypatch.setattr(StepParts, "apply_gradients", apply_in_time)
     train = {"max_steps": None, "max_minutes": 2.0}
     whole, first, second = Recorder(), Recorder(21), Recorder()
     make_trainer(None, whole, train=train).fit()

@@ -12,7 +12,6 @@ from maskwright.data.config import MaskingConfig
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
-from maskwright.distributed.world import ALONE
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
@@ -25,7 +24,6 @@ from maskwright.train.step import (
     compute_gradients,
     count_predictions,
     seed_dropout,
-    update_weights,
 )
 from tests.helpers import random_corpus, row_source
 from tests.models import small_model
@@ -47,7 +45,7 @@ def gradients_of(model: MaskedLanguageModel, loaded: LoadedStep) -> tuple[torch.
     counts = count_predictions(loaded, objective.terms)
     parallel = Parallel(objective)
     sums = compute_gradients(parallel, loaded, objective.terms, counts, CPU, "fp32")
-    [(loss, correct)] = sums.values()
+    [(loss, correct)] = sums
     gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
     return torch.cat(gradients), loss.item(), int(correct.item())
 
@@ -104,9 +102,10 @@ def test_terms_are_weighed_and_added_up() -> None:
     sums = compute_gradients(Parallel(objective), loaded, objective.terms, counts, CPU, "fp32")
     both = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     assert torch.allclose(both, once * (1 + 3 / 2), rtol=1e-4, atol=1e-6)
-    assert sums["mlm"].loss.item() == pytest.approx(loss, rel=1e-5)
-    assert sums["again"].loss.item() == pytest.approx(loss / 2, rel=1e-5)
-    assert int(sums["again"].num_correct) == correct
+    assert sums.tolist() == [
+        [pytest.approx(loss, rel=1e-5), correct],
+        [pytest.approx(loss / 2, rel=1e-5), correct],
+    ]
 
 
 def test_a_step_without_a_prediction_is_zero_and_no_nan() -> None:
@@ -128,7 +127,7 @@ def test_gradients_are_clipped_to_a_norm(limit: float, clipped: bool) -> None:
 
     optimizers.optimizers[0].register_step_pre_hook(look)
     norm = clip_gradients(model, limit, Parallel(MaskedLM(model))).item()
-    update_weights(optimizers, 1.0)
+    optimizers.step()
     assert norm == pytest.approx(gradients.norm().item(), rel=1e-5)  # before clipping
     assert seen == [pytest.approx(limit if clipped else norm, rel=1e-3)]
 
@@ -138,7 +137,8 @@ def test_a_learning_rate_of_zero_changes_nothing() -> None:
     before = [parameter.detach().clone() for parameter in model.parameters()]
     gradients_of(model, load(8, 8))
     optimizers = build_optimizers(OptimConfig(), model.named_parameters(), {})
-    update_weights(optimizers, 0.0)
+    optimizers.scale_learning_rates(0.0)
+    optimizers.step()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
@@ -153,17 +153,17 @@ def test_the_device_decides_whether_a_step_is_done(name: Literal["adamw", "muon"
         return {key: tensor.detach().clone() for key, tensor in tensors.items()}
 
     gradients_of(model, load(8, 8))
-    update_weights(optimizers, 1.0, torch.tensor(True))
+    optimizers.step(torch.tensor(True))
     before = snapshot()
     for parameter in model.parameters():
         if parameter.grad is not None:
             parameter.grad.fill_(torch.nan)
-    update_weights(optimizers, 1.0, torch.tensor(False))
+    optimizers.step(torch.tensor(False))
     after = snapshot()
     assert before.keys() == after.keys()
     assert all(torch.equal(tensor, after[key]) for key, tensor in before.items())
     gradients_of(model, load(8, 8))
-    update_weights(optimizers, 1.0)  # nobody asks: what was said of the last step is forgotten
+    optimizers.step()  # nobody asks: what was said of the last step is forgotten
     moved = [key for key, tensor in snapshot().items() if not torch.equal(tensor, before[key])]
     assert len(moved) == len(before)
 
@@ -177,19 +177,17 @@ def test_a_good_step_is_the_step_that_nobody_asks_about(name: Literal["adamw", "
         optimizers = build_optimizers(OptimConfig(name=name), model.named_parameters(), num_stacked)
         for _ in range(2):
             gradients_of(model, load(8, 8))
-            update_weights(optimizers, 1.0, is_good)
+            optimizers.step(is_good)
         weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     torch.testing.assert_close(weights[0], weights[1], atol=1e-7, rtol=1e-6)
 
 
 def test_figures_are_good_where_all_are_finite() -> None:
-    good = {"a": TermSums(torch.tensor(1.5), torch.tensor(3))}
-    figures = StepFigures.gather(good, torch.tensor(0.5), ALONE)
+    figures = StepFigures.join(torch.tensor([[1.5, 3.0]]), torch.tensor(0.5))
     assert figures.values.tolist() == [1.5, 3.0, 0.5]
     assert figures.is_good
     for loss, norm in ((torch.inf, 0.5), (1.5, torch.nan)):
-        bad = {"a": TermSums(torch.tensor(loss), torch.tensor(3))}
-        assert not StepFigures.gather(bad, torch.tensor(norm), ALONE).is_good
+        assert not StepFigures.join(torch.tensor([[loss, 3.0]]), torch.tensor(norm)).is_good
 
 
 def test_dropout_follows_seed_step_and_rank() -> None:

@@ -18,7 +18,7 @@ from maskwright.errors import ShardError, TrainingError
 from maskwright.objectives.objective import TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
-from maskwright.train.step import LogWindow, update_weights
+from maskwright.train.step import LogWindow, StepFigures, StepParts
 from maskwright.train.trainer import Trainer
 from tests.helpers import random_corpus, row_source
 from tests.train.helpers import Recorder, make_trainer
@@ -289,12 +289,13 @@ def test_a_step_is_read_when_the_next_one_has_been_started(monkeypatch: pytest.M
     events: list[str] = []
     trainer = make_trainer(train={"max_steps": 4, "log_every_steps": 3, "num_validations": 1})
 
-    def start(*arguments: Any) -> None:
-        update_weights(*arguments)
+    def start(parts: StepParts, own: torch.Tensor) -> StepFigures:
         events.append(f"start {trainer.state.step + 1}")
+        return apply(parts, own)
 
     add = LogWindow.add
-    monkeypatch.setattr("maskwright.train.trainer.update_weights", start)
+    apply = StepParts.apply_gradients
+    monkeypatch.setattr(StepParts, "apply_gradients", start)
 
     def read(window: LogWindow, *arguments: Any) -> None:
         events.append("read")

@@ -1,0 +1,96 @@
+"""What a budget pays for on GPUs of a table: size, time and memory, without one at hand."""
+
+from collections.abc import Callable
+
+import torch
+
+from maskwright.distributed.world import ALONE, World
+from maskwright.model.config import EncoderConfig, parse_sizes
+from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.pretraining.budget import (
+    choose_size,
+    count_all_flops,
+    count_flops_per_token,
+    count_update_flops,
+)
+from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung
+from maskwright.runs.config import PretrainConfig
+from maskwright.train.device import choose_device
+from maskwright.train.devices import Cards, find_card, own_tokens
+
+Resolve = Callable[[PretrainConfig], EncoderConfig]  # returns the architecture of a configuration
+
+
+def choose_size_here(
+    config: PretrainConfig, resolve: Resolve, epoch_tokens: float | None, world: World = ALONE
+) -> tuple[PretrainConfig, str]:
+    """Return the configuration with the size that its budget pays for here, and why.
+
+    The speed of a known card is that of the table, compiled; that of other devices is measured.
+    """
+    device = choose_device(config.train.device, world.local_rank)
+    card = find_card(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    if card is None:
+        return choose_size(config, resolve, epoch_tokens, world)
+    return choose_size_for(Cards(card, world.size), config, resolve, epoch_tokens)
+
+
+def choose_size_for(
+    cards: Cards, config: PretrainConfig, resolve: Resolve, epoch_tokens: float | None
+) -> tuple[PretrainConfig, str]:
+    """Return the configuration with the size that its budget pays for on `cards`, and why.
+
+    Without ``model.sizes`` nothing changes.
+    """
+    sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
+    if not sizes:
+        return config, ""
+
+    def pay(size: Size) -> Pay:
+        sized = set_rung(config, size)
+        model = resolve(sized)
+        tokens = count_tokens(cards, sized, model, epoch_tokens)
+        return Pay.of(tokens, epoch_tokens, count_flops_per_token(sized, model))
+
+    size, reason = pick_size(sizes, pay, f"{cards}, computed")
+    sized = set_rung(config, size)
+    model = resolve(sized)
+    tokens = count_tokens(cards, sized, model, epoch_tokens)
+    peak, update = cards.card.peak_flops * cards.count, count_update_flops(sized, model)
+    filled = fill_card(sized, peak, count_flops_per_token(sized, model), update, tokens)
+    return filled, f"{size}: {reason}"
+
+
+def count_tokens(
+    cards: Cards, config: PretrainConfig, model: EncoderConfig, epoch_tokens: float | None
+) -> float:
+    """Return the tokens that the budget pays for on `cards`; infinite if they are unknown."""
+    seconds, _ = estimate_step_seconds(cards, config, model)
+    steps = config.train.estimate_seconds(seconds, epoch_tokens) / seconds
+    return steps * config.train.mean_batch_tokens
+
+
+def estimate_step_seconds(
+    cards: Cards,
+    config: PretrainConfig,
+    model: EncoderConfig,
+    teacher: MaskedLanguageModel | None = None,
+) -> tuple[float, str]:
+    """Return the seconds of a mean step on `cards`, and how they are known."""
+    seconds, is_measured = cards.estimate_step_seconds(
+        model,
+        config.train.mean_batch_tokens,
+        count_all_flops(config, model, teacher),
+        own_tokens(config.train, cards.count),
+    )
+    if is_measured and teacher is None:
+        return seconds, f"measured as the share of the peak of one {cards}"
+    return seconds, "computed from the speed of one H200"
+
+
+def describe_cards(cards: Cards) -> str:
+    """Return the line of a dry run about the cards."""
+    return (
+        f"device       {cards}, {cards.card.peak_flops / 1e12:,.0f} TFLOP/s a card in bf16 "
+        "(data sheet); no card is used now"
+    )

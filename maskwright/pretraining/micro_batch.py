@@ -1,0 +1,134 @@
+"""The largest micro-batch that fits on a GPU, found before the first step from two small trials.
+
+The peak of memory is linear in the tokens of a micro-batch, so two trials give it for any size. The
+loss does not depend on the size: it is a sum divided by the predictions of the whole step.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+
+from maskwright.data.loader import StepRequest
+from maskwright.data.rows import DataPosition
+from maskwright.distributed.sharding import UNSHARDED
+from maskwright.distributed.world import ALONE, World
+from maskwright.errors import ConfigError
+from maskwright.pretraining.prepared_data import build_random_rows
+from maskwright.runs.config import PretrainConfig
+from maskwright.train.device import GIGABYTE, measure_room
+from maskwright.train.step import compute_gradients, count_predictions
+from maskwright.train.trainer import Trainer
+
+REMEDY = "Set train.activation_checkpointing to true, or choose shorter rows or a smaller model."
+_TRIAL_TOKENS = 2048  # and twice as many: enough for activations to be what the peak consists of
+
+
+@dataclass(frozen=True)
+class RowsOfStep:
+    """The rows of a step of one process, as if all had the longest length of the run."""
+
+    length: int
+    most: int
+
+    @classmethod
+    def of(cls, config: PretrainConfig, num_ranks: int = 1) -> "RowsOfStep":
+        """Return them for the largest step of a run."""
+        length = max(config.train.seq_lengths(config.data.max_seq_length))
+        return cls(length, math.ceil(config.train.most_batch_tokens / num_ranks / length))
+
+
+def fit_micro_batch(
+    peak: Callable[[int], float],
+    room: float,
+    rows: RowsOfStep,
+    kept: int | None = None,
+    world: World = ALONE,
+) -> int:
+    """Return the tokens of the largest micro-batch that fits on all ranks; 0: not one row fits.
+
+    It is one of the fewest equal parts of the largest step, in whole rows.
+
+    Args:
+        peak: returns the bytes at the peak for a number of tokens; infinite: memory ran out.
+        room: the bytes that this rank may use.
+        kept: the tokens to keep if they fit, those of a run to resume.
+    """
+    few = max(1, _TRIAL_TOKENS // rows.length)
+    low, high = (peak(count * rows.length) for count in (few, 2 * few))
+    if high == math.inf:
+        fitting = few if low <= room else 0
+    else:
+        fitting = few + math.floor((room - low) / max(1.0, (high - low) / few))
+    fitting = max(0, int(world.least(fitting)))
+    if kept is not None and 0 < kept <= fitting * rows.length:
+        return kept
+    if fitting == 0:
+        return 0
+    parts = math.ceil(rows.most / fitting)
+    return math.ceil(rows.most / parts) * rows.length
+
+
+def choose_micro_batch(
+    trainer: Trainer, config: PretrainConfig, report: Callable[[str], None], kept: int | None = None
+) -> None:
+    """Set the micro-batches of a trainer at step 0 on a GPU to the largest that fit.
+
+    Args:
+        kept: the tokens to keep if they fit.
+
+    Raises:
+        ConfigError: not one row fits.
+    """
+    rows, limit = RowsOfStep.of(config, trainer.world.size), config.train.device_memory
+    room = measure_room(limit, trainer.device)
+    is_whole = trainer.parallel.sharding is UNSHARDED
+    state = trainer.optimizers.estimate_state_bytes() / (1 if is_whole else trainer.world.size)
+    tokens = fit_micro_batch(
+        lambda tokens: state + try_micro_batch(trainer, config, tokens, rows.length),
+        *(room, rows, kept, trainer.world),
+    )
+    torch.cuda.empty_cache()
+    if tokens == 0:
+        rule = f"finds no room for a row of {rows.length} tokens in {room / GIGABYTE:.1f} GB"
+        raise ConfigError("train.micro_batch_tokens", "auto", rule, REMEDY)
+    train = replace(trainer.planner.train, micro_batch_tokens=tokens)
+    trainer.planner = replace(trainer.planner, train=train)
+    report(f"micro-batch: {tokens:,} tokens at once, in {room / GIGABYTE:.1f} GB of the GPU")
+
+
+def try_micro_batch(trainer: Trainer, config: PretrainConfig, tokens: int, length: int) -> float:
+    """Return the peak of memory of a step of random rows, in bytes; infinite if it runs out.
+
+    There are two micro-batches, because the second needs room beside the gradients. No weight
+    changes, gradients are removed, and the state of torch's generators is as before.
+    """
+    device, masking, num_rows = trainer.device, config.masking, tokens // length
+    # All predictions of the run at their most: causal steps have the most of all.
+    causal_share = math.nextafter(1.0, 0.0) if masking.causal_share else 0.0
+    config = replace(config, masking=replace(masking, causal_share=causal_share))
+    num_candidates = config.train.num_candidates_at(math.nextafter(1.0, 0.0))
+    source = build_random_rows(config, trainer.model.config, num_rows, length)
+    request = StepRequest(length, num_rows, num_rows, masking.highest_rate, num_candidates)
+    loaded = source.load(request, DataPosition(length))
+    loaded = replace(loaded, micro_batches=2 * loaded.micro_batches)
+    counts = count_predictions(loaded, trainer.terms)
+    what = (trainer.parallel, loaded, trainer.terms, counts, device, config.train.precision)
+    trainer.model.train()
+    try:
+        # Compiling the trials' shapes would take longer than all the rest of a start; without, the
+        # peak is a fifth higher, which leaves room for the graphs of recorded steps.
+        eagerly = cast(Any, torch.compiler).set_stance("force_eager")
+        with eagerly, cast(Any, torch.random).fork_rng([device] if device.type == "cuda" else []):
+            for _ in range(2):  # at first libraries set themselves up
+                torch.cuda.reset_peak_memory_stats(device)
+                with trainer.parallel.accumulating():
+                    compute_gradients(*what)
+                trainer.optimizers.zero_grad()
+    except torch.OutOfMemoryError:
+        return math.inf
+    finally:
+        trainer.optimizers.zero_grad()
+    return torch.cuda.max_memory_allocated(device)

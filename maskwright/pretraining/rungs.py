@@ -1,0 +1,134 @@
+"""The sizes of `auto`: which one a budget and a text pay for, and what goes with a size.
+
+Each of `model.sizes` is stated with the training, in petaFLOP, from which on it learns more than
+the size below (docs/experiments.md). A text that is read more than `COUNTED_EPOCHS` times counts no
+further: a larger model would learn it by heart. So one recipe serves ten minutes of a laptop and a
+day of a GPU.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from maskwright.config import from_mapping, to_mapping
+from maskwright.model.config import ModelConfig
+from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
+
+COUNTED_EPOCHS = 20
+# From this width on, the values of the recipe `wide` replace those of `auto`.
+_WIDE, _WIDE_RECIPE, _NARROW_RECIPE = 384, "wide", DEFAULT_RECIPE
+_SECTIONS = ("data", "masking", "optim", "train")
+_RATES = ("learning_rate", "muon_learning_rate")
+# A step that takes a GPU so long at its peak keeps it four fifths as busy as larger ones: 12 layers
+# of width 384 and 16,384 tokens, 2.5 ms at the peak, reach 0.77 (benchmarks gpu-variants).
+_BUSY_SECONDS, _UPDATES = 0.003, 5
+_FEWEST_STEPS, _FEWEST_TOKENS = 2000, 8192
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size with the petaFLOP from which on it pays."""
+
+    least: float
+    width: int
+    layers: int
+
+    def __str__(self) -> str:
+        return f"width {self.width}, layers {self.layers}"
+
+
+@dataclass(frozen=True)
+class Pay:
+    """The petaFLOP that a run of a size would compute, of which `counted` in the first epochs."""
+
+    counted: float
+    whole: float
+
+    @classmethod
+    def of(cls, tokens: float, epoch_tokens: float | None, flops_per_token: float) -> "Pay":
+        """Return them for a number of tokens; the text is unknown if `epoch_tokens` is None."""
+        counted = min(tokens, COUNTED_EPOCHS * (epoch_tokens or math.inf))
+        return cls(counted * flops_per_token / 1e15, tokens * flops_per_token / 1e15)
+
+
+def pick_size(sizes: Sequence[Size], pay: Callable[[Size], Pay], where: str) -> tuple[Size, str]:
+    """Return the largest size that gets its petaFLOP, and why.
+
+    Args:
+        where: the device, for the reason.
+    """
+    chosen, paid = sizes[0], pay(sizes[0])
+    following: Size | None = None
+    enough_time = False
+    for size in sizes[1:]:
+        found = pay(size)
+        if found.counted < size.least:
+            following, enough_time = size, found.whole >= size.least
+            break
+        chosen, paid = size, found
+    if paid.counted == math.inf:  # a dry run: a run knows its tokens
+        return chosen, "if its text has epochs enough, which is known once it is prepared"
+    reason = f"the budget pays for {paid.whole:.3g} petaFLOP of training on {where}"
+    if following is None:
+        return chosen, f"{reason}; model.sizes has no larger one"
+    limit = f" in the first {COUNTED_EPOCHS} epochs, for which the text is too small" * enough_time
+    return chosen, f"{reason}; {following} needs {following.least:g}{limit}"
+
+
+def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:
+    """Return the model with this size: heads of 64, an MLP three times as wide."""
+    return replace(
+        model,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=None,
+        intermediate_size=3 * width,
+    )
+
+
+def find_recipe(width: int) -> str:
+    """Return the recipe whose values go with a width."""
+    return _WIDE_RECIPE if width >= _WIDE else _NARROW_RECIPE
+
+
+def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
+    """Return the configuration with this size and what goes with it.
+
+    Values that differ from those of `auto` were set by the user and stay.
+    """
+    config = replace(config, model=set_size(config.model, size.width, size.layers))
+    if size.width < _WIDE:
+        return config
+    plain, narrow, wide = map(to_mapping, (config, resolve(_NARROW_RECIPE), resolve(_WIDE_RECIPE)))
+    for section in _SECTIONS:
+        for name, value in wide[section].items():
+            if plain[section][name] == narrow[section][name]:
+                is_rate = name in _RATES
+                plain[section][name] = value * _WIDE / size.width if is_rate else value
+    return from_mapping(PretrainConfig, plain)
+
+
+def fill_card(
+    config: PretrainConfig,
+    peak_flops: float,
+    flops_per_token: float,
+    update_flops: float,
+    tokens: float,
+) -> PretrainConfig:
+    """Return the configuration with the fewest tokens a step that keep a card busy.
+
+    They are a power of two, and no more than a run of 2,000 steps allows: larger steps learn less
+    from each token (McCandlish et al., "An Empirical Model of Large-Batch Training", 2018).
+
+    Args:
+        peak_flops: FLOP/s of all cards together.
+        update_flops: operations of an update, which should be a fifth of a step at most.
+        tokens: the tokens of the run.
+    """
+    wide = resolve(_WIDE_RECIPE).train.batch_tokens
+    if config.model.hidden_size < _WIDE or config.train.batch_tokens != wide:
+        return config
+    busy = (_BUSY_SECONDS * peak_flops + _UPDATES * update_flops) / flops_per_token
+    most = max(_FEWEST_TOKENS, tokens / _FEWEST_STEPS)
+    count = min(2 ** math.ceil(math.log2(busy)), 2 ** math.floor(math.log2(most)))
+    return replace(config, train=replace(config.train, batch_tokens=max(_FEWEST_TOKENS, count)))

@@ -1,0 +1,197 @@
+"""What a dry run says of this machine, of GPUs that are not here, and to several ranks."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskwright.cli.main import main
+from maskwright.model.config import EncoderConfig
+from maskwright.pretraining import budget, dry_run
+from maskwright.pretraining.budget import is_measured_whole, measure_step_seconds
+from maskwright.pretraining.estimate import choose_size_for, pick_size
+from maskwright.pretraining.prepared_data import guess_model, warn_of_epochs
+from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.train.devices import parse_cards
+from tests.architecture.sources import ROOT
+from tests.distributed.worlds import find_free_port
+from tests.workplace import SMALL, data_of, write_corpus
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    return str(write_corpus(tmp_path / "animals.txt", 60))
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[EncoderConfig]:
+    """The architectures of which steps are timed; a step takes a second for 1,000 tokens."""
+    found: list[EncoderConfig] = []
+
+    def time_step(config: PretrainConfig, model: EncoderConfig, *_: object):
+        found.append(model)
+        return 1.0, 0.5, 1000
+
+    monkeypatch.setattr(budget, "_time_step", time_step)
+    return found
+
+
+def describe(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
+    """Return the lines of a dry run by their first words."""
+    capsys.readouterr()
+    assert main(["pretrain", *arguments, "--dry-run"]) == 0
+    parts = (line.partition(" ") for line in capsys.readouterr().out.splitlines())
+    return {name: value.strip() for name, _, value in parts}
+
+
+@pytest.mark.parametrize("recipe", ["auto", "tiny", "quickstart"])
+def test_small_models_are_measured_whole(recipe: str, measured: list[EncoderConfig]):
+    config = resolve(recipe)
+    model = guess_model(config)
+    assert is_measured_whole(config, model, CPU)
+    seconds = measure_step_seconds(config, model, CPU)
+    assert measured == [model]
+    assert seconds == pytest.approx(config.train.mean_batch_tokens / 1000 + 0.5)
+
+
+@pytest.mark.parametrize("recipe", ["small", "base"])
+def test_of_large_models_one_layer_is_measured(recipe: str, measured: list[EncoderConfig]):
+    config = resolve(recipe)
+    model = guess_model(config)
+    assert not is_measured_whole(config, model, CPU)
+    assert is_measured_whole(config, model, torch.device("cuda"))
+    seconds = measure_step_seconds(config, model, CPU)
+    [layer] = measured
+    assert (layer.num_hidden_layers, layer.hidden_size) == (1, model.hidden_size)
+    kinds = 2 * model.layer_types
+    deeper = replace(model, num_hidden_layers=len(kinds), layer_types=kinds)
+    # The embeddings and the head have work, too, which does not double.
+    assert 1.5 * seconds < measure_step_seconds(config, deeper, CPU) < 2 * seconds
+
+
+def test_a_layer_can_be_timed(text: str, capsys: pytest.CaptureFixture[str]):
+    wide = ["--model.hidden_size", "256", "--model.num_hidden_layers", "9"]
+    said = describe(capsys, text, "--recipe", "tiny", *wide)
+    assert "one layer" in said["speed"]
+    assert "MB" in said["memory"]
+    assert "minutes" in said["estimate"]
+
+
+@pytest.mark.parametrize("device", ["RTX 4090", "H200", "8xH200"])
+@pytest.mark.parametrize("recipe", ["auto", "base"])
+def test_named_gpus_need_none_here(
+    device: str,
+    recipe: str,
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for module, name in ((dry_run, "measure_step_seconds"), (budget, "_time_step")):
+        monkeypatch.delattr(module, name)
+    flags = ["--recipe", recipe, "--for-device", device, "--train.max_minutes", "600"]
+    said = describe(capsys, text, *flags)
+    assert ("size" in said) == (recipe == "auto")
+    assert "GB a card" in said["memory"]
+    assert "10.0 hours" in said["estimate"]
+    assert "tokens/s" in said["speed"]
+    is_too_much = "micro_batch_tokens 16384" in said["memory"]
+    assert is_too_much == (recipe == "base" and "4090" in device)
+    assert ("measured" in said["speed"]) == (recipe == "base" and device == "H200")
+
+
+def test_machine_and_text_choose_the_size():
+    sizes = ("0:64x1", "1:128x2", "5:192x2", "200:256x3")
+    # Steps so large that the GPU does not wait for the host.
+    train = {"max_minutes": 60, "batch_tokens": 1 << 20}
+    config = resolve("auto", None, {"model": {"sizes": sizes}, "train": train})
+
+    def choose(device: str, tokens: float | None) -> int:
+        cards = parse_cards(device, "device")
+        return choose_size_for(cards, config, guess_model, tokens)[0].model.hidden_size
+
+    assert choose("L4", None) < choose("H200", None)
+    assert choose("H200", 1e12) == choose("H200", None)
+    assert choose("H200", 1e5) == 64
+    without = resolve("tiny")
+    cards = parse_cards("H200", "device")
+    assert choose_size_for(cards, without, guess_model, None) == (without, "")
+
+
+@pytest.mark.parametrize(("paid", "width"), [(0.0, 64), (0.9, 64), (1.0, 128), (9.0, 192)])
+def test_the_largest_size_that_is_paid_is_picked(paid: float, width: int):
+    sizes = [(0.0, 64, 1), (1.0, 128, 2), (3.0, 192, 2)]
+    assert pick_size(sizes, lambda *_: paid) == (width, 2 if width > 64 else 1, paid)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--dry-run", "--for-device", "H20"],
+        ["--for-device", "H200"],
+        ["--dry-run", "--for-device", "9xH100"],
+    ],
+)
+def test_mistakes(flags: list[str], text: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["pretrain", text, "--name", "run", *flags]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("ConfigError: for_device = ")
+    assert not Path("runs").exists()
+
+
+def test_many_epochs_are_warned_of(
+    text: str, capsys: pytest.CaptureFixture[str], measured: list[EncoderConfig]
+):
+    assert not warn_of_epochs(40)
+    assert "7,408 epochs" in warn_of_epochs(7408)
+    assert "epochs" in describe(capsys, text, "--train.max_epochs", "41")["warning:"]
+    assert "warning:" not in describe(capsys, text, "--train.max_epochs", "39")
+    assert "warning:" in describe(capsys, text, "--train.max_minutes", "600")
+    assert "warning:" in describe(capsys, text, "--for-device", "H200")
+
+
+def test_a_run_with_sizes_warns_at_its_start(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    small = (
+        SMALL[: SMALL.index("--model.hidden_size")] + SMALL[SMALL.index("--train.batch_tokens") :]
+    )
+    command = ["pretrain", str(data_of(workplace)), *small, "--model.sizes", "0:64x1"]
+    tokens = ["--train.max_tokens", "1000", "--runs-dir", str(tmp_path)]
+    assert main([*command, *tokens, "--name", "few"]) == 0
+    assert "warning: about" not in capsys.readouterr().out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("maskwright.pretraining.prepared_data._MANY_EPOCHS", 1e-3)
+        assert main([*command, *tokens, "--name", "many"]) == 0
+    assert "warning: about" in capsys.readouterr().out
+
+
+LAUNCHERS = {
+    "torch.distributed.run": ("--nproc-per-node=2", "--master-port="),
+    "accelerate.commands.launch": ("--multi_gpu", "--num_processes=2", "--main_process_port="),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("flags", [[], ["--for-device", "8xH200"]])
+def test_one_of_several_ranks_prints(launcher: str, flags: list[str], workplace: Path):
+    """accelerate starts ranks as torchrun does; what it calls several GPUs may be a CPU."""
+    *place, port = LAUNCHERS[launcher]
+    run = ["pretrain", str(data_of(workplace)), *SMALL, "--name", "never", "--dry-run"]
+    run += ["--train.max_steps", "9", *flags]
+    command = [sys.executable, "-m", launcher, *place, f"{port}{find_free_port()}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(
+        [*command, "-m", "maskwright", *run],
+        cwd=ROOT, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for name in ("model", "memory", "device", "speed", "estimate"):
+        assert result.stdout.count(f"{name}  ") == 1, result.stdout
+    assert ("one of 2 ranks" in result.stdout) == (not flags)
