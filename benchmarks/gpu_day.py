@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -186,9 +187,30 @@ class Day:
         return self.pretrain("fsdp", *compiled, *_FEW_STEPS, launcher=_TORCHRUN)
 
 
+# Each trains the recipe with these flags, as a piece of a minute and a half with start and scores.
+# All are scored on the same masks, so their losses compare.
+TRIALS: dict[str, tuple[str, ...]] = {
+    "trial_recipe": (),
+    "trial_masking_0.2": ("--masking.rate", "0.2", "--masking.final_rate", "none"),
+    "trial_decay_0.1": ("--optim.muon_weight_decay", "0.1"),
+    "trial_decay_1e-5": ("--optim.muon_weight_decay", "1e-5"),
+}
+
+
+def _make_trial(name: str, flags: tuple[str, ...]) -> Callable[[Day], dict[str, Any]]:
+    """Return the piece that trains the recipe with `flags` for a minute."""
+
+    def trial(day: Day) -> dict[str, Any]:
+        minutes = _MINUTES[1] if day.toy else "1"
+        return {"flags": flags, **day.pretrain(name, "--train.max_minutes", minutes, *flags)}
+
+    trial.__name__ = name
+    return trial
+
+
 PIECES: tuple[Callable[[Day], dict[str, Any]], ...] = (
     Day.tests, Day.variants, Day.sizes, Day.auto, Day.minimal_pairs, Day.resuming, Day.sharding,
-    Day.speed,
+    Day.speed, *starmap(_make_trial, TRIALS.items()),
 )  # fmt: skip
 
 
@@ -207,7 +229,7 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.child:
         day = Day(arguments.data, arguments.blimp, arguments.runs, arguments.toy)
         began = time.perf_counter()
-        found = getattr(day, arguments.child)()
+        found = next(piece for piece in PIECES if piece.__name__ == arguments.child)(day)
         found = {**found, "seconds": round(time.perf_counter() - began, 1)}
         print(found)
         if not arguments.toy:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 
 from benchmarks.common import WIKIPEDIA, find_corpus, run_maskwright, write_result
-from benchmarks.sentences_corpus import write_every_sentence, write_sentences
+from benchmarks.sentences_corpus import write_sentences
 from benchmarks.time_to_quality import PeerRun
 from maskwright.evaluation.run import evaluate
 from maskwright.logs import read_metrics
@@ -92,14 +92,11 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
             write_sentences(folder, corpus)
         values["text"] = [str(folder / "train.txt")]
         values["corpus"] = {"valid_text": [str(folder / "valid.txt")]}
-    elif corpus == "wiki-lines":
-        text = runs / "every-sentence.txt"
-        if not text.exists():
-            write_every_sentence(text)
-        values = {"text": [str(text)], "corpus": {"documents": "line"}}
     else:
         name = "tinyshakespeare/input.txt" if corpus == "shakespeare" else WIKIPEDIA
         values["text"] = [str(find_corpus(name))]
+        if corpus == "wiki-lines":
+            values["corpus"] = {"documents": "sentences"}
     if corpus in ("wiki", *SENTENCES):  # the systems reproduced on it are uncased
         values["tokenizer"] = {"lowercase": True}
     config = resolve("shakespeare" if corpus == "shakespeare" else "auto", overrides=values)

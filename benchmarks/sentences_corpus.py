@@ -12,7 +12,6 @@ import gzip
 import hashlib
 import json
 import random
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -20,31 +19,12 @@ from pathlib import Path
 
 from benchmarks.common import WIKIPEDIA, find_corpus
 from maskwright.files import hash_file, write_text
+from maskwright.tokenizer.sentence_ends import cut_sentences
 
 # The articles of each split among 10,000: a little more than the shares of the sentences.
 SHARES = {"test": 250, "valid": 950, "train": 8_800}
 SIZES = {"test": 2_000, "valid": 8_000, "train": 90_000}
 NUM_WORDS = range(5, 61)
-
-# An end of a sentence: a stop, perhaps a closing quote or bracket, a blank, and what can begin one.
-_END = re.compile(r"(?<=[.!?])[\"')\]]* +(?=[\"'(\[]?[A-Z0-9])")
-# What ends in a stop and is no end: titles, initials, common abbreviations.
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(\"'.])(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Rev|Gen|Col|Capt|Lt|Sgt|Gov|Sen|Rep|Jr|Sr|No|Vol"
-    r"|vs|etc|cf|e\.g|i\.e|c|ca|approx|Inc|Ltd|Co|Corp|Mt|Ft|al|pp?|ed|eds|fl|d|b|r)\.$"
-)
-
-
-def cut_sentences(paragraph: str) -> list[str]:
-    """Return the sentences of a paragraph, in order, without the blanks between them."""
-    sentences: list[str] = []
-    start = 0
-    for end in _END.finditer(paragraph):
-        piece = paragraph[start : end.start()] + end.group().rstrip()
-        if not _ABBREVIATION.search(piece):
-            sentences.append(piece)
-            start = end.end()
-    return [*sentences, paragraph[start:]]
 
 
 def read_articles(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
@@ -116,13 +96,6 @@ def write_sentences(folder: Path, split: str) -> None:
         about["files"][path.name] = {"sentences": size, "sha256": hash_file(path)}
     write_text(folder / "about.json", json.dumps(about, indent=2) + "\n")
     print(f"written to {folder}: {', '.join(about['files'])}")
-
-
-def write_every_sentence(path: Path) -> None:
-    """Write the sentences of all articles, one a line, in the order of the text."""
-    with gzip.open(find_corpus(WIKIPEDIA), "rt", encoding="utf-8") as lines:
-        found = (text for line in lines for text in cut_sentences(line.strip()) if text)
-        write_text(path, "\n".join(filter(is_sentence, found)) + "\n")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

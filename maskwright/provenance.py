@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
@@ -23,6 +24,11 @@ class Environment(TypedDict):
     cpu_count: int | None
     packages: dict[str, str | None]
     source: dict[str, str] | None
+
+
+def show_computation(found: Mapping[str, str]) -> str:
+    """Return a result of `describe_computation` as ``cpu in float32``."""
+    return f"{found['device']} in {found['products']}"
 
 
 def describe_environment() -> Environment:

@@ -16,6 +16,7 @@ from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_sui
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.results import get_judged, show_mean
 from maskwright.formatting import count_noun
+from maskwright.provenance import show_computation
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import find_run
@@ -112,7 +113,8 @@ def _print_results(results: "EvaluationResult", in_detail: bool, paths: list[Pat
     if in_detail:
         for suite in results["suites"]:
             part = "  (--fast: a part of it)" if suite["settings"]["fast"] else ""
-            console.print(f"[bold]{suite['suite']}[/bold]  {escape(suite['data']['name'])}{part}")
+            title = f"{escape(suite['data']['name'])}{part}  {_show_computation([suite])}"
+            console.print(f"[bold]{suite['suite']}[/bold]  {title}")
             rows = [(score["name"], *_show_score(score)) for score in suite["scores"]]
             print_table(console, _TITLES, rows)
             console.print()
@@ -140,9 +142,14 @@ def _print_summary(suites: "Sequence[SuiteRecord]", console: Console) -> None:
     names = dict.fromkeys(suite["data"]["name"] for suite in suites)
     fast = [suite["suite"] for suite in suites if suite["settings"]["fast"]]
     part = f" (--fast: a part of it in {', '.join(fast)})" if fast else ""
-    console.print(f"on {escape(' and '.join(names))}{part}")
+    console.print(f"on {escape(' and '.join(names))}{part}, {_show_computation(suites)}")
     if len(named) > len(rows):
         console.print(f"--details shows {len(named) - len(rows):,} more")
+
+
+def _show_computation(suites: "Sequence[SuiteRecord]") -> str:
+    found = dict.fromkeys(show_computation(suite["computation"]) for suite in suites)
+    return f"computed on {escape(' and '.join(found))}"
 
 
 def _show_score(score: "ScoreRecord") -> tuple[str, str, str, str]:

@@ -179,7 +179,7 @@ def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> It
             " into several files"
         )
     is_table = source.kind in ("jsonl", "tsv")
-    mode = "line" if is_table else config.documents
+    mode = "line" if is_table else config.unit
     if mode == "file" or (source.kind == "markdown" and mode == "auto"):
         raise _UncuttableError("it is one document. Choose with --corpus.documents")
     inferred, encoding = infer_beginning(source, config)

@@ -7,7 +7,7 @@ from typing import Literal
 from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
 
-DocumentMode = Literal["auto", "blank_line", "line", "file"]
+DocumentMode = Literal["auto", "blank_line", "line", "file", "sentences"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class CorpusConfig:
 
     documents: DocumentMode = setting(
         "auto", "unit of plain text that is one document: a block between blank lines, a line, a "
-        "file; auto: inferred",
+        "file; auto: inferred; sentences: each sentence, of records too (held out by article)",
     )  # fmt: skip
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
     encoding: str = setting(
@@ -35,6 +35,11 @@ class CorpusConfig:
         is_path=True,
     )
     max_document_characters: int = setting(1_000_000, "cut longer documents, which bounds memory")
+
+    @property
+    def unit(self) -> DocumentMode:
+        """The unit that readers yield; it is cut into sentences where it is encoded."""
+        return "auto" if self.documents == "sentences" else self.documents
 
     def __post_init__(self) -> None:
         if not self.text_field:

@@ -49,6 +49,7 @@ from maskwright.runs.find_data import list_prepared
 from maskwright.runs.find_model import find_masked_model, find_model_folder
 from maskwright.runs.run_directory import MODEL_NAME, find_run, load_run_config
 from maskwright.train.config import MILESTONE, FixedPrecision
+from maskwright.train.device import describe_computation
 
 CORPORA = "MASKWRIGHT_DATA"
 
@@ -273,9 +274,11 @@ class Evaluation:
     def describe(self, results: Sequence[SuiteResult]) -> EvaluationResult:
         """Return the content of an ``evaluation.json``."""
         date, environment = datetime.now(UTC).isoformat(timespec="seconds"), describe_environment()
+        precisions = (result.settings.get("precision", "fp32") for result in results)
+        computed = (describe_computation(found, self.model.device) for found in precisions)
         suites: list[SuiteRecord] = [
-            {**record_result(result), "date": date, "environment": environment}
-            for result in results
+            {**record_result(result), "date": date, "environment": environment, "computation": by}
+            for result, by in zip(results, computed, strict=True)
         ]
         return {"format": FORMAT, "model": self.find_facts(), "suites": suites}
 

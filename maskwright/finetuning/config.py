@@ -15,6 +15,7 @@ from maskwright.finetuning.metrics import Metric
 from maskwright.finetuning.table_files import Column
 from maskwright.model.config import Pooling
 from maskwright.objectives.config import SoftTargetsConfig
+from maskwright.provenance import show_computation
 from maskwright.train.config import Precision
 
 # To add a task, write its class and add a line: the import path of the class and its help text.
@@ -149,9 +150,10 @@ class FinetuneConfig:
         is_graded = is_pair and is_number and width <= _NARROW
         return self.pooling or ("bi" if is_graded else None)
 
-    def describe_budget(self) -> str:
-        """Return the epochs and the learning rate of a resolved config as one line."""
-        return f"epochs at most {self.epochs:g}, learning rate {self.learning_rate:g}"
+    def describe_budget(self, computation: Mapping[str, str]) -> str:
+        """Return the epochs and the learning rate of a resolved config, and what computes them."""
+        budget = f"epochs at most {self.epochs:g}, learning rate {self.learning_rate:g}"
+        return f"{budget}, on {show_computation(computation)}"
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ from maskwright.progress import Pulse
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
 from maskwright.tokenizer.template import ModelInput, list_added_ids
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.device import autocast, choose_device
+from maskwright.train.device import autocast, choose_device, describe_computation
 
 NEGATIVE, SCORE = "negative", "score"
 USUAL_NAMES = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
@@ -142,7 +142,8 @@ class Embedding(CustomTask):
             )
         _check_losses(config, request.files.train, train, model.config.hidden_size)
         config = config.resolve(len(train), model.config.hidden_size)
-        report(config.describe_budget())
+        computation = describe_computation(config.precision, device)
+        report(config.describe_budget(computation))
         record_start(out, request, config, report)
         log, pulse = MetricsLog(out / METRICS_NAME), Pulse(report)
         records: list[Record] = []
@@ -158,7 +159,8 @@ class Embedding(CustomTask):
             fitting.mine()
         best = fitting.run()
         log.close()
-        write_json(out / RESULTS_NAME, {**best, "before": records[0], "train_pairs": len(train)})
+        facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
+        write_json(out / RESULTS_NAME, {**best, **facts})
         wraps = loaded.add_special_tokens
         card = _write_card(request.origin, len(train), records[0], best)
         save_model(out / MODEL_NAME, model.cpu(), loaded.tokenizer, card, add_special_tokens=wraps)

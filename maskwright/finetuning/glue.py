@@ -18,7 +18,7 @@ from maskwright.finetuning.run import describe_skipped
 from maskwright.finetuning.task import TaskFiles, Tell, read_task
 from maskwright.model_folder.classifier_folder import open_pretrained
 from maskwright.progress import Pulse
-from maskwright.train.device import choose_device
+from maskwright.train.device import choose_device, describe_computation
 
 _FAST_EPOCHS = 1.0
 
@@ -85,13 +85,14 @@ def _run_task(
     loaded = open_pretrained(folder)
     data = read_task(files, loaded, config)
     budget = config.resolve(len(data.train), loaded.model.config.hidden_size)
-    tell(f"  {len(data.train):,} examples, {budget.describe_budget()}")
+    computation = describe_computation(config.precision, device)
+    tell(f"  {len(data.train):,} examples, {budget.describe_budget(computation)}")
     for line in describe_skipped(data):
         tell(f"  {line}")
     began = time.perf_counter()
     seeds = train_seeds(data, loaded.model, config, device, pulse=Pulse(tell))
     minutes = (time.perf_counter() - began) / 60
-    return {**collect_results(data, seeds), "minutes": minutes}
+    return {**collect_results(data, seeds, computation), "minutes": minutes}
 
 
 def find_tasks(folder: Path) -> Iterator[tuple[str, Path, Path]]:

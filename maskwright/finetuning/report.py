@@ -31,6 +31,7 @@ from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier
 from maskwright.progress import Pulse
+from maskwright.provenance import show_computation
 from maskwright.report.charts import COLORS, FAINT, annotate_level, has_matplotlib, render
 from maskwright.report.templates import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
@@ -262,7 +263,8 @@ def _list_facts(results: Results, judged: SetResults, task: LabelTask) -> Iterat
     yield "examples", f"{extent}{tested}"
     yield "runs", f"{seeds} (saved: seed {results.get('saved_seed')})"
     seconds = sum(run["seconds"] for run in results["runs"])
-    yield "minutes of training", f"{seconds / 60:.1f}"
+    where = f", on {show_computation(results['computation'])}"
+    yield "minutes of training", f"{seconds / 60:.1f}{where}"
 
 
 def _rate(classes: Mapping[str, ClassScores]) -> list[tuple[str, list[str]]]:

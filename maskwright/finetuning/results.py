@@ -65,6 +65,7 @@ class Results(SetResults):
     """``results.json``: the scores on the validation examples, and on the test examples if any."""
 
     task: str
+    computation: dict[str, str]
     deciding_metric: str
     labels: dict[str, int]
     train_examples: int
@@ -99,10 +100,11 @@ def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
     }
 
 
-def collect_results(data: "TaskData", seeds: "SeedsResult") -> Results:
+def collect_results(data: "TaskData", seeds: "SeedsResult", computation: dict[str, str]) -> Results:
     """Return the results of all seeds, without scores by class and without the control."""
     results: Results = {
         "task": data.task.name,
+        "computation": computation,
         "deciding_metric": data.deciding,
         "labels": dict(zip(data.labels.names, data.labels.counts, strict=True)),
         "train_examples": len(data.train.rows),

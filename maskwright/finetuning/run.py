@@ -53,7 +53,7 @@ from maskwright.model_folder.classifier_folder import open_pretrained, save_clas
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
-from maskwright.train.device import choose_device
+from maskwright.train.device import choose_device, describe_computation
 
 _SHOWN_LABELS = 12
 _FEW = 100  # examples; with fewer, one prediction changes the accuracy by over 0.01
@@ -222,7 +222,8 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     for line in describe_data(data):
         report(line)
     config = config.resolve(len(data.train), loaded.model.config.hidden_size)
-    report(config.describe_budget())
+    computation = describe_computation(config.precision, device)
+    report(config.describe_budget(computation))
     if request.teacher is not None:
         answers = ask_teacher(request.teacher, data, config, Pulse(report))
         data = replace(data, soft_targets=answers)
@@ -230,7 +231,7 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     seeds = _LoggedSeeds(out, data, loaded.model, config, device, report)
     with closing(seeds.log):
         outcome = seeds.train()
-        results = collect_results(data, outcome)
+        results = collect_results(data, outcome, computation)
         predictions = predict_sets(data, outcome.model, config, device, seeds.pulse)
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)

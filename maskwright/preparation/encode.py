@@ -31,6 +31,7 @@ from maskwright.shards.manifest import (
     write_manifest,
 )
 from maskwright.shards.writer import ShardWriter, write_array
+from maskwright.tokenizer.sentence_ends import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 COUNTS = "counts"  # suffix of files with the frequency of each id in a block's training text
@@ -38,6 +39,7 @@ VALID_FRACTION_KEY = "valid_fraction"  # the fraction that was chosen, in the ma
 EXTENSION_KEY = "tokenizer_extension"
 HELD_OUT = "in corpus.valid_text"  # a reason for dropping a document
 CUT = "document cut in two to hold out its end"
+IN_SENTENCES = "document cut into sentences"
 
 
 class BlockEncoder:
@@ -47,6 +49,7 @@ class BlockEncoder:
         self.work, self.plan = work, work.plan
         self.tokenizer = Tokenizer.load(work.folder / TOKENIZER_NAME)
         self.splits = Splits(**work.facts(VOCABULARY)["splits"])
+        self._cuts = self.plan.config.corpus.documents == "sentences"
 
     def __call__(self, number: int) -> Facts:
         """Write the shards ``WORK/SPLIT/NNNNN.*``; return their description and the drop counts."""
@@ -60,6 +63,9 @@ class BlockEncoder:
                 elif self.plan.config.select.does_anything:
                     tally.keep(text)
                 counts[CUT] += len(parts) > 1
+                if self._cuts:  # only now: duplicates, selection and splits are of whole documents
+                    counts[IN_SENTENCES] += bool(parts)
+                    parts = [(split, one) for split, part in parts for one in cut_sentences(part)]
                 for split, part in parts:
                     encoded = self.tokenizer.encode(part)
                     if not len(encoded.ids):

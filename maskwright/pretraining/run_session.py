@@ -39,7 +39,7 @@ from maskwright.runs.run_directory import (
     REPORT_NAME,
     Origin,
 )
-from maskwright.train.device import product_dtype
+from maskwright.train.device import describe_computation
 from maskwright.train.panel import color_sample
 from maskwright.train.reporting import SILENT, RunReporter
 from maskwright.train.trainer import Trainer
@@ -76,12 +76,9 @@ class Session:
     @property
     def computation(self) -> dict[str, str | int]:
         """The entry of provenance.json on the computation, see `RunFacts`."""
-        device = self.trainer.device
-        dtype = product_dtype(self.config.train.precision, device)
         tokens = self.trainer.planner.train.micro_batch_tokens
         return {
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-            "products": str(dtype).removeprefix("torch."),
+            **describe_computation(self.config.train.precision, self.trainer.device),
             "ranks": self.trainer.world.size,
             "threads": torch.get_num_threads(),
             "compiling": self.note,

@@ -112,10 +112,11 @@ class ResultRecord(TypedDict):
 
 
 class SuiteRecord(ResultRecord):
-    """A `SuiteResult` in ``evaluation.json``, with the time and the environment."""
+    """A `SuiteResult` in ``evaluation.json``, with time, environment and `describe_computation`."""
 
     date: str
     environment: Environment
+    computation: dict[str, str]
 
 
 class EvaluationResult(TypedDict):

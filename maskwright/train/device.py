@@ -67,6 +67,13 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
     return nullcontext() if dtype is torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
+def describe_computation(precision: Precision, device: torch.device) -> dict[str, str]:
+    """Return `device`, a GPU by its name, and the dtype of its matrix ``products``."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    products = str(product_dtype(precision, device)).removeprefix("torch.")
+    return {"device": name, "products": products}
+
+
 def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str]:
     """Return whether to compile, and the reason, for the user."""
     if config.compile != "auto":

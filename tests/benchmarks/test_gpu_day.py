@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.gpu_day import PIECES, Day
+from benchmarks.gpu_day import PIECES, TRIALS, Day
+from maskwright.runs.run_directory import load_recorded_config
 
 
 @pytest.fixture
@@ -46,9 +47,10 @@ def test_one_piece_fails_and_the_next_begins(
 
 
 def test_every_other_piece_runs(day: Day, pairs: Path, monkeypatch: pytest.MonkeyPatch):
-    """`resuming` is above, and the comparison of `speed` in `test_gpu_speed.py`."""
+    """`resuming` and the trials are apart, and the comparison of `speed` in `test_gpu_speed.py`."""
     asked = ["--data", str(day.data), "--blimp", str(pairs), "--runs", str(day.runs), "--toy"]
-    chosen = [piece for piece in PIECES if piece not in (Day.resuming, Day.speed)]
+    apart = {Day.resuming.__name__, Day.speed.__name__, *TRIALS}
+    chosen = [piece for piece in PIECES if piece.__name__ not in apart]
     monkeypatch.setattr("sys.argv", ["benchmarks", "gpu-day", *asked])
     monkeypatch.setattr("benchmarks.gpu_day.PIECES", chosen)
     with pytest.raises(SystemExit) as caught:
@@ -56,6 +58,21 @@ def test_every_other_piece_runs(day: Day, pairs: Path, monkeypatch: pytest.Monke
     assert str(caught.value) == ""
     made = {path.name for path in day.runs.iterdir()}
     assert {"pretraining", "blimp.json", "fsdp"} <= made
+
+
+def test_trials_train_the_recipe_with_their_flags_and_are_scored_alike(day: Day):
+    pieces = {piece.__name__: piece for piece in PIECES}
+    found = {name: pieces[name](day) for name in TRIALS}
+    configs = {name: load_recorded_config(day.runs / name) for name in TRIALS}
+    usual = configs["trial_recipe"]
+    assert {(c.masking.rate, c.masking.final_rate) for c in configs.values()} == {
+        (usual.masking.rate, usual.masking.final_rate),
+        (0.2, None),
+    }
+    decays = [config.optim.muon_weight_decay for config in configs.values()]
+    assert decays == [usual.optim.muon_weight_decay, usual.optim.muon_weight_decay, 0.1, 1e-5]
+    assert len({each["num_predictions"] for each in found.values()}) == 1
+    assert all(each["device"] == "cpu" for each in found.values())
 
 
 def test_the_tests_come_first_and_every_piece_has_a_name():

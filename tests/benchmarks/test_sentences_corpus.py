@@ -1,29 +1,12 @@
-"""Sentences are cut where they end, and no article or sentence is in two splits."""
-
-import pytest
+"""No article or sentence is in two splits."""
 
 from benchmarks.sentences_corpus import (
     SIZES,
     choose_split,
     collect,
-    cut_sentences,
     draw,
     read_articles,
 )
-
-
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["The cat sat.", "It slept!", "Did it?", "12 mice knew."],
-        ["He met Mr. Smith and J. R. Smith in St. Ives.", "They ate."],
-        ['She said "no."', "He left (at once.)", "Nobody came, e.g. Ann."],
-        ["The ratio is 3.5 to 1.", "See version 2.0 of it."],
-        ["No stop at all"],
-    ],
-)
-def test_sentences_are_cut_where_they_end(sentences: list[str]) -> None:
-    assert cut_sentences(" ".join(sentences)) == sentences
 
 
 def test_articles_begin_with_their_title() -> None:

@@ -67,6 +67,7 @@ def test_a_run_is_scored_on_its_own_data(
     for suite in results["suites"]:
         assert len(suite["data"]["fingerprint"]) == 64
         assert {"date", "environment"} <= suite.keys()
+        assert suite["computation"] == {"device": "cpu", "products": "float32"}
         for score in suite["scores"]:
             assert score.keys() == {
                 *("name", "value", "low", "high", "num_samples", "baseline"),
@@ -76,6 +77,18 @@ def test_a_run_is_scored_on_its_own_data(
     assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"] + 0.1
     assert scores_of(results, "fill")["fill/accuracy"]["value"] > 0.3
     assert scores_of(results, "blimp")["blimp/mean_over_pairs"]["num_samples"] == 2
+    assert out.count("cpu in float32") == len(results["suites"])
+
+
+def test_each_suite_says_in_which_precision_it_computed(
+    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (run, "--suite", "mlm,blimp", "--blimp", pairs, "--fast", "--precision", "bf16")
+    code, out, err = evaluate(capsys, *arguments)
+    assert (code, err) == (0, "")
+    suites = json.loads((run / "evaluation.json").read_text())["suites"][-2:]
+    assert [each["computation"]["products"] for each in suites] == ["float32", "bfloat16"]
+    assert "cpu in float32 and cpu in bfloat16" in out
 
 
 def test_what_a_model_is_known_by_is_one_short_table(
@@ -185,7 +198,7 @@ def test_a_part_of_the_text_is_said_to_be_one(
     _, short, _ = evaluate(capsys, run, "--suite", "mlm,fill", "--fast")
     [line] = [line for line in short.splitlines() if "--fast" in line]
     assert line.startswith("on ")
-    assert line.endswith("in fill)")
+    assert "(--fast: a part of it in fill)" in line
     _, details, _ = evaluate(capsys, run, "--suite", "mlm,fill", "--fast", "--details")
     [line] = [line for line in details.splitlines() if "--fast" in line]
     assert line.startswith("fill ")

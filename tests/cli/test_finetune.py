@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from maskwright import progress
 from maskwright.cli.main import main
 from maskwright.interop import onnx_int8
 from maskwright.logs import read_metrics
 from maskwright.model_folder.card import read_example
+from maskwright.provenance import show_computation
+from maskwright.train.device import describe_computation
 
 FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
 
@@ -50,6 +53,9 @@ def test_a_run_says_all_about_itself(answers: Path):
     results = json.loads((answers / "results.json").read_text())
     assert results["labels"].keys() == {"no", "yes"}
     assert results["deciding_metric"] == "accuracy"
+    here = describe_computation("auto", torch.device("cpu"))
+    assert results["computation"] == here
+    assert show_computation(here) in (answers / "report.html").read_text()
     assert {"majority", "bag of words"} == results["baselines"].keys()
     for scores in (results["scores"], results["random_encoder"]):
         assert scores["accuracy"].keys() == {"mean", "deviation"}
@@ -186,6 +192,7 @@ def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.Cap
     assert results["found"] >= results["before"]["found"]
     assert results["before"]["step"] == 0 < results["step"]
     shown = capsys.readouterr().out
+    assert f"learning rate 0.003, on {show_computation(results['computation'])}\n" in shown
     assert f"before training  retrieved among {results['candidates']}: " in shown
     assert "did not improve the score" not in shown
     [*rest, out] = arguments

@@ -8,6 +8,7 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.glue import find_gaps, find_tasks
+from maskwright.provenance import show_computation
 
 FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
 
@@ -40,13 +41,14 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     out = tmp_path / "glue.json"
     assert main([*arguments, "--data", str(tmp_path), "--device", "cpu", "--out", str(out)]) == 0
     captured = capsys.readouterr()
+    found = json.loads(out.read_text())["rte"]["computation"]
     gap = "CoLA is skipped: it lacks dev.tsv"
     short = f"2 rows of {train} skipped: fewer columns than the task needs"
     reading = "RTE: reading examples, scoring baselines"
     assert captured.err.splitlines() == [
         gap,
         reading,
-        "  54 examples, epochs at most 1, learning rate 0.001",
+        f"  54 examples, epochs at most 1, learning rate 0.001, on {show_computation(found)}",
         f"  {short}",
     ]
     row = captured.out.splitlines()[1].split()

@@ -118,6 +118,7 @@ def render(
     scores = {"accuracy": {"mean": 0.5, "deviation": None}}
     results: Any = {
         "task": task,
+        "computation": {"device": "cpu", "products": "float32"},
         "deciding_metric": "accuracy",
         "labels": dict.fromkeys(names, 1),
         "train_examples": 1000,

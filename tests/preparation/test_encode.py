@@ -1,23 +1,28 @@
 """One block after the other becomes a shard of each split, and all of them a prepared folder."""
 
+import csv
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.encode import CUT, BlockEncoder
+from maskwright.preparation.encode import CUT, IN_SENTENCES, BlockEncoder
 from maskwright.preparation.folder import read_tally
 from maskwright.preparation.read import BlockReader
 from maskwright.preparation.work import ENCODE, VOCABULARY, Work
 from maskwright.selection.config import SelectionConfig
-from maskwright.shards.manifest import read_manifest
+from maskwright.shards.manifest import SPLITS, read_manifest
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.sentence_ends import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.preparation.helpers import (
     cut_small,
@@ -26,6 +31,7 @@ from tests.preparation.helpers import (
     prepare_quietly,
     read_documents,
     read_folder,
+    read_shards,
     run_stages,
     small_config,
     write_corpus,
@@ -232,3 +238,39 @@ def test_what_selection_counts_is_what_is_prepared(
     assert told["characters"] == sum(split.num_characters for split in splits)
     assert sum(told["dropped"].values()) == told["read"] - told["kept"]
     assert told["dropped"]["duplicate"] == 9
+
+
+ARTICLES = [f"Article {n}\nThe cat {n} sat. It met Dr. Dog {n}! Why {n}?" for n in range(40)]
+SENTENCES = CorpusConfig(documents="sentences", valid_fraction=0.2)
+
+
+def write_articles(path: Path) -> Path:
+    """Write `ARTICLES` in the format of the suffix; returns `path`."""
+    if path.suffix == ".parquet":
+        parquet.write_table(pyarrow.table({"text": ARTICLES}), path)
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([["text"], *([text] for text in ARTICLES)])
+    elif path.suffix == ".jsonl":
+        write_lines(path, ARTICLES)
+    else:
+        with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as file:
+            file.write("\n\n".join(ARTICLES))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.csv", "a.parquet"])
+def test_each_sentence_is_a_document(name: str, tmp_path: Path) -> None:
+    """Those of an article are in one split, which is that of the article as a document."""
+    path, found = write_articles(tmp_path / name), dict[str, dict[str, list[str]]]()
+    for mode in ("blank_line", "sentences"):
+        corpus, out = replace(SENTENCES, documents=mode), tmp_path / mode
+        manifest, _ = prepare_quietly([path], out, replace(CONFIG, corpus=corpus))
+        found[mode] = {split: read_shards(out, split) for split in SPLITS}
+        for split, texts in found[mode].items():
+            assert manifest.splits[split].num_documents == len(texts) > 0
+        assert manifest.dropped == ({IN_SENTENCES: 40} if mode == "sentences" else {})
+    for split in SPLITS:
+        whole, cut = found["blank_line"][split], found["sentences"][split]
+        assert cut == [" ".join(one.split()) for text in whole for one in cut_sentences(text)]
+    assert sum(map(len, found["sentences"].values())) == 4 * len(ARTICLES)

@@ -19,8 +19,10 @@ from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import PreparedMixture, build_row_source
 from maskwright.pretraining.validation import Validation
 from maskwright.runs.run_directory import load_run_config
+from maskwright.shards.manifest import SPLITS
 from tests.cli.test_bad_input import fails_with
 from tests.cli.test_others import run
+from tests.preparation.helpers import read_shards
 from tests.shards.faults import start_anew, upload
 from tests.workplace import write_corpus
 
@@ -78,6 +80,23 @@ def test_a_run_of_two_folders_is_scored_on_each(place: Path) -> None:
     assert "75.0% of the tokens" in card
     assert "| loss (nats), days |" in card
     assert "Scores by source" in (place / "runs" / "both" / "report.html").read_text()
+
+
+def test_articles_and_their_sentences_are_trained_on_together(place: Path, tmp_path: Path) -> None:
+    """Both folders of one text hold out the same articles."""
+    text, data = place / "animals.txt", tmp_path / "data"
+    shared = ["--tokenizer.path", str(place / "data" / "animals" / "tokenizer")]
+    prepare(text, data / "sentences", "--corpus.documents", "sentences", *shared)
+    shutil.copytree(place / "data" / "animals", data / "articles")
+    halves = ["--data", "articles=1,sentences=1", "--name", "halves", *flags(tmp_path)]
+    assert main(["pretrain", *halves]) == 0
+    records = read_metrics(tmp_path / "runs" / "halves" / "metrics.jsonl")
+    assert min(records[-1][f"num_predictions/{name}"] for name in ("articles", "sentences")) > 50
+    for split in SPLITS:
+        articles, sentences = [
+            " ".join(read_shards(data / name, split)) for name in ("articles", "sentences")
+        ]
+        assert articles == sentences
 
 
 def test_training_takes_tokens_by_their_shares(place: Path) -> None:

@@ -5,7 +5,13 @@ import torch
 
 from maskwright.errors import ConfigError
 from maskwright.train.config import Precision, TrainConfig
-from maskwright.train.device import autocast, choose_device, computes_in_bf16, should_compile
+from maskwright.train.device import (
+    autocast,
+    choose_device,
+    computes_in_bf16,
+    describe_computation,
+    should_compile,
+)
 
 CPU = torch.device("cpu")
 
@@ -41,6 +47,16 @@ def test_precision_is_what_was_asked_for() -> None:
     assert product_type("bf16") is torch.bfloat16
     fast = computes_in_bf16(CPU)
     assert product_type("auto") is (torch.bfloat16 if fast else torch.float32)
+
+
+def test_what_computes_is_described_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def name(device: torch.device) -> str:
+        return f"GPU {device.index}"
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", name)
+    assert describe_computation("fp32", CPU) == {"device": "cpu", "products": "float32"}
+    found = describe_computation("bf16", torch.device("cuda", 1))
+    assert found == {"device": "GPU 1", "products": "bfloat16"}
 
 
 @pytest.mark.parametrize(

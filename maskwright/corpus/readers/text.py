@@ -56,12 +56,12 @@ codecs.register_error("maskwright-keep", _keep_visible)
 
 def read_plain(reading: Reading) -> Iterator[str]:
     """Yield the documents of a text file."""
-    return _read_documents(reading, reading.config.documents)
+    return _read_documents(reading, reading.config.unit)
 
 
 def read_markdown(reading: Reading) -> Iterator[str]:
     """Yield a Markdown file as one document, unless ``corpus.documents`` is set."""
-    mode = reading.config.documents
+    mode = reading.config.unit
     return _read_documents(reading, "file" if mode == "auto" else mode)
 
 
