@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
 from pathlib import Path
 
 import torch
@@ -13,7 +12,6 @@ from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model.memory import MemoryEstimate, estimate_memory
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.budget import is_measured_whole, measure_step_seconds
 from maskwright.pretraining.estimate import (
@@ -23,7 +21,7 @@ from maskwright.pretraining.estimate import (
     estimate_step_seconds,
 )
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
-from maskwright.pretraining.micro_batch import REMEDY, RowsOfStep, fit_micro_batch
+from maskwright.pretraining.micro_batch import REMEDY, estimate_micro_batch
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     build_row_source,
@@ -38,7 +36,7 @@ from maskwright.pretraining.prepared_data import (
 )
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import find_prepared, named_folder
-from maskwright.train.device import GIGABYTE, SPARE, choose_device, product_dtype, should_compile
+from maskwright.train.device import GIGABYTE, choose_device, should_compile
 from maskwright.train.devices import Cards
 
 _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
@@ -158,38 +156,19 @@ def _describe_memory(
     Args:
         models: the models that the run trains together.
     """
-    train, rows = config.train, RowsOfStep.of(config, cards.count if cards else 1)
-    share = 1.0 if config.masking.causal_share else config.masking.highest_rate
-    device = torch.device("cpu") if cards else choose_device(train.device)
-    dtype, card = product_dtype(train.precision, device), train.device_memory
-    if cards:
-        card = min(card or math.inf, cards.card.memory / GIGABYTE)
-    if device.type == "cuda":
-        card = min(card or math.inf, torch.cuda.mem_get_info(device)[1] / GIGABYTE)
-    elif card and train.precision == "auto":  # planned for a GPU that is not here
-        dtype = torch.bfloat16
-
-    def estimate(tokens: int) -> MemoryEstimate:
-        options = (config.optim.name, dtype, train.activation_checkpointing)
-        each = [estimate_memory(one, tokens, rows.length, share, *options) for one in models]
-        return MemoryEstimate(*map(sum, zip(*map(astuple, each), strict=True)))
-
-    one = estimate(1)
+    found = estimate_micro_batch(config, models, cards)
+    memory, tokens = found.memory, f"{found.tokens:,}"
+    total, room = memory.total / GIGABYTE, found.room / GIGABYTE
     line = (
-        f"weights {one.weights / 1e6:,.0f} MB, gradients {one.gradients / 1e6:,.0f} MB, optimizer "
-        f"{one.optimizer / 1e6:,.0f} MB, {one.activations / 1e3:,.0f} kB a token of a micro-batch "
-        f"in {str(dtype).removeprefix('torch.')}; "
+        f"weights {memory.weights / 1e6:,.0f} MB, gradients {memory.gradients / 1e6:,.0f} MB, "
+        f"optimizer {memory.optimizer / 1e6:,.0f} MB, "
+        f"{memory.activations / found.tokens / 1e3:,.0f} kB a token of a micro-batch in {str(found.dtype).removeprefix('torch.')}; "
     )
-    if not card:
-        tokens = train.micro_batch_tokens
-        tokens = tokens if isinstance(tokens, int) else rows.most * rows.length
-        return f"{line}about {estimate(tokens).total / GIGABYTE:,.1f} GB for {tokens:,} at once"
-    room = card * GIGABYTE * (1 - SPARE)
-    fitting = fit_micro_batch(lambda tokens: estimate(tokens).total, room, rows)
-    if not fitting:
-        return f"{line}not one row of {rows.length} tokens fits {card:,.1f} GB. {REMEDY}"
-    at_most = f"about {estimate(fitting).total / GIGABYTE:,.1f} of {card:,.1f} GB"
-    return f"{line}micro-batches of {fitting:,} tokens fit: {at_most}"
+    if not found.fits:
+        return f"{line}not one row of {tokens} tokens fits {room:,.1f} GB. {REMEDY}"
+    if room == math.inf:
+        return f"{line}about {total:,.1f} GB for {tokens} at once"
+    return f"{line}micro-batches of {tokens} tokens fit: about {total:,.1f} of {room:,.1f} GB"
 
 
 def _describe_initial(initial: InitialModel) -> str:

@@ -54,11 +54,16 @@ def choose_size_for(
 
     size, reason = pick_size(sizes, pay, f"{cards}, computed")
     sized = set_rung(config, size)
-    model = resolve(sized)
-    tokens = count_tokens(cards, sized, model, epoch_tokens)
-    peak, update = cards.card.peak_flops * cards.count, count_update_flops(sized, model)
-    filled = fill_card(sized, peak, count_flops_per_token(sized, model), update, tokens)
-    return filled, f"{size}: {reason}"
+    return fill_cards(cards, sized, resolve(sized), epoch_tokens), f"{size}: {reason}"
+
+
+def fill_cards(
+    cards: Cards, config: PretrainConfig, model: EncoderConfig, epoch_tokens: float | None
+) -> PretrainConfig:
+    """Return the configuration with the fewest tokens a step that keep the cards busy."""
+    tokens = count_tokens(cards, config, model, epoch_tokens)
+    peak, update = cards.card.peak_flops * cards.count, count_update_flops(config, model)
+    return fill_card(config, peak, count_flops_per_token(config, model), update, tokens)
 
 
 def count_tokens(

@@ -1,12 +1,12 @@
-"""The largest micro-batch that fits on a GPU, found before the first step from two small trials.
+"""The largest micro-batch that fits on a GPU, estimated, or found from two small trials.
 
 The peak of memory is linear in the tokens of a micro-batch, so two trials give it for any size. The
 loss does not depend on the size: it is a sum divided by the predictions of the whole step.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -15,9 +15,12 @@ from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError
+from maskwright.model.config import EncoderConfig
+from maskwright.model.memory import MemoryEstimate, estimate_memory
 from maskwright.pretraining.prepared_data import build_random_rows
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.device import GIGABYTE, measure_room
+from maskwright.train.device import GIGABYTE, SPARE, choose_device, measure_room, product_dtype
+from maskwright.train.devices import Cards, own_tokens
 from maskwright.train.step import compute_gradients, count_predictions
 from maskwright.train.trainer import Trainer
 
@@ -68,6 +71,59 @@ def fit_micro_batch(
         return 0
     parts = math.ceil(rows.most / fitting)
     return math.ceil(rows.most / parts) * rows.length
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """A micro-batch and the memory that its step is estimated to take.
+
+    Attributes:
+        tokens: those of one row if none `fits`.
+        dtype: precision of the products.
+        room: bytes of the GPU; infinite if there is none.
+    """
+
+    tokens: int
+    memory: MemoryEstimate
+    dtype: torch.dtype
+    room: float
+    fits: bool
+
+
+def estimate_micro_batch(
+    config: PretrainConfig, models: Sequence[EncoderConfig], cards: Cards | None = None
+) -> MicroBatch:
+    """Return the configured micro-batch if it fits on a GPU, else the largest that does.
+
+    Args:
+        models: those that the run trains together.
+        cards: the GPUs; None: that of this machine, or one with ``train.device_memory``.
+    """
+    train, num_ranks = config.train, cards.count if cards else 1
+    rows = RowsOfStep.of(config, num_ranks)
+    share = 1.0 if config.masking.causal_share else config.masking.highest_rate
+    device = torch.device("cpu") if cards else choose_device(train.device)
+    rooms = [train.device_memory * GIGABYTE] if train.device_memory else []
+    if cards:
+        rooms.append(cards.card.memory)
+    elif device.type == "cuda":
+        rooms.append(torch.cuda.mem_get_info(device)[1])
+    dtype = product_dtype(train.precision, device)
+    if rooms and device.type != "cuda" and train.precision == "auto":  # the GPU is not here
+        dtype = torch.bfloat16
+
+    def estimate(tokens: int) -> MemoryEstimate:
+        options = (config.optim.name, dtype, train.activation_checkpointing)
+        each = [estimate_memory(one, tokens, rows.length, share, *options) for one in models]
+        return MemoryEstimate(*map(sum, zip(*map(astuple, each), strict=True)))
+
+    fitting = tokens = max(rows.length, own_tokens(train, num_ranks))
+    if rooms:
+        kept = None if train.micro_batch_tokens == "auto" else tokens
+        room = min(rooms) * (1 - SPARE)
+        fitting = fit_micro_batch(lambda count: estimate(count).total, room, rows, kept)
+        tokens = fitting or rows.length
+    return MicroBatch(tokens, estimate(tokens), dtype, min(rooms, default=math.inf), fitting > 0)
 
 
 def choose_micro_batch(

@@ -13,7 +13,8 @@ from maskwright.model.config import SIZE_FIELDS, EncoderConfig, parse_sizes
 from maskwright.model.flops import count_parameters
 from maskwright.pretraining.budget import count_flops_per_token
 from maskwright.pretraining.dry_run import find_tokens
-from maskwright.pretraining.estimate import count_tokens, estimate_step_seconds
+from maskwright.pretraining.estimate import count_tokens, estimate_step_seconds, fill_cards
+from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
 from maskwright.pretraining.prepared_data import guess_model, resolve_model, warn_of_epochs
 from maskwright.pretraining.rungs import (
     COUNTED_EPOCHS,
@@ -21,17 +22,13 @@ from maskwright.pretraining.rungs import (
     Size,
     find_recipe,
     pick_size,
+    scale_rates,
 )
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS
-from maskwright.train.devices import (
-    CARDS_A_NODE,
-    Cards,
-    estimate_memory,
-    own_tokens,
-    parse_cards,
-)
+from maskwright.train.device import GIGABYTE
+from maskwright.train.devices import CARDS_A_NODE, Cards, parse_cards
 
 _SPARE_MINUTES = 30  # of a job: to start, to validate and to save
 _CORES_A_CARD = 8
@@ -43,8 +40,9 @@ class Plan:
 
     Attributes:
         recipe: the name of the recipe.
-        config: that recipe with the size, the budget and the micro-batch of the plan.
+        config: that recipe with the size and the budget of the plan.
         flags: these changes, as flags.
+        micro_batch: that of a card, and the memory that it needs.
         epoch_tokens: tokens of the text; None if unknown.
         tokens: tokens that the run sees.
         seconds_a_step: seconds of a mean step, and `how` they are known.
@@ -56,6 +54,7 @@ class Plan:
     config: PretrainConfig
     flags: tuple[str, ...]
     model: EncoderConfig
+    micro_batch: MicroBatch
     epoch_tokens: float | None
     tokens: float
     seconds_a_step: float
@@ -72,11 +71,6 @@ class Plan:
     @property
     def hours(self) -> float:
         return self.tokens / self.step_tokens * self.seconds_a_step / 3600
-
-    @property
-    def memory(self) -> float:
-        """The bytes that a card needs."""
-        return estimate_memory(self.model, own_tokens(self.config.train, self.cards.count))
 
     @property
     def epochs(self) -> float | None:
@@ -102,7 +96,7 @@ class Plan:
 
     def describe(self) -> Iterator[str]:
         """Yield a line for each figure, marked as measured or computed, and the command."""
-        micro, total = own_tokens(self.config.train, self.cards.count), self.cards.card.memory
+        micro, memory = self.micro_batch, self.micro_batch.memory.total / GIGABYTE
         parameters, seen = count_parameters(self.model).total, f"{self.tokens:,.0f}"
         speed = self.step_tokens / self.seconds_a_step
         yield f"device       {self.cards}"
@@ -114,8 +108,8 @@ class Plan:
         yield f"tokens       {seen} in all, {self.step_tokens:,.0f} a step on average (computed)"
         if self.epochs is not None:
             yield f"epochs       {self.epochs:,.2f} of {self.epoch_tokens:,.0f} tokens (computed)"
-        yield f"micro-batch  {micro:,} tokens a card (computed)"
-        yield f"memory       {self.memory / 1e9:,.2f} of {total / 1e9:,.0f} GB a card (computed)"
+        yield f"micro-batch  {micro.tokens:,} tokens a card (computed)"
+        yield f"memory       {memory:,.2f} of {micro.room / GIGABYTE:,.0f} GB a card (computed)"
         if self.epochs and (warning := warn_of_epochs(self.epochs)):
             yield warning
         yield "command:"
@@ -246,15 +240,16 @@ class _Search:
         if own.sizes or (own.hidden_size, own.num_hidden_layers) != (width, layers):
             heads = width // 64
             sized = dict(zip(SIZE_FIELDS, (width, layers, heads, 3 * width), strict=True))
-        overrides = {"train": dict(self.budget), "model": sized}
+        overrides = {"train": dict(self.budget), "model": sized, "optim": scale_rates(width)}
         config = resolve(recipe, None, overrides)
         model = self.resolve_model(config)
-        micro = self.cards.fit_micro_batch(model, config.train, config.data.max_seq_length)
-        if not micro:
+        filled = fill_cards(self.cards, config, model, self.epoch_tokens)
+        if filled != config:
+            overrides["train"]["batch_tokens"] = filled.train.batch_tokens
+            config = filled
+        micro = estimate_micro_batch(config, [model], self.cards)
+        if not micro.fits:
             return None
-        if micro < own_tokens(config.train, self.cards.count):
-            overrides["train"]["micro_batch_tokens"] = micro
-            config = resolve(recipe, None, overrides)
         flags = tuple(
             part
             for section, values in overrides.items()
@@ -264,8 +259,8 @@ class _Search:
         tokens = count_tokens(self.cards, config, model, self.epoch_tokens)
         seconds, how = estimate_step_seconds(self.cards, config, model)
         return Plan(
-            self.cards, self.text, recipe, config, flags, model, self.epoch_tokens, tokens,
-            seconds, how,
+            self.cards, self.text, recipe, config, flags, model, micro, self.epoch_tokens,
+            tokens, seconds, how,
         )  # fmt: skip
 
 

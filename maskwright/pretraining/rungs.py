@@ -91,6 +91,17 @@ def find_recipe(width: int) -> str:
     return _WIDE_RECIPE if width >= _WIDE else _NARROW_RECIPE
 
 
+def scale_rates(width: int) -> dict[str, float]:
+    """Return the learning rates that go with a width, if they are not those of its recipe.
+
+    They fall with the width, from those measured at 384 (Yang et al., "Tuning Large Neural Networks
+    via Zero-Shot Hyperparameter Transfer", 2022).
+    """
+    optim = resolve(_WIDE_RECIPE).optim
+    factor = _WIDE / width
+    return {name: getattr(optim, name) * factor for name in _RATES} if factor < 1 else {}
+
+
 def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
     """Return the configuration with this size and what goes with it.
 
@@ -100,11 +111,11 @@ def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
     if size.width < _WIDE:
         return config
     plain, narrow, wide = map(to_mapping, (config, resolve(_NARROW_RECIPE), resolve(_WIDE_RECIPE)))
+    wide["optim"] |= scale_rates(size.width)
     for section in _SECTIONS:
         for name, value in wide[section].items():
             if plain[section][name] == narrow[section][name]:
-                is_rate = name in _RATES
-                plain[section][name] = value * _WIDE / size.width if is_rate else value
+                plain[section][name] = value
     return from_mapping(PretrainConfig, plain)
 
 

@@ -1,25 +1,23 @@
-"""Known GPUs, and the time and memory of a training step on them, without one at hand.
+"""Known GPUs, and the time of a training step on them, without one at hand.
 
-The speed is what our runs reached on one H200 (bf16, compiled; docs/speed.md). For other cards it
-is scaled by peak or by memory bandwidth, whichever is the smaller ratio, and counts as computed.
+The speed is what our runs reached on one H200 (bf16, compiled, recorded as CUDA graphs;
+docs/speed.md). For other cards it is scaled by peak or by memory bandwidth, whichever is the
+smaller ratio, and counts as computed.
 """
 
+import math
 import re
 from dataclasses import dataclass
 
 from maskwright.errors import ConfigError, did_you_mean
 from maskwright.model.config import EncoderConfig
-from maskwright.model.flops import count_parameters
-from maskwright.train.config import TrainConfig, parse_schedule
+from maskwright.train.config import TrainConfig
 
 CARDS_A_NODE = 8
 # The share of the dense bf16 peak that rows of 512 tokens reach on an H200, by width of the model.
-_SHARES = {384: 0.221, 768: 0.289}
-# The host needs 45 ms to launch a step of 12 layers; the GPU waits if it computes faster.
-_LAUNCH_SECONDS_A_LAYER = 0.045 / 12
-_FREE_SHARE = 0.1  # of the memory, for the allocator and the libraries
-BYTES_PER_PARAMETER = 16  # fp32 weight, gradient and two AdamW moments; Muon keeps one
-_BYTES_PER_TOKEN_AND_WIDTH = 190e3 / (12 * 384)  # activations, for each layer
+_SHARES = {384: 0.228, 768: 0.295}
+# Of that share, what fewer tokens in a forward pass reach: at the few, and in between by logarithm.
+_FEW_TOKENS, _MANY_TOKENS, _SHARE_OF_FEW = 16384, 65536, 0.77
 
 
 @dataclass(frozen=True)
@@ -81,23 +79,12 @@ class Cards:
         ratio = min(card.peak_flops / known.peak_flops, card.bandwidth / known.bandwidth)
         flops_a_second = _SHARES[nearest] * known.peak_flops * ratio
         part = step_tokens / self.count
-        computing = part * flops_per_token / flops_a_second
+        in_pass = min(part, micro_tokens)
+        fewer = math.log(_MANY_TOKENS / in_pass) / math.log(_MANY_TOKENS / _FEW_TOKENS)
+        reached = 1 - (1 - _SHARE_OF_FEW) * min(1, max(0, fewer))
         is_same = self.count == 1 and card is known and nearest == model.hidden_size
-        return computing, is_same
-
-    def fit_micro_batch(self, model: EncoderConfig, train: TrainConfig, row_length: int) -> int:
-        """Return the most tokens in a forward pass of a card that fit into its memory.
-
-        They are those of `train`, halved as often as necessary; 0 if no row fits.
-        """
-        tokens = own_tokens(train, self.count)
-        while tokens >= row_length and not self.fits(estimate_memory(model, tokens)):
-            tokens //= 2
-        return tokens if tokens >= row_length else 0
-
-    def fits(self, num_bytes: float) -> bool:
-        """Return True if a card has this memory."""
-        return num_bytes <= (1 - _FREE_SHARE) * self.card.memory
+        seconds = part * flops_per_token / (flops_a_second * reached)
+        return seconds, is_same and in_pass >= _FEW_TOKENS
 
 
 def parse_cards(text: str, field: str) -> Cards:
@@ -129,20 +116,9 @@ def find_card(device_name: str) -> Card | None:
 
 
 def own_tokens(train: TrainConfig, num_cards: int) -> int:
-    """Return the tokens in a forward pass of a card: its part of the largest step, or fewer."""
-    stages = train.batch_tokens_schedule
-    steps = parse_schedule("batch_tokens_schedule", stages, train.batch_tokens)
-    part = -(-max(tokens for _, tokens in steps) // num_cards)
-    given = train.micro_batch_tokens
-    return min(part, given) if isinstance(given, int) else part
+    """Return the tokens in a forward pass of a card: its part of the largest step, or fewer.
 
-
-def estimate_memory(model: EncoderConfig, micro_batch_tokens: int) -> float:
-    """Return the bytes that training takes on a GPU: weights, optimizer and activations.
-
-    Activations are those of bf16 with compiled blocks, scaled by layers times width from 190 kB a
-    token at 12 layers of 384.
+    With ``auto`` it is that part, which memory may limit (`estimate_micro_batch`).
     """
-    activations = _BYTES_PER_TOKEN_AND_WIDTH * model.num_hidden_layers * model.hidden_size
-    weights = BYTES_PER_PARAMETER * count_parameters(model).total
-    return weights + activations * micro_batch_tokens
+    part, given = -(-train.most_batch_tokens // num_cards), train.micro_batch_tokens
+    return min(part, given) if isinstance(given, int) else part
