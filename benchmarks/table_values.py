@@ -107,6 +107,13 @@ def list_gpu_settings(result: Result) -> Iterator[Record]:
         yield {**model, "peer": peer, "compiled": compiled}
 
 
+def list_gpu_variants(result: Result) -> Iterator[Record]:
+    """Yield the variants that were measured, each with its name."""
+    for name, found in result["variants"].items():
+        if "tokens_per_second" in found:
+            yield {"name": name, **found}
+
+
 def _measure_shares(collation: Result, training: Result) -> Iterator[Record]:
     """Yield the seconds of a step's collation over those of the step, both of 16 rows."""
     batch = collation["batches"]["16 rows"]["tokens_per_second"]["ours"]

@@ -14,7 +14,6 @@ from maskwright.train.step import (
     compute_gradients,
     count_predictions,
     seed_dropout,
-    update_weights,
 )
 from maskwright.train.trainer import Trainer
 
@@ -62,13 +61,15 @@ def do_step(trainer: Trainer, enter: Callable[[str], None]) -> None:
     enter("clip")
     norm = clip_gradients(trainer.model, trainer.config.grad_clip, parallel)
     enter("figures")
-    figures = StepFigures.gather(own, norm, trainer.world)
+    figures = StepFigures.join(own, norm)
     enter("update")
-    update_weights(trainer.optimizers, plan.learning_rate_scale, figures.is_good)
+    trainer.optimizers.scale_learning_rates(plan.learning_rate_scale)
+    trainer.optimizers.step(figures.is_good)
     trainer.optimizers.zero_grad()
     if trainer.average is not None:
         enter("average")
-        trainer.average.update(trainer.model, state.step, figures.is_good)
+        trainer.average.set_step(state.step)
+        trainer.average.update(trainer.model, figures.is_good)
     enter("")
     tokens, position = state.tokens + loaded.num_tokens, loaded.next_position
     trainer.state = replace(state, step=state.step + 1, tokens=tokens, position=position)

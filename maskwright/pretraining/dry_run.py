@@ -162,7 +162,8 @@ def _describe_memory(
     line = (
         f"weights {memory.weights / 1e6:,.0f} MB, gradients {memory.gradients / 1e6:,.0f} MB, "
         f"optimizer {memory.optimizer / 1e6:,.0f} MB, "
-        f"{memory.activations / found.tokens / 1e3:,.0f} kB a token of a micro-batch in {str(found.dtype).removeprefix('torch.')}; "
+        f"{memory.activations / found.tokens / 1e3:,.0f} kB a token of a micro-batch in "
+        f"{str(found.dtype).removeprefix('torch.')}; "
     )
     if not found.fits:
         return f"{line}not one row of {tokens} tokens fits {room:,.1f} GB. {REMEDY}"
