@@ -99,7 +99,8 @@ def scale_rates(width: int) -> dict[str, float]:
     """
     optim = resolve(_WIDE_RECIPE).optim
     factor = _WIDE / width
-    return {name: getattr(optim, name) * factor for name in _RATES} if factor < 1 else {}
+    scaled = {name: float(f"{getattr(optim, name) * factor:.6g}") for name in _RATES}
+    return scaled if factor < 1 else {}
 
 
 def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:

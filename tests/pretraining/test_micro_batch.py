@@ -20,12 +20,14 @@ from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.micro_batch import (
     RowsOfStep,
     choose_micro_batch,
+    estimate_micro_batch,
     fit_micro_batch,
     try_micro_batch,
 )
-from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.pretraining.prepared_data import PreparedData, guess_model
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import load_run_config
+from maskwright.train.devices import parse_cards
 from maskwright.train.trainer import Trainer
 from tests.distributed.worlds import run_world
 from tests.workplace import SMALL, data_of
@@ -262,3 +264,15 @@ def test_a_step_of_the_size_found_fits_a_real_card(
     facts = json.loads((tmp_path / "cut" / "provenance.json").read_text(encoding="utf-8"))
     assert 2048 <= facts["computation"]["micro_batch_tokens"] < 2**18
     assert torch.cuda.max_memory_allocated() <= 0.6 * GB
+
+
+def test_the_micro_batch_of_a_named_card_fits_into_its_memory() -> None:
+    config = resolve("base")
+    model, found = guess_model(config), list[int]()
+    for name in ("H200", "A100", "L40S", "4090"):
+        fitting = estimate_micro_batch(config, [model], parse_cards(name, "device"))
+        assert fitting.fits
+        assert fitting.memory.total <= fitting.room
+        found.append(fitting.tokens)
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1] >= 1024

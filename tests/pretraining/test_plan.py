@@ -58,7 +58,8 @@ def test_the_command_starts_the_run_of_the_plan(size: str, device: str):
     assert found.size == size
     assert config.train.most_minutes == 24 * 60
     assert found.hours == pytest.approx(24)
-    assert found.cards.fits(found.memory)
+    assert found.micro_batch.fits
+    assert found.micro_batch.memory.total < found.cards.card.memory
 
 
 def test_more_hours_are_a_size_at_least_as_large():

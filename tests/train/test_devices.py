@@ -13,7 +13,6 @@ from maskwright.train.devices import (
     CARDS,
     CARDS_A_NODE,
     Cards,
-    estimate_memory,
     find_card,
     parse_cards,
 )
@@ -61,13 +60,13 @@ def test_each_is_found_by_the_name_of_torch(card):
 
 
 def test_the_speed_of_an_h200_is_the_measured_one():
-    """1,225,963 tokens a second; rows of 128 in steps of 16,384: 394,701, which the host limits."""
+    """1,268,511 tokens a second; rows of 128 in steps of 16,384: 1,073,117 (gpu-variants)."""
     seconds, is_measured = estimate("H200")
-    assert 65536 / seconds == pytest.approx(1_225_963, rel=0.01)
+    assert 65536 / seconds == pytest.approx(1_268_511, rel=0.01)
     assert is_measured
     seconds, is_measured = estimate("H200", tokens=16384)
-    assert 16384 / seconds == pytest.approx(394_701, rel=0.1)
-    assert not is_measured
+    assert 16384 / seconds == pytest.approx(1_073_117, rel=0.12)
+    assert not estimate("H200", tokens=8192)[1]
     assert not estimate("H100")[1]
     assert not estimate("8xH200")[1]
 
@@ -79,18 +78,3 @@ def test_more_and_faster_cards_are_never_slower(card, count: int, tokens: int):
 
     assert 0 < seconds(Cards(card, count)) <= seconds(Cards(card))
     assert seconds(Cards(CARDS[0], count)) <= seconds(Cards(CARDS[1], count))
-
-
-def test_a_micro_batch_fits_into_the_memory():
-    config = resolve("base")
-    model = guess_model(config)
-    fitting = [
-        parse_cards(name, "device").fit_micro_batch(model, config.train, 1024)
-        for name in ("H200", "A100", "L40S", "4090")
-    ]
-    assert fitting == sorted(fitting, reverse=True)
-    assert (fitting[0], fitting[-1]) == (65536, 16384)
-    cards = parse_cards("4090", "device")
-    assert cards.fits(estimate_memory(model, 16384))
-    assert not cards.fits(estimate_memory(model, 32768))
-    assert cards.fit_micro_batch(model, config.train, 65536) == 0
