@@ -53,7 +53,7 @@ def measure_step_seconds(
         timed_flops: floating-point operations that the few rows take; none: what suits the device.
         teacher: the model that the step also runs.
     """
-    plan = build_planner(config).plan_step(0.5)
+    plan = build_planner(config, model_config.vocab_size).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
     objective = objective_of(config)
     flops = _count_flops_per_token(config, model_config) * length

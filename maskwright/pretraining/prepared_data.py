@@ -163,9 +163,9 @@ def count_epoch_tokens(config: PretrainConfig, data: PreparedData) -> float:
     return data.epoch_tokens + sum(added)
 
 
-def build_planner(config: PretrainConfig) -> Planner:
+def build_planner(config: PretrainConfig, vocab_size: int) -> Planner:
     """Return the schedules of the run."""
-    return Planner(config.train, config.data, config.masking, config.optim)
+    return Planner(config.train, config.data, config.masking, config.optim, vocab_size)
 
 
 def check_machine(config: PretrainConfig) -> None:
@@ -195,8 +195,8 @@ def check_config(config: PretrainConfig) -> None:
         ConfigError: sections contradict each other.
         TokenizerError: there is no tokenizer in ``tokenizer.path``.
     """
-    build_planner(config)
     model = guess_model(config)
+    build_planner(config, model.vocab_size)
     with torch.device("meta"):
         network = objective_of(config).build_network(model)
     build_optimizers(config.optim, network.named_parameters(), count_stacked_matrices(network))
