@@ -31,6 +31,7 @@ from maskwright.finetuning.results import add_control, collect_results
 from maskwright.finetuning.task import TaskFiles, read_task
 from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder
+from maskwright.train.device import describe_computation
 
 _FEWEST_WORDS = 30  # of a paragraph: headings and lists have fewer
 _NUM_PARAGRAPHS = 600
@@ -89,7 +90,7 @@ def run_one(files: TaskFiles, folder: Path, seeds: int, has_control: bool) -> di
     device = torch.device("cpu")
     ours = train_seeds(data, loaded.model, config, device, print)
     minutes = (time.perf_counter() - began) / 60 / config.seeds
-    results = collect_results(data, ours)
+    results = collect_results(data, ours, describe_computation(config.precision, device))
     if has_control:
         add_control(
             results, train_seeds(data, loaded.model, config, device, print, from_scratch=True)

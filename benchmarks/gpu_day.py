@@ -52,15 +52,16 @@ _TESTED = (
     "tests/train/test_capture.py",
     "tests/pretraining/test_micro_batch.py",
 )
-# Name, width, layers, factor of the rates, million tokens: about 40 seconds of an H200 each.
-_SIZES = (
-    ("384x12", 384, 12, 1.0, 48),
-    ("768x12", 768, 12, 0.5, 21),
-    ("768x12-fast", 768, 12, 1.0, 21),
-)
+# Width, layers, factor of the rates, million tokens: about 40 seconds of an H200 each.
+_SIZES = {
+    "384x12": (384, 12, 1.0, 48),
+    "768x12": (768, 12, 0.5, 21),
+    "768x12-fast": (768, 12, 1.0, 21),
+}
 
 
-def _size_flags(width: int, layers: int, factor: float, millions: int) -> tuple[str, ...]:
+def _size_flags(size: tuple[int, int, float, int], toy: bool) -> tuple[str, ...]:
+    width, layers, factor, millions = size
     optim = resolve("wide").optim
     values = {
         "model.hidden_size": width,
@@ -69,7 +70,7 @@ def _size_flags(width: int, layers: int, factor: float, millions: int) -> tuple[
         "optim.learning_rate": factor * optim.learning_rate,
         "optim.muon_learning_rate": factor * optim.muon_learning_rate,
         "train.batch_tokens": 32_768,
-        "train.max_tokens": millions * 10**6,
+        "train.max_tokens": millions * (10 if toy else 10**6),
         "train.compile": "on",
     }
     return tuple(part for name, value in values.items() for part in (f"--{name}", str(value)))
@@ -148,8 +149,8 @@ class Day:
     def sizes(self) -> dict[str, Any]:
         """Train sizes for about the same seconds, side by side, as their budgets are tokens."""
         commands = {
-            name: self.build(name, *_size_flags(*size, tokens), recipe="wide")
-            for name, *size, tokens in _SIZES
+            name: self.build(name, *_size_flags(size, self.toy), recipe="wide")
+            for name, size in _SIZES.items()
         }
         running = [subprocess.Popen(command) for command in commands.values()]
         codes = [process.wait() for process in running]

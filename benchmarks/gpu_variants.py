@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -122,7 +123,8 @@ def applied(variant: Variant) -> Iterator[None]:
     """Set the options of a variant within this context."""
     with ExitStack() as stack:
         if variant.compiler:
-            stack.enter_context(torch._inductor.config.patch(dict(variant.compiler)))
+            inductor = import_module("torch._inductor.config")
+            stack.enter_context(inductor.patch(dict(variant.compiler)))
         for name, value in variant.patches:
             stack.enter_context(mock.patch(name, value))
         yield

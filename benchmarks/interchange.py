@@ -81,7 +81,8 @@ class Workshop(NamedTuple):
             PretrainConfig, {"train": train, "data": {"max_seq_length": _ROW_LENGTH}}
         )
         rows = build_row_source(three_steps, data)
-        return cls(data.folder, data.tokenizer, rows, build_planner(three_steps))
+        planner = build_planner(three_steps, data.tokenizer.vocab_size)
+        return cls(data.folder, data.tokenizer, rows, planner)
 
     def train(self, model: MaskedLanguageModel) -> None:
         """Train a few steps, as `maskwright pretrain` does."""

@@ -120,7 +120,7 @@ def _time_step(
     teacher: MaskedLanguageModel | None = None,
 ) -> tuple[float, float, int]:
     """Return the seconds of gradients and of an update, and the tokens of the gradients."""
-    plan = build_planner(config).plan_step(0.5)
+    plan = build_planner(config, model_config.vocab_size).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
     fitting = timed_flops / (count_all_flops(config, model_config, teacher) * length)
     num_rows = int(min(max(1, fitting), plan.request.micro_batch_rows))

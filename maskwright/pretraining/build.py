@@ -145,7 +145,7 @@ def build_trainer(
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
     trainer = Trainer(
         config=config.train,
-        planner=build_planner(config, world.size),
+        planner=build_planner(config, model.config.vocab_size, world.size),
         seed=config.seed,
         model=model,
         parallel=parallel,

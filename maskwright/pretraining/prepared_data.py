@@ -176,9 +176,10 @@ def warn_of_epochs(epochs: float) -> str:
     )
 
 
-def build_planner(config: PretrainConfig, num_ranks: int = 1) -> Planner:
+def build_planner(config: PretrainConfig, vocab_size: int, num_ranks: int = 1) -> Planner:
     """Return the schedules of the run."""
-    return Planner(config.train, config.data, config.masking, config.optim, num_ranks)
+    sections = (config.train, config.data, config.masking, config.optim)
+    return Planner(*sections, vocab_size, num_ranks)
 
 
 def check_machine(config: PretrainConfig) -> None:
@@ -208,8 +209,8 @@ def check_config(config: PretrainConfig) -> None:
         ConfigError: sections contradict each other.
         TokenizerError: there is no tokenizer in ``tokenizer.path``.
     """
-    build_planner(config)
     model = guess_model(config)
+    build_planner(config, model.vocab_size)
     with torch.device("meta"):
         network = objective_of(config).build_network(model)
     build_optimizers(config.optim, network.named_parameters(), count_stacked_matrices(network))

@@ -29,7 +29,7 @@ _TOLERANCE, _NOISE_FACTOR = 0.01, 4.0
 Shape = tuple[int, ...]
 Replay = Callable[[], None]
 Record = Callable[[Callable[[], None]], Replay]
-_zero_all: Any = vars(torch)["_foreach_zero_"]
+zero_all: Any = vars(torch)["_foreach_zero_"]
 _copy_all: Any = vars(torch)["_foreach_copy_"]
 
 
@@ -174,7 +174,7 @@ class CapturedSteps:
     def _clear_gradients(self, keep: bool = False) -> None:
         """Set the gradients to 0 where a graph adds to them, else remove them."""
         if keep or self._apply is not None:
-            _zero_all(self.parts.gradients())
+            zero_all(self.parts.gradients())
         else:
             self.parts.optimizers.zero_grad()
 

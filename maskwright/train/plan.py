@@ -1,5 +1,6 @@
 """The plan of a step: a function of the used share of the budget."""
 
+import math
 from dataclasses import dataclass
 
 from maskwright.data.config import DataConfig, MaskingConfig
@@ -20,12 +21,18 @@ class StepPlan:
 
 @dataclass(frozen=True)
 class Planner:
-    """All schedules of a run, on a number of ranks."""
+    """All schedules of a run.
+
+    Attributes:
+        vocab_size: the tokens of the model's vocabulary.
+        num_ranks: the ranks that share a step.
+    """
 
     train: TrainConfig
     data: DataConfig
     masking: MaskingConfig
     optim: OptimConfig
+    vocab_size: int
     num_ranks: int = 1
 
     def __post_init__(self) -> None:
@@ -47,8 +54,11 @@ class Planner:
         if valid is not None and valid > self.data.max_seq_length:
             raise ConfigError("train.valid_seq_length", valid, too_long, "Remove it.")
 
-    def plan_step(self, progress: float) -> StepPlan:
-        """Return the plan of the step at `progress` (0..1)."""
+    def plan_step(self, progress: float, step: float = math.inf) -> StepPlan:
+        """Return the plan of the step at `progress` (0..1), before which there were `step` steps.
+
+        Infinitely many: a step long after the first ones.
+        """
         length = self.train.seq_length_at(progress, self.data.max_seq_length)
         num_rows = self.train.batch_tokens_at(progress) // length
         micro_rows = self.train.even_rows_at(progress, self.data.max_seq_length, self.num_ranks)
@@ -59,6 +69,18 @@ class Planner:
             num_rows=num_rows,
             micro_batch_rows=micro_rows,
             mask_rate=self.masking.rate_at(progress),
-            num_candidates=self.train.num_candidates_at(progress),
+            num_candidates=self._count_candidates(progress, step),
         )
         return StepPlan(request, learning_rate_scale(self.optim, progress))
+
+    def _count_candidates(self, progress: float, step: float) -> int:
+        """Return the number of candidates of a step; 0: the whole vocabulary.
+
+        A tied embedding that was never a candidate is moved by its inputs alone, and AdamW makes
+        such updates as large as any: within a few steps at the full rate these tokens take most of
+        the probability. So after the warm-up no step has candidates before half of the candidates
+        of all steps, those that are drawn, are as many as the tokens of the vocabulary.
+        """
+        count = self.train.num_candidates_at(progress)
+        num_drawn, warmed_up = (step + 1) * count / 2, progress >= self.optim.warmup_share
+        return 0 if warmed_up and num_drawn < self.vocab_size else count

@@ -149,7 +149,7 @@ class Trainer:
             self._score_beginning(stop)
             self._validate_if_due(stop)  # a resumed run may have been stopped during one
             while self.progress < 1:
-                plan = self.planner.plan_step(self.progress)
+                plan = self.planner.plan_step(self.progress, self.state.step)
                 loaded = self._load(plan)
                 own = count_predictions(loaded, self.terms)
                 flags = stop.signal is not None, self._meets_new_shape(loaded)
@@ -201,7 +201,8 @@ class Trainer:
         ahead = replace(ahead, tokens=self.state.tokens + loaded.num_tokens)
         progress = ahead.progress(self.config)
         if progress < 1:
-            self.prefetcher.start(self.planner.plan_step(progress).request, ahead.position)
+            plan = self.planner.plan_step(progress, ahead.step)
+            self.prefetcher.start(plan.request, ahead.position)
 
     def _train_on(
         self, loaded: LoadedStep, plan: StepPlan, num_predictions: Mapping[str, float]

@@ -13,18 +13,19 @@ from tests.architecture.sources import ROOT
 # By figure: the limit of today, and the aim of the plan.
 AT_MOST = {
     # 41,400, and what has been added since: sweep, trackers, new vocabularies, retrieval, answers
-    # to questions, rankings, TSDAE, distillation, DeBERTa and NeoBERT, GGUF, OpenVINO.
-    "package lines": (45_450, 30_000),
-    "package files": (300, 230),
+    # to questions, rankings, TSDAE, distillation, DeBERTa and NeoBERT, GGUF, OpenVINO, and for GPUs
+    # recorded steps, the finder of micro-batches, a planner, a ladder of sizes, HSDP.
+    "package lines": (47_460, 30_000),
+    "package files": (308, 230),
     # 5,000, and the programs that write the tutorials and the page of the API.
-    "benchmark lines": (5_160, 5_000),
-    "files that pretrain runs": (115, None),
+    "benchmark lines": (5_640, 5_000),
+    "files that pretrain runs": (114, None),
     "files from text to gradient": (85, 45),
     "files that name max_minutes": (6, 9),
     "files that name replaced tokens": (8, 8),
-    "late own imports": (9, 10),
+    "late own imports": (7, 10),
     "import circles": (0, 0),
-    "dict[str, Any]": (41, 60),
+    "dict[str, Any]": (39, 60),
 }
 AT_LEAST = {"typed functions in %": (100, 100)}
 

@@ -36,12 +36,12 @@ def test_one_piece_fails_and_the_next_begins(
 ):
     asked = ["--data", "missing", "--blimp", "missing", "--runs", str(day.runs), "--toy"]
     monkeypatch.setattr("sys.argv", ["benchmarks", "gpu-day", *asked])
-    monkeypatch.setattr("benchmarks.gpu_day.PIECES", [Day.pretraining, Day.minimal_pairs])
+    monkeypatch.setattr("benchmarks.gpu_day.PIECES", [Day.auto, Day.minimal_pairs])
     with pytest.raises(SystemExit) as caught:
         main(["gpu-day", *asked])
     assert str(caught.value).count("returned non-zero") == 2
     assert [line for line in capfd.readouterr().out.splitlines() if line.startswith("==")] == [
-        "== pretraining",
+        "== auto",
         "== minimal_pairs",
     ]
 
@@ -57,7 +57,7 @@ def test_every_other_piece_runs(day: Day, pairs: Path, monkeypatch: pytest.Monke
         main(["gpu-day", *asked])
     assert str(caught.value) == ""
     made = {path.name for path in day.runs.iterdir()}
-    assert {"pretraining", "blimp.json", "fsdp"} <= made
+    assert {"auto", "384x12", "blimp.json", "fsdp"} <= made
 
 
 def test_trials_train_the_recipe_with_their_flags_and_are_scored_alike(day: Day):

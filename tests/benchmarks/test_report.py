@@ -356,4 +356,4 @@ def test_ablations_are_compared_with_the_baseline(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - {PEER}))
 def test_a_system_is_a_configuration(name: str) -> None:
     options = build_parser().parse(["text.txt", *SYSTEMS[name].options])
-    build_planner(resolve(SYSTEMS[name].recipe, overrides=config_values(options)))
+    build_planner(resolve(SYSTEMS[name].recipe, overrides=config_values(options)), 8192)

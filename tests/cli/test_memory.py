@@ -9,7 +9,7 @@ import torch
 
 import maskwright.cli.main
 from maskwright.cli.main import main
-from maskwright.train import trainer
+from maskwright.train import step
 from tests.workplace import SMALL, data_of
 
 ON_GPU = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …"
@@ -63,7 +63,7 @@ def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    compute, steps = trainer.compute_gradients, list[int]()
+    compute, steps = step.compute_gradients, list[int]()
 
     def run_out_in_step_7(*arguments: Any) -> Any:
         steps.append(1)
@@ -74,7 +74,7 @@ def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
     flags = ["--train.checkpoint_every_minutes", "1e-9", "--train.max_steps", "9"]
     place = ["--runs-dir", str(tmp_path), "--name", "run"]
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "compute_gradients", run_out_in_step_7)
+        patch.setattr(step, "compute_gradients", run_out_in_step_7)
         assert main(["pretrain", str(data_of(workplace)), *SMALL, *flags, *place]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "train.micro_batch_tokens" in line

@@ -86,7 +86,7 @@ def make_trainer(
     optim_config = from_mapping(OptimConfig, optim or {})
     return Trainer(
         config=config,
-        planner=Planner(config, source.config, masking_config, optim_config),
+        planner=Planner(config, source.config, masking_config, optim_config, judges.vocab_size),
         seed=seed,
         model=network,
         parallel=parallel,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from maskwright.config import from_mapping
 from maskwright.data.config import MaskingConfig
@@ -21,7 +22,7 @@ from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.muon import Muon
 from maskwright.pretraining.build import distribute
-from maskwright.train.capture import CapturedSteps, Replay, check_figures
+from maskwright.train.capture import CapturedSteps, Replay, check_figures, zero_all
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import should_capture
 from maskwright.train.ema import WeightAverage
@@ -114,7 +115,7 @@ class Recording(TorchDispatchMode):
         self.calls: list[Call] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        values = torch.utils._pytree.tree_leaves((args, kwargs or {}))
+        values = tree_leaves((args, kwargs or {}))
         constants = [value for value in values if not isinstance(value, torch.Tensor)]
         if func.namespace != "profiler":
             self.calls.append((str(func), repr(constants)))
@@ -134,8 +135,8 @@ def make_parts() -> StepParts:
         OptimConfig(name="muon"), model.named_parameters(), count_stacked_matrices(model)
     )
     average, parallel = WeightAverage(model, 0.9), Parallel(loss)
-    where = (ALONE, torch.device("cpu"), "fp32", 1.0)
-    return StepParts(model, parallel, loss.terms, optimizers, average, *where)  # type: ignore[arg-type]
+    what = (model, parallel, loss.terms, optimizers, average, ALONE, torch.device("cpu"))
+    return StepParts(*what, precision="fp32", grad_clip=1.0)
 
 
 def test_no_constant_of_a_recorded_step_changes_from_step_to_step() -> None:
@@ -151,7 +152,7 @@ def test_no_constant_of_a_recorded_step_changes_from_step_to_step() -> None:
             for batch in loaded.micro_batches:
                 sums += add_gradients(parts.parallel, batch, scales, "fp32")
             parts.apply_gradients(sums)
-            torch._foreach_zero_(parts.gradients())
+            zero_all(parts.gradients())
         recorded.append(recording.calls)
     assert recorded[1] == recorded[2]  # the first one makes the optimizers' state
     assert len(recorded[1]) > 100

@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.loader import StepRequest
@@ -8,10 +10,11 @@ from maskwright.train.config import TrainConfig
 from maskwright.train.plan import Planner
 
 
-def make_planner(train: TrainConfig, max_seq_length: int = 128) -> Planner:
-    return Planner(
-        train, DataConfig(max_seq_length), MaskingConfig(rate=0.3, final_rate=0.1), OptimConfig()
-    )
+def make_planner(
+    train: TrainConfig, max_seq_length: int = 128, optim: OptimConfig | None = None
+) -> Planner:
+    data, masking = DataConfig(max_seq_length), MaskingConfig(rate=0.3, final_rate=0.1)
+    return Planner(train, data, masking, optim or OptimConfig(), vocab_size=16384)
 
 
 def test_a_step_follows_all_schedules() -> None:
@@ -31,6 +34,36 @@ def test_the_whole_vocabulary_comes_back_at_the_share() -> None:
     planner = make_planner(TrainConfig(num_candidates=2048, candidate_share=0.7))
     counts = [planner.plan_step(at).request.num_candidates for at in (0.0, 0.69, 0.7, 1.0)]
     assert counts == [2048, 2048, 0, 0]
+
+
+@given(
+    num_candidates=st.integers(1, 20_000),
+    step=st.integers(0, 50_000),
+    progress=st.floats(0, 0.69),
+    warmup_share=st.floats(0, 0.5),
+)
+def test_at_full_rate_every_token_could_have_been_a_candidate(
+    num_candidates: int, step: int, progress: float, warmup_share: float
+) -> None:
+    """Half of the candidates of each step are drawn."""
+    train = TrainConfig(num_candidates=num_candidates)
+    planner = make_planner(train, optim=OptimConfig(warmup_share=warmup_share))
+    found = planner.plan_step(progress, step).request.num_candidates
+    drawn = (step + 1) * num_candidates / 2
+    assert (found == 0) == (drawn < planner.vocab_size and progress >= warmup_share)
+    assert found in (0, num_candidates)
+
+
+def test_candidates_begin_after_the_first_steps_of_a_short_run() -> None:
+    planner = make_planner(TrainConfig(num_candidates=2048, max_steps=60))
+    counts = [planner.plan_step(step / 60, step).request.num_candidates for step in range(60)]
+    assert counts == [2048] * 2 + [0] * 13 + [2048] * 27 + [0] * 18
+
+
+def test_a_warm_up_of_more_steps_leaves_all_candidates() -> None:
+    planner = make_planner(TrainConfig(num_candidates=2048, max_steps=1000))
+    counts = [planner.plan_step(step / 1000, step).request.num_candidates for step in range(700)]
+    assert counts == [2048] * 700
 
 
 def test_micro_batches_are_whole_rows() -> None:
