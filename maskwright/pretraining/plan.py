@@ -119,7 +119,7 @@ class Plan:
 
     def write_sbatch(self) -> str:
         """Return a batch file for Slurm."""
-        minutes = math.ceil(60 * self.hours) + _SPARE_MINUTES
+        minutes = math.ceil(round(60 * self.hours, 3)) + _SPARE_MINUTES
         count = min(self.cards.count, CARDS_A_NODE)
         settings = {
             "job-name": f"{self.recipe}-{self.size}",

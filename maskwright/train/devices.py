@@ -17,6 +17,7 @@ CARDS_A_NODE = 8
 # The share of the dense bf16 peak that rows of 512 tokens reach on an H200, by width of the model.
 _SHARES = {384: 0.228, 768: 0.295}
 # Of that share, what fewer tokens in a forward pass reach: at the few, and in between by logarithm.
+# Even fewer take the time of the few, because kernels do not get shorter without end.
 _FEW_TOKENS, _MANY_TOKENS, _SHARE_OF_FEW = 16384, 65536, 0.77
 
 
@@ -80,11 +81,11 @@ class Cards:
         flops_a_second = _SHARES[nearest] * known.peak_flops * ratio
         part = step_tokens / self.count
         in_pass = min(part, micro_tokens)
-        fewer = math.log(_MANY_TOKENS / in_pass) / math.log(_MANY_TOKENS / _FEW_TOKENS)
-        reached = 1 - (1 - _SHARE_OF_FEW) * min(1, max(0, fewer))
+        paid = max(in_pass, _FEW_TOKENS)
+        fewer = max(0.0, math.log(_MANY_TOKENS / paid, _MANY_TOKENS / _FEW_TOKENS))
+        pass_seconds = paid * flops_per_token / flops_a_second / (1 - (1 - _SHARE_OF_FEW) * fewer)
         is_same = self.count == 1 and card is known and nearest == model.hidden_size
-        seconds = part * flops_per_token / (flops_a_second * reached)
-        return seconds, is_same and in_pass >= _FEW_TOKENS
+        return part / in_pass * pass_seconds, is_same and in_pass == paid
 
 
 def parse_cards(text: str, field: str) -> Cards:

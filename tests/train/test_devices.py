@@ -9,13 +9,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.pretraining.budget import count_flops_per_token
 from maskwright.pretraining.prepared_data import guess_model
 from maskwright.runs.config import resolve
-from maskwright.train.devices import (
-    CARDS,
-    CARDS_A_NODE,
-    Cards,
-    find_card,
-    parse_cards,
-)
+from maskwright.train.devices import CARDS, CARDS_A_NODE, Cards, find_card, own_tokens, parse_cards
 
 CONFIG = resolve(
     "babylm-10m", None, {"train": {"batch_tokens": 65536}, "data": {"max_seq_length": 512}}
@@ -59,16 +53,37 @@ def test_each_is_found_by_the_name_of_torch(card):
     assert find_card("NVIDIA Nothing") is None
 
 
-def test_the_speed_of_an_h200_is_the_measured_one():
-    """1,268,511 tokens a second; rows of 128 in steps of 16,384: 1,073,117 (gpu-variants)."""
-    seconds, is_measured = estimate("H200")
-    assert 65536 / seconds == pytest.approx(1_268_511, rel=0.01)
+@pytest.mark.parametrize(
+    ("recipe", "length", "tokens", "measured"),
+    [("babylm-10m", 512, 65536, 1_268_511), ("babylm-10m", 128, 65536, 1_386_954),
+     ("babylm-10m", 128, 16384, 1_073_117), ("base", 512, 65536, 405_682)],
+)  # fmt: skip
+def test_the_speed_of_an_h200_is_the_measured_one(
+    recipe: str, length: int, tokens: int, measured: int
+):
+    config = resolve(recipe, None, {"data": {"max_seq_length": length}})
+    model = guess_model(config)
+    flops = count_flops_per_token(config, model)
+    seconds, is_measured = Cards(CARDS[0]).estimate_step_seconds(model, tokens, flops, 65536)
+    assert tokens / seconds == pytest.approx(measured, rel=0.05)
     assert is_measured
-    seconds, is_measured = estimate("H200", tokens=16384)
-    assert 16384 / seconds == pytest.approx(1_073_117, rel=0.12)
+
+
+def test_what_was_not_measured_is_computed():
+    assert estimate("H200")[1]
     assert not estimate("H200", tokens=8192)[1]
     assert not estimate("H100")[1]
     assert not estimate("8xH200")[1]
+
+
+def test_fewer_tokens_in_a_forward_pass_are_slower():
+    passes = [8192, 16384, 20000, 40000, 65536, 1 << 20]
+    cards = Cards(CARDS[0])
+    few, least, *between, many, most = (
+        cards.estimate_step_seconds(MODEL, 1 << 20, FLOPS, tokens)[0] for tokens in passes
+    )
+    assert few == 2 * least > between[0] > between[1] > many == most
+    assert estimate("H200", tokens=64)[0] == estimate("H200", tokens=16384)[0]
 
 
 @given(st.sampled_from(CARDS), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1024, 1 << 20))
@@ -78,3 +93,11 @@ def test_more_and_faster_cards_are_never_slower(card, count: int, tokens: int):
 
     assert 0 < seconds(Cards(card, count)) <= seconds(Cards(card))
     assert seconds(Cards(CARDS[0], count)) <= seconds(Cards(CARDS[1], count))
+
+
+@pytest.mark.parametrize(("given", "expected"), [("auto", 2048), (None, 2048), (512, 512)])
+def test_a_card_computes_its_part_of_the_largest_step(given: object, expected: int):
+    train = {"batch_tokens_schedule": ["0:4096", "0.5:16384"], "micro_batch_tokens": given}
+    config = resolve("tiny", None, {"train": train}).train
+    assert own_tokens(config, 8) == expected
+    assert own_tokens(config, 1 << 10) == 16
