@@ -205,6 +205,7 @@ def test_capture_on_needs_a_gpu_and_whole_weights(train: dict[str, str]) -> None
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("compiles", [False, True])
 def test_steps_recorded_on_a_gpu_are_ordinary_steps(compiles: bool) -> None:
     """12 steps of two micro-batches in bf16, of two row lengths."""
