@@ -47,9 +47,9 @@ def test_one_piece_fails_and_the_next_begins(
 
 
 def test_every_other_piece_runs(day: Day, pairs: Path, monkeypatch: pytest.MonkeyPatch):
-    """`resuming` and the trials are apart, and the comparison of `speed` in `test_gpu_speed.py`."""
+    """`resuming` and the trials are apart, `speed` and `variants` have tests of their own."""
     asked = ["--data", str(day.data), "--blimp", str(pairs), "--runs", str(day.runs), "--toy"]
-    apart = {Day.resuming.__name__, Day.speed.__name__, *TRIALS}
+    apart = {Day.resuming.__name__, Day.variants.__name__, Day.speed.__name__, *TRIALS}
     chosen = [piece for piece in PIECES if piece.__name__ not in apart]
     monkeypatch.setattr("sys.argv", ["benchmarks", "gpu-day", *asked])
     monkeypatch.setattr("benchmarks.gpu_day.PIECES", chosen)
