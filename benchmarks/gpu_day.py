@@ -164,7 +164,10 @@ class Day:
         out.unlink(missing_ok=True)
         flags = ("--suite", "blimp", "--blimp", self.blimp, "--out", out)
         call(*MASKWRIGHT, "evaluate", model, *flags)
-        return json.loads(out.read_text(encoding="utf-8"))
+        found = json.loads(out.read_text(encoding="utf-8"))
+        for suite in found["suites"]:
+            del suite["environment"]  # the result has its own
+        return found
 
     def resuming(self) -> dict[str, Any]:
         whole, metrics = self.pretrain("whole", *_FEW_STEPS), self.runs / "halved" / "metrics.jsonl"
