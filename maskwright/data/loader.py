@@ -47,6 +47,18 @@ def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
     return [own.slice(first, first + size) for first in range(0, len(own), size)]
 
 
+def bound_segments(rows: Rows, most_rows: int, world: World) -> int:
+    """Return a number of segment boundaries that suffices for every micro-batch of every rank.
+
+    Ranks record their steps together, so their shapes must be the same.
+    """
+    ranks = (replace(world, rank=rank) for rank in range(world.size))
+    parts = (part for rank in ranks for part in slice_rank(rows, most_rows, rank))
+    # A row may end in padding, which is a segment of its own.
+    most = max(int(part.counts.sum()) + len(part) for part in parts)
+    return 1 << most.bit_length()
+
+
 class Corpus(TokenSource, Protocol):
     """A prepared corpus, as `maskwright.shards` opens it."""
 
@@ -94,6 +106,7 @@ class LoadedStep:
         next_position: the position of the next step.
         num_tokens: the number of tokens of the whole step, over all ranks.
         is_causal: True if its rows are causal; see `MaskingConfig.causal_share`.
+        num_bounds: the number of segment boundaries of a batch on all ranks; 0: as each has.
     """
 
     request: StepRequest
@@ -102,6 +115,7 @@ class LoadedStep:
     next_position: DataPosition
     num_tokens: int
     is_causal: bool = False
+    num_bounds: int = 0
 
     def pin(self) -> "LoadedStep":
         """Return the same step with pinned batches; see `Batch.pin`."""
@@ -192,7 +206,10 @@ class RowSource:
         )
         batches = tuple(replace(b, candidate_ids=ids, candidate_offsets=offsets) for b in built)
         num_tokens = planner.count_tokens(rows)
-        return LoadedStep(request, batches, position, next_position, num_tokens, is_causal)
+        bounds = 0
+        if self.world.size > 1:
+            bounds = bound_segments(rows, request.micro_batch_rows, self.world)
+        return LoadedStep(request, batches, position, next_position, num_tokens, is_causal, bounds)
 
     def _draw_candidates(self, count: int, keys: Bits) -> tuple[Tensor, Tensor] | tuple[None, None]:
         """Return ids and offsets of the candidates of a step; see `Batch`.
@@ -249,8 +266,9 @@ class Prefetcher:
         # Their number depends on the text, and every shape would be compiled and recorded anew.
         shape = (request.row_length, request.micro_batch_rows)
         counts = [len(batch.context.cu_seqlens) for batch in step.micro_batches]
-        self._most_bounds[shape] = max(self._most_bounds.get(shape, 0), *counts, 0)
-        step = step.with_bounds(self._most_bounds[shape])
+        most = max(self._most_bounds.get(shape, 0), step.num_bounds, *counts, 0)
+        self._most_bounds[shape] = most
+        step = step.with_bounds(most)
         return step.pin() if self._pins else step
 
     def close(self) -> None:

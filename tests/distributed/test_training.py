@@ -60,6 +60,17 @@ def test_losses_do_not_depend_on_the_number_of_ranks(
     assert (counts != counts[0]).any(axis=0).mean() > 0.5  # ragged in most steps
 
 
+@pytest.mark.parametrize("micro", [None, 32])
+def test_recorded_ranks_sum_their_gradients_themselves(
+    micro: int | None, expected: Outcome
+) -> None:
+    recorded = {**options("ddp", train={"micro_batch_tokens": micro}), "captures": True}
+    for outcome in run_world(2, train, recorded):
+        assert np.allclose(outcome.losses, expected.losses, rtol=0, atol=1e-5)
+        if outcome.weights is not None:
+            assert_same_weights(outcome, expected)
+
+
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_a_rank_may_have_nothing_to_predict(parallel: str) -> None:
     three_rows = {"train": {"batch_tokens": 48, "parallel": parallel}}

@@ -119,6 +119,26 @@ def test_weights_of_mixed_shapes_are_updated_each_by_its_own_gradient() -> None:
         assert torch.allclose(a, b, atol=1e-6)
 
 
+@pytest.mark.parametrize("beta2", [0.0, 0.95])
+def test_twenty_steps_of_a_stack_are_those_of_its_weights_alone(beta2: float) -> None:
+    """To 1e-6 of a weight: products and norms of larger batches may round otherwise."""
+    shapes = [(48, 16), (16, 16), (80, 16), (16, 40)] * 3
+    counts = [3, 1, 2, 1] * 3
+    weights = [nn.Parameter(random(*shape, seed=i)) for i, shape in enumerate(shapes)]
+    alone = [nn.Parameter(weight.detach().clone()) for weight in weights]
+    settings = {**SETTINGS, "beta2": beta2}
+    together = Muon(weights, counts, **settings)
+    each = [Muon([weight], [n], **settings) for weight, n in zip(alone, counts, strict=True)]
+    for step in range(20):
+        for i, pair in enumerate(zip(weights, alone, strict=True)):
+            for weight in pair:
+                weight.grad = random(*weight.shape, seed=100 * step + i)
+        for optimizer in (together, *each):
+            optimizer.step()
+    for found, wanted in zip(weights, alone, strict=True):
+        assert (found - wanted).norm() <= 1e-6 * wanted.norm()
+
+
 def test_a_weight_without_gradient_stays_as_it_is() -> None:
     weight = nn.Parameter(random(4, 4))
     before = weight.detach().clone()

@@ -21,6 +21,7 @@ from maskwright.objectives.config import ObjectiveConfig
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.pretraining.build import build_writer, distribute
+from maskwright.train.capture import CapturedSteps
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner
@@ -62,11 +63,13 @@ def make_trainer(
     seed: int = 0,
     world: World = ALONE,
     pairs: PairKind | None = None,
+    captures: bool = False,
 ) -> Trainer:
     """A trainer at step 0 with rows of at most 16 tokens, 64 tokens a step.
 
     Args:
         pairs: learns these as well; the model needs two token types then.
+        captures: records steps, with a graph that computes its work again.
     """
     defaults = {"max_steps": 20, "batch_tokens": 64, "log_every_steps": 1, "precision": "fp32"}
     config = from_mapping(TrainConfig, {**defaults, **(train or {})})
@@ -82,9 +85,9 @@ def make_trainer(
     num_stacked = count_stacked_matrices(network)
     device = torch.device("cpu")
     loss = chosen.build_loss(network)
-    parallel = distribute(config, loss, network, world, device, compiles=False)
+    parallel = distribute(config, loss, network, world, device, compiles=False, captures=captures)
     optim_config = from_mapping(OptimConfig, optim or {})
-    return Trainer(
+    trainer = Trainer(
         config=config,
         planner=Planner(config, source.config, masking_config, optim_config, judges.vocab_size),
         seed=seed,
@@ -103,3 +106,6 @@ def make_trainer(
         average=WeightAverage(network, config.ema_decay) if config.ema_decay else None,
         world=world,
     )
+    if captures:
+        trainer.__dict__["_capture"] = CapturedSteps(trainer._parts, record=lambda work: work)
+    return trainer

@@ -30,6 +30,31 @@ def test_a_step_follows_all_schedules() -> None:
     assert planner.plan_step(1.0).learning_rate_scale == 0.0
 
 
+@given(
+    rows=st.lists(st.integers(1, 64), min_size=1, max_size=4),
+    num_ranks=st.integers(1, 4),
+    unit=st.integers(1, 8),
+)
+def test_micro_batches_keep_their_shape_while_batches_grow(
+    rows: list[int], num_ranks: int, unit: int
+) -> None:
+    """If batches are multiples of the first, all micro-batches have its rows, also on ranks."""
+    first = unit * num_ranks
+    stages = tuple(f"{i / len(rows):g}:{16 * first * (r if i else 1)}" for i, r in enumerate(rows))
+    train = TrainConfig(batch_tokens_schedule=stages)
+    sections = (train, DataConfig(16), MaskingConfig(), OptimConfig())
+    planner = Planner(*sections, vocab_size=64, num_ranks=num_ranks)
+    requests = [planner.plan_step(i / len(rows) + 1e-6).request for i in range(len(rows))]
+    assert {request.micro_batch_rows for request in requests} == {unit}
+    assert all(request.num_rows % (unit * num_ranks) == 0 for request in requests)
+
+
+def test_batches_with_little_in_common_are_computed_as_they_are() -> None:
+    planner = make_planner(TrainConfig(batch_tokens_schedule=("0:2048", "0.5:2944")))
+    assert planner.plan_step(0.0).request.micro_batch_rows == 16
+    assert planner.plan_step(0.9).request.micro_batch_rows == 23
+
+
 def test_the_whole_vocabulary_comes_back_at_the_share() -> None:
     planner = make_planner(TrainConfig(num_candidates=2048, candidate_share=0.7))
     counts = [planner.plan_step(at).request.num_candidates for at in (0.0, 0.69, 0.7, 1.0)]
