@@ -25,7 +25,7 @@ from maskwright.pretraining.prepared_data import (
     build_random_rows,
     objective_of,
 )
-from maskwright.pretraining.rungs import Pay, Size, pick_size, set_rung
+from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import (
@@ -184,19 +184,25 @@ def choose_size(
     if not sizes:
         return config, ""
 
+    filled = dict[Size, PretrainConfig]()
+
     def pay(size: Size) -> Pay:
         sized = set_rung(config, size)
         model, device = resolve(sized), choose_device(sized.train.device)
         timed = _BRIEFLY.get(device.type)
         seconds = measure_step_seconds(sized, model, device, timed) / world.size
         steps = sized.train.estimate_seconds(seconds, epoch_tokens) / seconds
-        tokens = steps * sized.train.mean_batch_tokens
-        return Pay.of(tokens, epoch_tokens, count_flops_per_token(sized, model))
+        tokens, flops = steps * sized.train.mean_batch_tokens, count_flops_per_token(sized, model)
+        reached = flops * sized.train.mean_batch_tokens / seconds
+        filled[size] = fill_card(sized, reached, flops, count_update_flops(sized, model), tokens)
+        return Pay.of(tokens, epoch_tokens, flops)
 
     def find() -> str:
         size, reason = pick_size(sizes, pay, "this machine")
-        return f"{sizes.index(size)} {reason}"
+        return f"{sizes.index(size)} {filled[size].train.batch_tokens} {reason}"
 
-    number, _, reason = world.text_from_first(find).partition(" ")
+    number, batch_tokens, reason = world.text_from_first(find).split(" ", 2)
     size = sizes[int(number)]
-    return set_rung(config, size), f"{size}: {reason}"
+    chosen = set_rung(config, size)
+    train = replace(chosen.train, batch_tokens=int(batch_tokens))
+    return replace(chosen, train=train), f"{size}: {reason}"

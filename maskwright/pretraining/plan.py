@@ -100,7 +100,7 @@ class Plan:
         parameters, seen = count_parameters(self.model).total, f"{self.tokens:,.0f}"
         speed = self.step_tokens / self.seconds_a_step
         yield f"device       {self.cards}"
-        yield f"recipe       {self.recipe}, the nearest in size"
+        yield f"recipe       {self.recipe}, as `auto` for this width"
         yield f"size         {self.size}, {parameters:,} parameters (computed)"
         yield f"speed        {speed:,.0f} tokens/s ({self.how})"
         origin = "given" if self.config.train.most_minutes < math.inf else "computed"

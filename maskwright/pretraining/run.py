@@ -15,7 +15,6 @@ from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.files import as_mapping
-from maskwright.model.config import SIZE_FIELDS
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.dry_run import describe_run, warn_of_budget
 from maskwright.pretraining.estimate import choose_size_here
@@ -36,6 +35,7 @@ from maskwright.pretraining.prepared_data import (
     resolve_model,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
+from maskwright.pretraining.rungs import keep_rung
 from maskwright.runs.config import PretrainConfig, choose_recipe, list_ignored, read_given, resolve
 from maskwright.runs.find_data import (
     adopt_preparation,
@@ -187,8 +187,7 @@ def _request_run(
     if begun is None:
         return _Request(run, data_dir, resolved, name)
     if resolved.model.sizes and resolved.model.sizes == begun.model.sizes:
-        chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}  # when it began
-        resolved = replace(resolved, model=replace(resolved.model, **chosen))
+        resolved = keep_rung(resolved, begun)
     check_changes(list_changes(begun, resolved))
     return _Request(run, data_dir, resolved, name, resumes=True)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from maskwright.config import from_mapping, to_mapping
-from maskwright.model.config import ModelConfig
+from maskwright.model.config import SIZE_FIELDS, ModelConfig
 from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
 
 COUNTED_EPOCHS = 20
@@ -118,6 +118,17 @@ def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
             if plain[section][name] == narrow[section][name]:
                 plain[section][name] = value
     return from_mapping(PretrainConfig, plain)
+
+
+def keep_rung(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
+    """Return the configuration with the size of a run that began, and what goes with it."""
+    size = Size(0.0, begun.model.hidden_size, begun.model.num_hidden_layers)
+    kept = set_rung(config, size)
+    chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}
+    kept = replace(kept, model=replace(kept.model, **chosen))
+    if kept.train.batch_tokens == config.train.batch_tokens:
+        return kept
+    return replace(kept, train=replace(kept.train, batch_tokens=begun.train.batch_tokens))
 
 
 def fill_card(

@@ -83,8 +83,14 @@ def test_sizes_that_cannot_be_are_refused(sizes: list[str]):
     assert caught.value.field == "model.sizes"
 
 
+@pytest.mark.parametrize(("width", "next_width"), [(64, 128), (384, 512)])
 def test_a_run_keeps_the_size_with_which_it_began(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], speed: float
+    width: int,
+    next_width: int,
+    workplace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    speed: float,
 ):
     data = data_of(workplace)
     small = [
@@ -94,9 +100,9 @@ def test_a_run_keeps_the_size_with_which_it_began(
         for flag in pair
     ]
     where = ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
-    command = [*where, *small, "--model.sizes", "0:64x1,1000:128x2"]
+    command = [*where, *small, "--model.sizes", f"0:{width}x1,1000:{next_width}x2"]
     assert main([*command, "--train.max_steps", "10"]) == 0
-    assert "size: width 64, layers 1" in capsys.readouterr().out
+    assert f"size: width {width}, layers 1" in capsys.readouterr().out
     assert main([*command, "--train.max_steps", "20"]) == 0
     assert "at step 10" in capsys.readouterr().out
     other = ["--train.max_steps", "30", "--model.hidden_dropout", "0.2"]
