@@ -19,6 +19,7 @@ from maskwright.pretraining.estimate import (
     choose_size_here,
     describe_cards,
     estimate_step_seconds,
+    find_cards_here,
 )
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
 from maskwright.pretraining.micro_batch import REMEDY, estimate_micro_batch
@@ -137,7 +138,9 @@ def _measure(
     teacher: MaskedLanguageModel | None,
     world: World,
 ) -> tuple[float, str]:
-    """Return the seconds of a step that all ranks share, measured on rank 0, and how."""
+    """Return the seconds of a step that all ranks share, of the table or of rank 0, and how."""
+    if cards := find_cards_here(config, world):
+        return estimate_step_seconds(cards, config, model, teacher)
     device = choose_device(config.train.device, world.local_rank)
     measured = world.text_from_first(
         lambda: repr(measure_step_seconds(config, model, device, teacher=teacher))

@@ -28,11 +28,17 @@ def choose_size_here(
 
     The speed of a known card is that of the table, compiled; that of other devices is measured.
     """
+    cards = find_cards_here(config, world)
+    if cards is None:
+        return choose_size(config, resolve, epoch_tokens, world)
+    return choose_size_for(cards, config, resolve, epoch_tokens)
+
+
+def find_cards_here(config: PretrainConfig, world: World = ALONE) -> Cards | None:
+    """Return the cards of a run on this machine; None if it has others than those of the table."""
     device = choose_device(config.train.device, world.local_rank)
     card = find_card(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
-    if card is None:
-        return choose_size(config, resolve, epoch_tokens, world)
-    return choose_size_for(Cards(card, world.size), config, resolve, epoch_tokens)
+    return None if card is None else Cards(card, world.size)
 
 
 def choose_size_for(
