@@ -28,7 +28,7 @@ class Optimizers:
         self._peaks = torch.tensor([group["lr"] for group in groups], dtype=torch.float64)
         device = next(iter(names)).device
         # torch's fused AdamW reads the rate as fp32 on a GPU, and as fp64 on a CPU.
-        dtype = torch.float32 if device.type == "cuda" else torch.float64
+        dtype = torch.float64 if device.type == "cpu" else torch.float32
         self._rates = self._peaks.to(device, dtype, copy=True)
         for group, rate in zip(groups, self._rates.unbind(), strict=True):
             group["lr"] = rate

@@ -62,8 +62,10 @@ class Planner:
         length = self.train.seq_length_at(progress, self.data.max_seq_length)
         num_rows = self.train.batch_tokens_at(progress) // length
         micro_rows = self.train.even_rows_at(progress, self.data.max_seq_length, self.num_ranks)
-        if isinstance(self.train.micro_batch_tokens, int):  # not auto, where no GPU limits it
-            micro_rows = min(micro_rows, max(1, self.train.micro_batch_tokens // length))
+        limit = self.train.micro_batch_tokens
+        if isinstance(limit, int):  # a GPU's `auto` is a number by now; a CPU's is no limit
+            num_parts = math.ceil(micro_rows / max(1, limit // length))
+            micro_rows = math.ceil(micro_rows / num_parts)
         request = StepRequest(
             row_length=length,
             num_rows=num_rows,

@@ -49,6 +49,14 @@ def test_micro_batches_keep_their_shape_while_batches_grow(
     assert all(request.num_rows % (unit * num_ranks) == 0 for request in requests)
 
 
+def test_a_limit_cuts_all_batches_alike() -> None:
+    """Of 32 rows 24 fit: two parts of 16 are one shape for 64 rows, too."""
+    stages = ("0:512", "0.5:1024")
+    planner = make_planner(TrainConfig(batch_tokens_schedule=stages, micro_batch_tokens=384), 16)
+    rows = [planner.plan_step(at).request.micro_batch_rows for at in (0.0, 0.9)]
+    assert rows == [16, 16]
+
+
 def test_batches_with_little_in_common_are_computed_as_they_are() -> None:
     planner = make_planner(TrainConfig(batch_tokens_schedule=("0:2048", "0.5:2944")))
     assert planner.plan_step(0.0).request.micro_batch_rows == 16
