@@ -225,3 +225,21 @@ def test_as_many_candidates_as_tokens_are_none(count: int) -> None:
     [batch, _] = source.load(replace(FEW, num_candidates=count), START).micro_batches
     assert len(source.masker.vocabulary.unigram_counts) == 64
     assert batch.candidate_ids is batch.candidate_offsets is None
+
+
+@given(num_rows=st.integers(1, 20), size=st.integers(2, 5), micro=st.integers(1, 6))
+def test_batches_of_all_ranks_have_one_shape(num_rows: int, size: int, micro: int) -> None:
+    """Ranks record their steps together: a rank with another shape would send other messages."""
+    request, start = StepRequest(LENGTH, num_rows, micro, 0.3), DataPosition(LENGTH)
+    shapes: set[tuple[int, int]] = set()
+    for rank in range(size):
+        source = row_source(
+            random_corpus(), masking=MaskingConfig(rate=0.3), world=World(rank, size)
+        )
+        prefetcher = Prefetcher(source.load)
+        for batch in prefetcher.take(request, start).micro_batches:
+            bounds = batch.context.cu_seqlens
+            assert bounds[-1] == len(batch.input_ids)
+            shapes.add((len(batch.input_ids), len(bounds)))
+        prefetcher.close()
+    assert len(shapes) == 1
