@@ -86,12 +86,9 @@ def find_prepared(folder: Path | None, sentences: bool = False) -> Iterator[Path
         yield folder
         return
     with tempfile.TemporaryDirectory() as scratch:
-        text, lines = find_corpus(WIKIPEDIA), ()
-        if sentences:
-            text, lines = Path(scratch) / "sentences", ("--corpus.documents", "line")
-            subprocess.run([*BENCHMARKS, "sentences-corpus", str(text)], check=True)
-            text /= "train.txt"
-        run_maskwright("prepare", text, "--out", Path(scratch) / "data", *VOCAB_SIZE, *lines)
+        unit = ("--corpus.documents", "sentences") if sentences else ()
+        where = (find_corpus(WIKIPEDIA), "--out", Path(scratch) / "data")
+        run_maskwright("prepare", *where, *VOCAB_SIZE, *unit)
         yield Path(scratch) / "data"
 
 

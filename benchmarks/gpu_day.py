@@ -27,7 +27,6 @@ from benchmarks.common import BENCHMARKS, MASKWRIGHT, list_tree, write_result
 from maskwright.config import to_mapping
 from maskwright.files import hash_file
 from maskwright.logs import read_metrics
-from maskwright.runs.config import resolve
 from maskwright.runs.run_directory import load_recorded_config, read_provenance
 
 SECONDS = 9 * 60
@@ -45,35 +44,12 @@ _FEW_STEPS = (
     "--train.max_steps", "40", "--data.max_seq_length", "128", "--train.log_every_steps", "5",
     "--train.compile", "off",
 )  # fmt: skip
-
-
 _TESTED = (
     "tests/model/test_attention.py",
     "tests/train/test_capture.py",
     "tests/pretraining/test_micro_batch.py",
 )
-# Width, layers, factor of the rates, million tokens: about 40 seconds of an H200 each.
-_SIZES = {
-    "384x12": (384, 12, 1.0, 48),
-    "768x12": (768, 12, 0.5, 21),
-    "768x12-fast": (768, 12, 1.0, 21),
-}
-
-
-def _size_flags(size: tuple[int, int, float, int], toy: bool) -> tuple[str, ...]:
-    width, layers, factor, millions = size
-    optim = resolve("wide").optim
-    values = {
-        "model.hidden_size": width,
-        "model.num_hidden_layers": layers,
-        "model.intermediate_size": 3 * width,
-        "optim.learning_rate": factor * optim.learning_rate,
-        "optim.muon_learning_rate": factor * optim.muon_learning_rate,
-        "train.batch_tokens": 32_768,
-        "train.max_tokens": millions * (10 if toy else 10**6),
-        "train.compile": "on",
-    }
-    return tuple(part for name, value in values.items() for part in (f"--{name}", str(value)))
+_SIZES = {"384x12": 48, "768x12": 21}  # million tokens: about 40 seconds of an H200 each
 
 
 def call(*command: object) -> None:
@@ -148,13 +124,13 @@ class Day:
 
     def sizes(self) -> dict[str, Any]:
         """Train sizes for about the same seconds, side by side, as their budgets are tokens."""
-        commands = {
-            name: self.build(name, *_size_flags(size, self.toy), recipe="wide")
-            for name, size in _SIZES.items()
-        }
+        commands: dict[str, list[str]] = {}
+        for name, millions in _SIZES.items():
+            size, tokens = ("64x1", 1000) if self.toy else (name, millions * 10**6)
+            flags = ("--model.sizes", f"0:{size}", "--train.max_tokens", str(tokens))
+            commands[name] = self.build(name, *flags, recipe="auto")
         running = [subprocess.Popen(command) for command in commands.values()]
-        codes = [process.wait() for process in running]
-        if any(codes):
+        if sum(process.wait() for process in running):
             sys.exit("a size failed")
         last = {name: read_metrics(self.runs / name / "metrics.jsonl")[-1] for name in commands}
         return {"sizes": last}

@@ -66,10 +66,6 @@ VARIANTS: dict[str, Variant] = {
     "captured, rows 128": Variant(row_length=128),
     "captured, NorMuon": Variant(values={"optim": {"muon_beta2": 0.95}}),
     "captured, 4 Newton-Schulz steps": Variant(values={"optim": {"newton_schulz_steps": 4}}),
-    "captured, halves of the MLP apart": Variant(compiler={"max_pointwise_cat_inputs": 1}),
-    "captured, cuDNN attention": Variant(
-        patches=(("torch.nn.attention.varlen._should_use_cudnn", lambda _index: True),)
-    ),
     "captured, 16,384 a micro-batch": Variant(values={"train": {"micro_batch_tokens": 16_384}}),
     "captured, coordinate descent": Variant(compiler={"coordinate_descent_tuning": True}),
     "base, captured, whole loss compiled": Variant(recipe="base", patches=(WHOLE,)),

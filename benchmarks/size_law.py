@@ -7,6 +7,7 @@ ones that `reproduce` wrote. Speed is counted in seconds of processors, without 
 
 import argparse
 import json
+import math
 import resource
 import shutil
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,12 @@ from benchmarks.common import RESULTS, run_maskwright, write_result
 from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.pretraining.rungs import set_size
+from maskwright.pretraining import budget
+from maskwright.pretraining.rungs import Size, find_recipe, set_rung, set_size
 from maskwright.runs.config import resolve
 
 SIZES = ("128x2", "192x2", "256x3")
+LARGER = ("384x6", "384x12", "512x12", "768x12", "768x22", "1024x28")  # not trained here
 MILLIONS = (1, 3, 9)
 OPTIONS = (
     *("--train.batch_tokens", "2048", "--train.compile", "off"),
@@ -107,6 +110,33 @@ def find_threshold(law: Sequence[float], pair: tuple[Run, Run]) -> float | None:
     return float(seconds * speeds[1] * pair[1]["flops_per_token"] / 1e15)
 
 
+def describe_rung(size: str) -> Run:
+    """Return what the law needs of a size of `auto` that computes a teraFLOP a second."""
+    width, layers = map(int, size.split("x"))
+    config = set_rung(resolve("auto"), Size(0.0, width, layers))
+    vocabulary, length = (
+        resolve(find_recipe(width)).tokenizer.vocab_size,
+        config.data.max_seq_length,
+    )
+    model = resolve_config(config.model, vocab_size=vocabulary, max_seq_length=length)
+    flops = budget.count_flops_per_token(config, model)
+    speed = {"tokens": 1e12 / flops, "cpu_seconds": 1.0}
+    return {"parameters": count_parameters(model).total, "flops_per_token": flops, **speed}
+
+
+def extrapolate(law: Sequence[float]) -> dict[str, float]:
+    """Return the petaFLOP from which on each size of `LARGER` pays, by the law.
+
+    The text must have a token for each parameter as well: the law saw no model with less.
+    """
+    runs = {size: describe_rung(size) for size in (SIZES[-1], *LARGER)}
+    pays: dict[str, float] = {}
+    for (_, small), (size, large) in pairwise(runs.items()):
+        one_each = large["parameters"] * large["flops_per_token"] / 1e15
+        pays[size] = max(find_threshold(law, (small, large)) or math.inf, one_each)
+    return pays
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="prepared English Wikipedia")
     parser.add_argument("--runs", type=Path, required=True, help="folder for the runs")
@@ -130,4 +160,5 @@ def main(arguments: argparse.Namespace) -> None:
         run["fitted"] = round(predict(law, run, run["tokens"]), 4)
     fitted = dict(zip(LAW, law, strict=True))
     result = {"runs": trained, "longer": longer, "law": fitted, "pays_from_petaflop_on": pays}
+    result["extrapolated"] = extrapolate(law)
     write_result("sizes", result)

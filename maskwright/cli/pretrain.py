@@ -30,7 +30,7 @@ _EPILOG = """examples:
 _USUAL = (
     "seed", "corpus.valid_text", "tokenizer.vocab_size", "tokenizer.lowercase",
     "data.max_seq_length", "model.hidden_size", "model.num_hidden_layers", "train.max_minutes",
-    "train.max_steps", "train.batch_tokens", "train.device",
+    "train.max_steps", "train.device",
 )  # fmt: skip
 
 

@@ -62,17 +62,12 @@ class World:
                 dist.all_reduce(least, dist.ReduceOp.MIN)
         return least.item()
 
-    def sum_tensor(self, values: Tensor) -> Tensor:
-        """Sum `values` over all ranks, on their device and in place. All ranks must call it."""
-        if self.size > 1:
-            with self.noticing_loss():
-                dist.all_reduce(values)
-        return values
-
     def sum_tensors(self, tensors: Sequence[Tensor]) -> None:
         """Sum tensors of one dtype over all ranks, in place, by one message. All must call it."""
         if self.size > 1:
-            joined = self.sum_tensor(torch.cat([tensor.flatten() for tensor in tensors]))
+            joined = torch.cat([tensor.flatten() for tensor in tensors])
+            with self.noticing_loss():
+                dist.all_reduce(joined)
             parts = torch.split(joined, [tensor.numel() for tensor in tensors])
             for tensor, part in zip(tensors, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))

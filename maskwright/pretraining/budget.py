@@ -171,34 +171,41 @@ def choose_size(
     resolve: Callable[[PretrainConfig], EncoderConfig],
     epoch_tokens: float | None,
     world: World = ALONE,
+    known: tuple[str, float, Callable[[PretrainConfig, EncoderConfig], float]] | None = None,
 ) -> tuple[PretrainConfig, str]:
     """Return the configuration with the largest of its sizes that the budget pays for, and why.
 
-    Rank 0 measures the speed. Without sizes nothing changes.
+    Rank 0 measures the speed, unless it is known. Without sizes nothing changes.
 
     Args:
         resolve: returns the architecture of a configuration.
         epoch_tokens: tokens of the text, if they are known.
+        known: the name and the FLOP/s of the devices, and a function that returns the seconds of a
+            step on all of them.
     """
     sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
     if not sizes:
         return config, ""
-
     filled = dict[Size, PretrainConfig]()
+
+    def measure(sized: PretrainConfig, model: EncoderConfig) -> float:
+        device = choose_device(sized.train.device)
+        return measure_step_seconds(sized, model, device, _BRIEFLY.get(device.type)) / world.size
+
+    where, peak, time_step = known or ("this machine", 0.0, measure)
 
     def pay(size: Size) -> Pay:
         sized = set_rung(config, size)
-        model, device = resolve(sized), choose_device(sized.train.device)
-        timed = _BRIEFLY.get(device.type)
-        seconds = measure_step_seconds(sized, model, device, timed) / world.size
-        steps = sized.train.estimate_seconds(seconds, epoch_tokens) / seconds
-        tokens, flops = steps * sized.train.mean_batch_tokens, count_flops_per_token(sized, model)
-        reached = flops * sized.train.mean_batch_tokens / seconds
-        filled[size] = fill_card(sized, reached, flops, count_update_flops(sized, model), tokens)
+        model = resolve(sized)
+        seconds, slots = time_step(sized, model), sized.train.mean_batch_tokens
+        tokens = sized.train.estimate_seconds(seconds, epoch_tokens) / seconds * slots
+        flops = count_flops_per_token(sized, model)
+        speed = peak or flops * slots / seconds
+        filled[size] = fill_card(sized, speed, flops, count_update_flops(sized, model), tokens)
         return Pay.of(tokens, epoch_tokens, flops)
 
     def find() -> str:
-        size, reason = pick_size(sizes, pay, "this machine")
+        size, reason = pick_size(sizes, pay, where)
         return f"{sizes.index(size)} {filled[size].train.batch_tokens} {reason}"
 
     number, batch_tokens, reason = world.text_from_first(find).split(" ", 2)

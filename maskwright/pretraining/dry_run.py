@@ -15,7 +15,6 @@ from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.budget import is_measured_whole, measure_step_seconds
 from maskwright.pretraining.estimate import (
-    choose_size_for,
     choose_size_here,
     describe_cards,
     estimate_step_seconds,
@@ -66,10 +65,7 @@ def describe_run(
     def resolve(sized: PretrainConfig) -> EncoderConfig:
         return resolve_model(sized, data.tokenizer) if data else guess_model(sized)
 
-    if cards:
-        config, size = choose_size_for(cards, config, resolve, tokens)
-    else:
-        config, size = choose_size_here(config, resolve, tokens, world)
+    config, size = choose_size_here(config, resolve, tokens, world, cards)
     model, objective = resolve(config), objective_of(config)
     with torch.device("meta"):
         network = objective.build_network(model)
@@ -91,10 +87,7 @@ def describe_run(
     yield f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}"
     yield f"data         {described}"
     taught_by = teacher.model if teacher else None
-    if cards:
-        seconds, how = estimate_step_seconds(cards, config, model, taught_by)
-    else:
-        seconds, how = _measure(config, model, taught_by, world)
+    seconds, how = _time_step(config, model, taught_by, world, cards)
     yield f"speed        {config.train.mean_batch_tokens / seconds:,.0f} tokens/s, {how}"
     yield from _estimate(config, tokens, seconds)
 
@@ -120,7 +113,7 @@ def warn_of_budget(
 
     Rank 0 measures the speed; all ranks must call it.
     """
-    seconds, _ = _measure(config, model, None, world)
+    seconds, _ = _time_step(config, model, None, world)
     steps = config.train.estimate_seconds(seconds, epoch_tokens) / seconds
     return warn_of_epochs(steps * config.train.mean_batch_tokens / epoch_tokens)
 
@@ -132,14 +125,15 @@ def _describe_here(config: PretrainConfig, tokens: float | None) -> str:
     return f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}"
 
 
-def _measure(
+def _time_step(
     config: PretrainConfig,
     model: EncoderConfig,
     teacher: MaskedLanguageModel | None,
     world: World,
+    cards: Cards | None = None,
 ) -> tuple[float, str]:
     """Return the seconds of a step that all ranks share, of the table or of rank 0, and how."""
-    if cards := find_cards_here(config, world):
+    if cards := cards or find_cards_here(config, world):
         return estimate_step_seconds(cards, config, model, teacher)
     device = choose_device(config.train.device, world.local_rank)
     measured = world.text_from_first(

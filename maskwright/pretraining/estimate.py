@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from maskwright.distributed.world import ALONE, World
-from maskwright.model.config import EncoderConfig, parse_sizes
+from maskwright.model.config import EncoderConfig
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.pretraining.budget import (
     choose_size,
@@ -13,7 +13,7 @@ from maskwright.pretraining.budget import (
     count_flops_per_token,
     count_update_flops,
 )
-from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung
+from maskwright.pretraining.rungs import fill_card
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import choose_device
 from maskwright.train.devices import Cards, find_card, own_tokens
@@ -22,16 +22,27 @@ Resolve = Callable[[PretrainConfig], EncoderConfig]  # returns the architecture 
 
 
 def choose_size_here(
-    config: PretrainConfig, resolve: Resolve, epoch_tokens: float | None, world: World = ALONE
+    config: PretrainConfig,
+    resolve: Resolve,
+    epoch_tokens: float | None,
+    world: World = ALONE,
+    cards: Cards | None = None,
 ) -> tuple[PretrainConfig, str]:
-    """Return the configuration with the size that its budget pays for here, and why.
+    """Return the configuration with the size that its budget pays for on `cards`, or here, and why.
 
     The speed of a known card is that of the table, compiled; that of other devices is measured.
+    Without ``model.sizes`` nothing changes.
     """
-    cards = find_cards_here(config, world)
-    if cards is None:
+    known = cards or find_cards_here(config, world)
+    if known is None:
         return choose_size(config, resolve, epoch_tokens, world)
-    return choose_size_for(cards, config, resolve, epoch_tokens)
+
+    def time_step(sized: PretrainConfig, model: EncoderConfig) -> float:
+        return estimate_step_seconds(known, sized, model)[0]
+
+    peak = known.card.peak_flops * known.count
+    speed = (f"{known}, computed", peak, time_step)
+    return choose_size(config, resolve, epoch_tokens, known=speed)
 
 
 def find_cards_here(config: PretrainConfig, world: World = ALONE) -> Cards | None:
@@ -39,28 +50,6 @@ def find_cards_here(config: PretrainConfig, world: World = ALONE) -> Cards | Non
     device = choose_device(config.train.device, world.local_rank)
     card = find_card(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     return None if card is None else Cards(card, world.size)
-
-
-def choose_size_for(
-    cards: Cards, config: PretrainConfig, resolve: Resolve, epoch_tokens: float | None
-) -> tuple[PretrainConfig, str]:
-    """Return the configuration with the size that its budget pays for on `cards`, and why.
-
-    Without ``model.sizes`` nothing changes.
-    """
-    sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
-    if not sizes:
-        return config, ""
-
-    def pay(size: Size) -> Pay:
-        sized = set_rung(config, size)
-        model = resolve(sized)
-        tokens = count_tokens(cards, sized, model, epoch_tokens)
-        return Pay.of(tokens, epoch_tokens, count_flops_per_token(sized, model))
-
-    size, reason = pick_size(sizes, pay, f"{cards}, computed")
-    sized = set_rung(config, size)
-    return fill_cards(cards, sized, resolve(sized), epoch_tokens), f"{size}: {reason}"
 
 
 def fill_cards(

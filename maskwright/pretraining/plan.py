@@ -152,7 +152,7 @@ def plan(
 ) -> Plan:
     """Plan a run on GPUs that need not be here::
 
-        print(*plan("corpus/", device="8xH100", hours=24).describe(), sep="\\n")
+        print(*plan("data/mine", device="8xH100", hours=24).describe(), sep="\\n")
 
     Without `size` it is the largest that the hours pay for, as with the recipe ``auto``; passes
     over the text after the first 20 do not count.

@@ -42,14 +42,6 @@ def record_graph(work: Callable[[], None]) -> Replay:
     return graph.replay
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """The graph of one shape of micro-batches, and the batch that it reads."""
-
-    batch: Batch
-    replay: Replay
-
-
 @dataclass
 class CapturedSteps:
     """Ordinary steps at first, recorded ones when a shape is known and a comparison succeeds.
@@ -65,7 +57,9 @@ class CapturedSteps:
     record: Record = record_graph
     failure: str = ""
     _seen: dict[Shape, int] = field(default_factory=dict[Shape, int])
-    _graphs: dict[Shape, _Recorded] = field(default_factory=dict[Shape, _Recorded])
+    _graphs: dict[Shape, tuple[Batch, Replay]] = field(  # the batch that a graph reads
+        default_factory=dict[Shape, tuple[Batch, Replay]]
+    )
     _apply: Replay | None = None
     _stage: Shape = ()
     _figures: StepFigures | None = None
@@ -77,7 +71,9 @@ class CapturedSteps:
 
     def run(self, loaded: LoadedStep, num_predictions: Mapping[str, float]) -> StepFigures:
         """Do one step at the rates that were set; begin to copy its figures to memory."""
-        shape = _describe_shape(loaded)
+        batch, request = loaded.micro_batches[0], loaded.request
+        sizes = (len(batch.input_ids), len(batch.context.cu_seqlens))
+        shape = (request.row_length, request.num_candidates, int(loaded.is_causal), *sizes)
         if shape[:2] != self._stage:  # graphs keep the memory of their activations
             self._graphs.clear()
             self._stage = shape[:2]
@@ -99,11 +95,14 @@ class CapturedSteps:
         self, shape: Shape, loaded: LoadedStep, num_predictions: Mapping[str, float]
     ) -> StepFigures:
         assert self._apply is not None
-        scales, graph = scale_losses(self.parts.terms, num_predictions), self._graphs[shape]
+        (static, replay), scales = (
+            self._graphs[shape],
+            scale_losses(self.parts.terms, num_predictions),
+        )
         self._scales.copy_(as_input(scales, self._scales), non_blocking=True)
         for batch in loaded.micro_batches:
-            graph.batch.fill(batch)
-            graph.replay()
+            static.fill(batch)
+            replay()
         if self.parts.world.size > 1:
             self.parts.sum_over_ranks(self._sums)
         self._apply()
@@ -114,12 +113,12 @@ class CapturedSteps:
         self, shape: Shape, loaded: LoadedStep, num_predictions: Mapping[str, float]
     ) -> StepFigures:
         """Do a step the ordinary way, record it, and compare; if that fails, go on without."""
-        before = self._snapshot()
+        before = [tensor.clone() for tensor in self._tensors()]
         figures = self._run_ordinary(loaded, num_predictions)
         expected = figures.read()
         if not all(map(math.isfinite, expected)):
             return figures
-        after = self._snapshot()
+        after = [tensor.clone() for tensor in self._tensors()]
         sizes = self._differences(before)
         self._repeat(before, lambda: self._run_ordinary(loaded, num_predictions))
         noise = self._differences(after)
@@ -128,8 +127,9 @@ class CapturedSteps:
 
             def compare() -> None:
                 found = self._repeat(before, lambda: self._replay(shape, loaded, num_predictions))
-                check_figures(found.read(), expected)
-                check_weights(self._differences(after), sizes, noise)
+                off = [abs(a - b) for a, b in zip(found.read(), expected, strict=True)]
+                check_close("figure", off, [*map(abs, expected)], [0.0] * len(off))
+                check_close("weight", self._differences(after), sizes, noise)
 
             problem = self._agree(compare)
         if problem:
@@ -137,7 +137,7 @@ class CapturedSteps:
             self._graphs.clear()
             self._clear_gradients()
             self.say(f"steps are not recorded as CUDA graphs: {problem}")
-        self._restore(after)
+        _copy_all(self._tensors(), after)
         return figures
 
     def _agree(self, work: Callable[[], None]) -> str:
@@ -156,7 +156,7 @@ class CapturedSteps:
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         static = batch.to(self.parts.device, copy=True)
-        self._graphs[shape] = _Recorded(static, self.record(lambda: self._add_gradients(static)))
+        self._graphs[shape] = static, self.record(lambda: self._add_gradients(static))
         if self._apply is None:
             self._apply = self.record(self._apply_gradients)
         self._sums.zero_()
@@ -180,7 +180,7 @@ class CapturedSteps:
 
     def _repeat(self, before: list[Tensor], run: Callable[[], StepFigures]) -> StepFigures:
         """Do the same step again, from the state before it and with the same dropout."""
-        self._restore(before)
+        _copy_all(self._tensors(), before)
         torch.manual_seed(torch.initial_seed())
         return run()
 
@@ -191,41 +191,22 @@ class CapturedSteps:
         weights = (p.detach() for p in parts.model.parameters())
         return [*weights, *parts.optimizers.state_tensors().values(), *averages]
 
-    def _snapshot(self) -> list[Tensor]:
-        return [tensor.clone() for tensor in self._tensors()]
-
-    def _restore(self, kept: list[Tensor]) -> None:
-        _copy_all(self._tensors(), kept)
-
     def _differences(self, others: list[Tensor]) -> list[float]:
         norms = [(a - b).norm() for a, b in zip(self._tensors(), others, strict=True)]
         return torch.stack(norms).tolist()
 
 
-def check_figures(found: Sequence[float], expected: Sequence[float]) -> None:
-    """Raise RuntimeError if a recorded step has other figures than an ordinary one."""
-    for own, ordinary in zip(found, expected, strict=True):
-        if not abs(own - ordinary) <= _TOLERANCE * abs(ordinary) + 1e-6:
-            raise RuntimeError(f"a figure is {own:g}, that of an ordinary step {ordinary:g}")
-
-
-def check_weights(
-    differences: Sequence[float], sizes: Sequence[float], noise: Sequence[float]
+def check_close(
+    what: str, differences: Sequence[float], sizes: Sequence[float], noise: Sequence[float]
 ) -> None:
-    """Raise RuntimeError if a recorded step has other weights or state than an ordinary one.
+    """Raise RuntimeError if a recorded step differs from an ordinary one.
 
     Args:
-        differences: the norms of the differences.
-        sizes: the norms of the changes of the step.
+        differences: of each figure, or their norms of each weight and state.
+        sizes: of each figure, or the norms of the changes in a step.
         noise: the norms of the differences of two ordinary steps.
     """
     for difference, size, usual in zip(differences, sizes, noise, strict=True):
         if not difference <= _TOLERANCE * size + _NOISE_FACTOR * usual + 1e-12:
             share = difference / max(size, 1e-12)
-            raise RuntimeError(f"a weight is off by {share:.2g} of the change in an ordinary step")
-
-
-def _describe_shape(loaded: LoadedStep) -> Shape:
-    batch, request = loaded.micro_batches[0], loaded.request
-    sizes = (len(batch.input_ids), len(batch.context.cu_seqlens))
-    return (request.row_length, request.num_candidates, int(loaded.is_causal), *sizes)
+            raise RuntimeError(f"a {what} is off by {share:.2g} of that of an ordinary step")

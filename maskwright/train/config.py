@@ -211,11 +211,10 @@ class TrainConfig:
         that is less than half of the smallest batch.
         """
         length = self.seq_length_at(progress, max_seq_length)
-        rows = [max(1, -(-(tokens // length) // num_ranks)) for _, tokens in self._batch_stages()]
+        stages = [tokens for _, tokens in self._batch_stages()] + [self.batch_tokens_at(progress)]
+        *rows, now = (max(1, math.ceil(tokens // length / num_ranks)) for tokens in stages)
         common = math.gcd(*rows)
-        if 2 * common < min(rows):
-            return max(1, -(-(self.batch_tokens_at(progress) // length) // num_ranks))
-        return common
+        return common if 2 * common >= min(rows) else now
 
     def _batch_stages(self) -> list[tuple[float, int]]:
         stages = self.batch_tokens_schedule

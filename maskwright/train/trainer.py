@@ -119,17 +119,9 @@ class Trainer:
 
     @cached_property
     def _parts(self) -> StepParts:
-        return StepParts(
-            self.model,
-            self.parallel,
-            self.terms,
-            self.optimizers,
-            self.average,
-            self.world,
-            self.device,
-            self.config.precision,
-            self.config.grad_clip,
-        )
+        what = (self.model, self.parallel, self.terms, self.optimizers, self.average)
+        how = (self.config.precision, self.config.grad_clip)
+        return StepParts(*what, self.world, self.device, *how)
 
     @cached_property
     def _capture(self) -> CapturedSteps | None:

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.common import find_result
-from benchmarks.size_law import Run, find_threshold, fit, predict
+from benchmarks.size_law import LAW, Run, extrapolate, find_threshold, fit, predict
 from maskwright.model.config import parse_sizes
 from maskwright.runs.config import resolve
 
@@ -45,4 +45,6 @@ def test_the_recipe_has_the_sizes_of_the_law() -> None:
         size: float(f"{least:.2g}") for size, least in result["pays_from_petaflop_on"].items()
     }
     stated = {f"{width}x{layers}": at for at, width, layers in parse_sizes(resolve().model.sizes)}
-    assert stated == {"128x2": 0, **fitted}
+    law = [result["law"][name] for name in LAW]
+    extrapolated = {size: float(f"{least:.2g}") for size, least in extrapolate(law).items()}
+    assert stated == {"128x2": 0, **fitted, **extrapolated}

@@ -61,13 +61,15 @@ def test_a_model_that_outlives_its_group_does_not_wait_for_its_threads() -> None
 
 
 def sum_ranks(world: World) -> list[float]:
-    return world.sum_tensor(torch.tensor([1.0, world.rank])).tolist()
+    tensors = [torch.ones(2, 1), torch.tensor([float(world.rank)])]
+    world.sum_tensors(tensors)
+    return torch.cat([tensor.flatten() for tensor in tensors]).tolist()
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_tensors_are_summed(size: int) -> None:
     results = run_world(size, sum_ranks) if size > 1 else [alone(sum_ranks)]
-    assert results == [[size, sum(range(size))]] * size
+    assert results == [[size, size, sum(range(size))]] * size
 
 
 def test_a_process_started_alone_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> None:

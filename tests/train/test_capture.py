@@ -22,7 +22,7 @@ from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.muon import Muon
 from maskwright.pretraining.build import distribute
-from maskwright.train.capture import CapturedSteps, Replay, check_figures, zero_all
+from maskwright.train.capture import CapturedSteps, Replay, check_close, zero_all
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import should_capture
 from maskwright.train.ema import WeightAverage
@@ -100,11 +100,13 @@ def test_a_graph_that_is_wrong_or_fails_is_named_and_not_used(
     assert torch.equal(weights_of(expected), weights_of(trainer))
 
 
-@pytest.mark.parametrize("found", [[1.0, 3.0], [1.1, 2.0], [float("nan"), 2.0]])
-def test_other_figures_are_noticed(found: list[float]) -> None:
-    check_figures([1.0, 2.0], [1.0, 2.0])
+@pytest.mark.parametrize("off", [[0.02, 0.0], [0.0, 1.0], [float("nan"), 0.0]])
+def test_other_figures_are_noticed(off: list[float]) -> None:
+    """More than 1 % of a figure, beside four times the noise."""
+    check_close("figure", [0.0099, 0.0], [1.0, 2.0], [0.0, 0.0])
+    check_close("weight", [0.03, 0.0], [1.0, 2.0], [0.01, 0.0])
     with pytest.raises(RuntimeError, match="figure"):
-        check_figures(found, [1.0, 2.0])
+        check_close("figure", off, [1.0, 2.0], [0.0, 0.0])
 
 
 class Recording(TorchDispatchMode):

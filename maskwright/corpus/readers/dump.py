@@ -10,6 +10,7 @@ multistream dump is a sequence of bzip2 streams of a hundred pages each, so a pa
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -170,10 +171,11 @@ def read_dump(reading: Reading) -> Iterator[str]:
     source = reading.source
     reader = DumpReader(source.name)
     links: Links | None = None
-    for page in reader.read(chain(source.read_bytes(), _complete(source))):
-        links = links or Links.of(reader.namespaces)
-        if article := read_article(page, links, reading.counts):
-            yield article
+    with closing(source.read_bytes()) as blocks:
+        for page in reader.read(chain(blocks, _complete(source))):
+            links = links or Links.of(reader.namespaces)
+            if article := read_article(page, links, reading.counts):
+                yield article
 
 
 def _complete(source: Source) -> Iterator[bytes]:
