@@ -78,6 +78,11 @@ def sinusoids(positions: Tensor, size: int) -> Tensor:
     return torch.cat((angles.sin(), angles.cos()), dim=-1)
 
 
+def _table(rows: int, size: int, padding_idx: int | None = None) -> nn.Embedding:
+    # nn.Embedding draws the same by normal_, which on the device meta imports torch._dynamo: 2 s.
+    return nn.Embedding(rows, size, padding_idx, _weight=torch.randn(rows, size))
+
+
 class Embeddings(nn.Module):
     """``dropout(norm(word + position + token_type))``: [T] -> [T, E].
 
@@ -87,10 +92,10 @@ class Embeddings(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         size = config.embedding_width
-        self.word = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        self.word = _table(config.vocab_size, size, config.pad_token_id)
         learned, types = config.positions == "learned", config.type_vocab_size
-        self.position = nn.Embedding(config.max_position_embeddings, size) if learned else None
-        self.token_type = nn.Embedding(types, size) if types else None
+        self.position = _table(config.max_position_embeddings, size) if learned else None
+        self.token_type = _table(types, size) if types else None
         self.sinusoidal = config.positions == "sinusoidal"
         self.norm = build_norm(config, size) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.embedding_dropout)
