@@ -8,13 +8,14 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.errors import CorpusError, InputError
 from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
@@ -99,24 +100,48 @@ def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
     """Return the documents of each query ranked by cosine."""
-    names = np.array(list(task.documents))
     vectors = np.concatenate(list(embed.stream(task.documents.values())))
-    # One query after the other: all similarities together may not fit in memory.
     texts = embed(list(task.queries.values()))
-    best = (np.argsort(-(vectors @ text), kind="stable")[: _DEEPEST + 1] for text in texts)
-    found = zip(task.queries, best, strict=True)
-    return {query: _drop_itself(task, query, names[each].tolist()) for query, each in found}
+    places = _list_places(task.documents)
+    # One query after the other: all similarities together may not fit in memory.
+    asked = zip(task.queries, texts, strict=True)
+    return {
+        query: _rank(task.grades[query], query, places, vectors @ text) for query, text in asked
+    }
 
 
-def _drop_itself(task: Collection, query: str, found: Ranking) -> Ranking:
-    """Return the best documents without that of the query's id, unless it is relevant, as BEIR."""
-    kept = [name for name in found if name != query or task.grades[query].get(name, 0) > 0]
+def _list_places(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+def _rank(
+    grades: Mapping[str, int],
+    query: str,
+    places: Mapping[str, int],
+    scores: NDArray[np.floating[Any]],
+    above: float = -math.inf,
+) -> Ranking:
+    """Return the best documents without that of the query's id, unless it is relevant, as BEIR.
+
+    Of equal scores the less relevant is first, so that a model gains nothing by ties.
+
+    Args:
+        places: the place of each document in `scores` [N].
+        above: the documents of lower scores, or this one, are not found.
+    """
+    gains = np.zeros(len(scores), np.int64)
+    for name in grades.keys() & places.keys():
+        gains[places[name]] = grades[name]
+    best = np.lexsort((gains, -scores))[: _DEEPEST + 1]
+    names = list(places)
+    found = (names[place] for place in best[scores[best] > above])
+    kept = [name for name in found if name != query or grades.get(name, 0) > 0]
     return kept[:_DEEPEST]
 
 
 def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str, Ranking]:
     """Return the documents of each query ranked by BM25 (Robertson and Zaragoza, 2009)."""
-    names = list(task.documents)
+    places = _list_places(task.documents)
     counts = [Counter(split_words(text)) for text in task.documents.values()]
     lengths = np.array([max(1, count.total()) for count in counts], np.float64)
     postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -126,15 +151,13 @@ def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str
     damping = k * (1 - b + b * lengths / lengths.mean())
     rankings: dict[str, Ranking] = {}
     for query, text in task.queries.items():
-        scores = np.zeros(len(names))
+        scores = np.zeros(len(places))
         for word in split_words(text):
             found = postings.get(word, [])
-            rarity = math.log(1 + (len(names) - len(found) + 0.5) / (len(found) + 0.5))
+            rarity = math.log(1 + (len(places) - len(found) + 0.5) / (len(found) + 0.5))
             for number, times in found:
                 scores[number] += rarity * times * (k + 1) / (times + damping[number])
-        best = np.argsort(-scores, kind="stable")[: _DEEPEST + 1]
-        numbers = map(int, best[scores[best] > 0])
-        rankings[query] = _drop_itself(task, query, [names[number] for number in numbers])
+        rankings[query] = _rank(task.grades[query], query, places, scores, above=0)
     return rankings
 
 
@@ -181,8 +204,7 @@ def rerank(
     for query, ranking in rankings.items():
         pairs = [(task.queries[query], task.documents[name]) for name in ranking]
         scores = np.array([answer.label for answer in predict(pairs)], np.float64)
-        order: list[int] = np.argsort(-scores, kind="stable").tolist()
-        found[query] = [ranking[place] for place in order]
+        found[query] = _rank(task.grades[query], query, _list_places(ranking), scores)
     return found
 
 

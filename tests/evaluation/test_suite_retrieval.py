@@ -3,11 +3,14 @@
 import gzip
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import maskwright
 from maskwright.cli.main import main
@@ -16,8 +19,10 @@ from maskwright.evaluation.suite_retrieval import (
     measure_ndcg,
     measure_recall,
     measure_reciprocal_rank,
+    rank_by_vectors,
     rank_by_words,
     read_collection,
+    rerank,
 )
 
 DOCUMENTS = [
@@ -109,6 +114,27 @@ def test_bm25_finds_words(folder: Path) -> None:
     rankings = rank_by_words(read_collection(folder))
     assert [ranking[0] for ranking in rankings.values()] == ["a", "b"]
     assert "c" not in rankings["1"][:2] or len(rankings["1"]) == 3
+
+
+class Constant:
+    """Stand-in for an embedder whose vectors are all equal."""
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.ones((len(texts), 4), np.float32)
+
+    def stream(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
+        yield self(list(texts))
+
+
+def test_ties_do_not_favor_the_model(folder: Path) -> None:
+    task = read_collection(folder)
+    rankings = rank_by_vectors(cast(Any, Constant()), task)
+    assert rankings["1"] == ["b", "c", "a"]
+    assert rankings["2"] == ["a", "c", "b"]
+    again = rerank(
+        cast(Any, lambda pairs: [SimpleNamespace(label=0.5)] * len(pairs)), task, rankings
+    )
+    assert again == rankings
 
 
 def test_a_query_does_not_find_itself(folder: Path) -> None:
