@@ -228,8 +228,8 @@ class _Source:
         """Yield texts, pairs, or the words of sentences, as the model requires."""
         if self.is_conll:
             assert self.path is not None
-            trained_on = read_example_files(run).get("columns", {})
-            word = int(self.columns.get(_WORD, trained_on.get(_WORD, 0)))
+            given = {**read_example_files(run).get("columns", {}), **self.columns}
+            word = int(given[_WORD]) if _WORD in given else None
             return map(tuple, read_words(self.path, word))
         texts = self._check_not_blank(self._read_texts(run, predictor.finds_spans))
         if predictor.labels_tokens:
