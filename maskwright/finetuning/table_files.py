@@ -24,6 +24,7 @@ from maskwright.extras import import_extra
 from maskwright.files import JsonObject, parse_object
 
 Column = str | int  # a name, or a position from 0
+TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _LARGEST = 1e18  # squares fit in float32
 _PEEKED = 100  # lines from which the layout of a table is inferred
@@ -88,7 +89,8 @@ class TableRow:
         """Return a value as a number; raise CorpusError if it is not one, or too large."""
         value = self.values[role]
         try:
-            number = float(value)
+            # Python reads 1_5 as 15.
+            number = math.nan if isinstance(value, str) and "_" in value else float(value)
         except (TypeError, ValueError, OverflowError):
             number = math.inf if isinstance(value, int) else math.nan
         if not abs(number) <= _LARGEST:

@@ -26,7 +26,8 @@ def write(folder: Path, content: str) -> Path:
 
 
 def test_sentences_of_words_and_tags(tmp_path: Path) -> None:
-    content = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\nUN\tNNP\tI-NP\tI-ORG\n# SYM O O"
+    content = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\n"
+    content += "UN\tNNP\tI-NP\tI-ORG\n# SYM O O"
     first, second = read_conll(write(tmp_path, content))
     assert (first.words, first.tags) == (("EU", "rejects"), ("I-ORG", "O"))
     assert first.place.endswith("a.conll:3")

@@ -53,7 +53,7 @@ def test_tabs_and_quotation_marks_in_a_csv_file(tmp_path: Path) -> None:
     assert read(path, text="text", label="label") == rows
 
 
-@pytest.mark.parametrize("value", ["1e19", -1e19, 10**400, "nan", "inf", None])
+@pytest.mark.parametrize("value", ["1_5", "1e19", -1e19, 10**400, "nan", "inf", None])
 def test_numbers_fit_in_float32(value: object) -> None:
     with pytest.raises(CorpusError, match="a:1: label = "):
         TableRow("a:1", {"label": value}).number("label")
