@@ -10,8 +10,10 @@ from itertools import chain
 from pathlib import Path
 
 from maskwright.cli.flags import Parser
+from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.corpus.readers.encodings import UTF_8, not_decodable
 from maskwright.errors import InputError
+from maskwright.finetuning.table_files import FIRST, TABLES, find_roles, list_names, read_columns
 from maskwright.runs.find_model import HELP
 
 
@@ -27,7 +29,9 @@ def add_arguments(parser: Parser, what: str) -> None:
     """Add the model, the device, and the source of texts; `what` describes them in the help."""
     parser.add_argument("folder", help=HELP)
     parser.add_argument("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
-    parser.add_argument("--file", type=Path, help="read texts from a file, one a line")
+    parser.add_argument(
+        "--file", type=Path, help="texts, one a line, or a table with a text column"
+    )
     parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
 
 
@@ -56,7 +60,9 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
     """
     if arguments.file is not None and arguments.text:
         raise InputError("give texts or --file, not both")
-    if arguments.file is not None:
+    if arguments.file is not None and recognize_name(arguments.file, named=True)[0] in TABLES:
+        yield from _read_table(arguments.file)
+    elif arguments.file is not None:
         name = str(arguments.file)
         with _naming_source(name), arguments.file.open(encoding="utf-8-sig") as file:
             yield from _read_lines(file, name)
@@ -76,6 +82,16 @@ def read_filled_sentences(arguments: argparse.Namespace, missing: str) -> Iterat
     if first is None:
         raise InputError(missing)
     return chain([first], sentences)
+
+
+def _read_table(path: Path) -> Iterator[Sentence]:
+    """Yield the texts of the column with a usual name; a missing text is blank."""
+    if not path.is_file():
+        raise InputError(f"{path} cannot be read: it is no file. Check the path.")
+    columns = find_roles(list_names(path), (FIRST,), {}, path)
+    for row in read_columns(path, columns):
+        text = row.values[FIRST]
+        yield Sentence("" if text is None else row.texts[0], f"{row.place}: ")
 
 
 def _read_lines(lines: Iterable[str], name: str) -> Iterator[Sentence]:

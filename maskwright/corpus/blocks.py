@@ -20,6 +20,7 @@ from maskwright.corpus.readers.blocks import BLANK_LINE, LINE_END, read_blocks
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.readers.dump import DUMP_END, DumpReader
 from maskwright.corpus.readers.parquet import count_row_groups
+from maskwright.corpus.readers.records import find_declared, parse_rows
 from maskwright.corpus.readers.text import has_safe_line_ends, infer_beginning
 from maskwright.errors import MaskwrightError
 
@@ -192,9 +193,12 @@ def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> It
     mode, head = inferred if mode == "auto" else mode, 0
     if source.kind == "tsv":
         with path.open("rb") as file:
-            header = _HEADER.match(file.read(_HEAD_BYTES))
-        if header is None:
-            raise _UncuttableError("its header line does not end with a newline")
+            start = file.read(_HEAD_BYTES)
+        header, lines = _HEADER.match(start), start.decode("latin-1").splitlines()
+        if header is None or find_declared(lines):
+            raise _UncuttableError("its header line does not end with a newline, or has no names")
+        if any(row.num_lines > 1 for row in parse_rows(lines, "\t", is_plain=True)):
+            raise _UncuttableError("a quoted field holds a line end. Write it as JSON lines")
         head = header.end()
     part = Span(0, 0, head, None if is_table else mode, encoding)
     if source.compression:

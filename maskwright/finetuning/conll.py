@@ -3,7 +3,8 @@
 A CoNLL file has one word per line and a blank line between sentences. Columns are separated by
 tabs, or else by blanks; by default the word is the first column and its tag the last, as in
 CoNLL-2003 and wikigold. Lines that begin with ``-DOCSTART-`` are skipped, and so are the comments
-of CoNLL-U, such as ``# sent_id = 1``; other lines may begin with ``#``, which may be a word.
+of CoNLL-U, such as ``# sent_id = 1``; other lines may begin with ``#``, which may be a word. Ten
+columns after an ID are CoNLL-U: there ranges (``2-3``) and empty nodes (``4.1``) are no words.
 
 Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO, BIOES, BILOU and BMES; a tag
 without such a prefix is its own kind. Entities follow CoNLL's ``conlleval`` (Tjong Kim Sang and De
@@ -15,7 +16,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +25,10 @@ from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import open_lines
 
 OUTSIDE = "O"
-_SKIPPED = re.compile(r"-DOCSTART-|# (new(doc|par)\b|[\w:]+ = )")
+_SKIPPED = re.compile(r"-DOCSTART-|# (new(doc|par)\b|[\w:.]+ = )")
+_UD_COLUMNS, _UD_ID = 10, re.compile(r"\d+([-.]\d+)?")  # of CoNLL-U
 _BLANKS = " \t"  # between columns; other blanks are part of words
-_ENDINGS = (".conll", ".iob", ".bio")  # with or without .txt after it, compressed or not
+_ENDINGS = (".conll", ".conllu", ".iob", ".bio")  # with or without .txt after it, compressed or not
 _CHUNK = re.compile(r"\S+")
 # Abbreviations and initials keep their dots; 's and 're are contracted verbs.
 _WHOLE = re.compile(r"(?:[^\W\d_]\.)+|['\u2019]\w\w?")
@@ -60,55 +62,78 @@ def has_conll_name(path: Path) -> bool:
     return name.endswith(_ENDINGS)
 
 
-def read_conll(path: Path | str, word: int = 0, tag: int = -1) -> Iterator[TaggedSentence]:
+def read_conll(
+    path: Path | str, word: int | None = None, tag: int | None = None
+) -> Iterator[TaggedSentence]:
     """Yield the sentences of a file.
 
     Args:
-        word, tag: positions of their columns; negative ones count from the end.
+        word, tag: positions of their columns; negative ones count from the end. Default: the first
+            and the last; in CoNLL-U, FORM and UPOS.
 
     Raises:
-        CorpusError: the file is missing, has a line with too few columns, or holds no sentence.
+        CorpusError: the file is missing, has a line with too few columns or with other columns than
+            the first line, or holds no sentence.
     """
-    needed = max(word + 1, tag + 1, -word, -tag, 2)
-    for place, lines in _read_sentences(path, needed, "the words and tags"):
-        words, tags = ([columns[each] for columns in lines] for each in (word, tag))
-        yield TaggedSentence(place, tuple(words), tuple(tags))
+    for place, lines in _read_sentences(path, word, tag, has_tags=True):
+        words, tags = zip(*lines, strict=True)
+        yield TaggedSentence(place, words, tags)
 
 
-def read_words(path: Path | str, word: int = 0) -> Iterator[list[str]]:
+def read_words(path: Path | str, word: int | None = None) -> Iterator[list[str]]:
     """Yield the words of each sentence of a file, with or without tags; raise as `read_conll`."""
-    for _, lines in _read_sentences(path, max(word + 1, -word), "the words"):
-        yield [columns[word] for columns in lines]
+    for _, lines in _read_sentences(path, word, None, has_tags=False):
+        yield [found for found, _ in lines]
 
 
 def _read_sentences(
-    path: Path | str, needed: int, what: str
-) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield file and line of each sentence, and the columns of its lines, `needed` or more."""
+    path: Path | str, word: int | None, tag: int | None, has_tags: bool
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield file and line of each sentence, and word and tag of its lines.
+
+    Without tags, lines may have any number of columns that includes the word.
+    """
     name, lines = open_lines(path)
-    found: list[list[str]] = []
+    lines = list(lines)
+    kept = (line for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-")))
+    first = _split_columns(next(kept, ""), 2)
+    is_conllu = len(first) == _UD_COLUMNS and _UD_ID.fullmatch(first[0]) is not None
+    word, tag = (
+        default if given is None else given
+        for given, default in ((word, int(is_conllu)), (tag, 3 if is_conllu else -1))
+    )
+    needed = max(word + 1, -word, *((tag + 1, -tag, 2) if has_tags else ()))
+    width = 0
+    found: list[tuple[str, str]] = []
     begin = 0
     is_empty = True
-    for number, line in enumerate(chain(lines, [""]), start=1):
-        if not line.strip() or _SKIPPED.match(line):
+    for number, line in enumerate([*lines, ""], start=1):
+        if not line.strip() or _SKIPPED.match(line) or (is_conllu and line.startswith("#")):
             if found:
                 is_empty = False
                 yield f"{name}:{begin}", found
             found = []
             continue
-        # A word between tabs may contain blanks.
-        columns = line.strip(_BLANKS).split("\t")
-        if len(columns) < max(needed, 2):
-            columns = re.split(f"[{_BLANKS}]+", line.strip(_BLANKS))
-        if len(columns) < needed:
-            raise CorpusError(
-                f"{name}:{number} has {len(columns)} columns, but {what} need {needed}. "
-                "Correct the line."
-            )
+        columns = _split_columns(line, needed)
+        width = width or len(columns)
+        if len(columns) < needed or (has_tags and len(columns) != width):
+            rule = f"needs {needed}" if len(columns) < needed else f"the first line has {width}"
+            hint = "Is it a comment? Remove it." if line.startswith("#") else "Correct the line."
+            noun = "column" if len(columns) == 1 else "columns"
+            raise CorpusError(f"{name}:{number} has {len(columns)} {noun}, but {rule}. {hint}")
+        if is_conllu and not columns[0].isdecimal():
+            continue  # a range of words that the next lines hold, or an empty node
         begin = begin if found else number
-        found.append(columns)
+        found.append((columns[word], columns[tag] if has_tags else ""))
     if is_empty:
         raise CorpusError(f"{name} holds no sentence. Add one, or check the path.")
+
+
+def _split_columns(line: str, needed: int) -> list[str]:
+    """Return the columns between tabs, whose words may contain blanks, or else between blanks."""
+    columns = line.strip(_BLANKS).split("\t")
+    is_tabbed = len(columns) >= max(needed, 2)
+    return columns if is_tabbed else re.split(f"[{_BLANKS}]+", line.strip(_BLANKS))
 
 
 class Word(NamedTuple):

@@ -19,6 +19,7 @@ from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions
 from maskwright.finetuning.squad import read_questions
 from maskwright.finetuning.table_files import (
+    TABLES,
     TEXT_ROLES,
     Column,
     find_roles,
@@ -39,7 +40,6 @@ from maskwright.train.config import Precision
 from maskwright.train.device import choose_device
 
 _BLOCK = 512  # inputs per call of the model's predictor
-_TABLES = ("tsv", "csv", "jsonl", "parquet")
 _WORD = "word"  # the role of CoNLL files
 Texts = tuple[str, ...]
 
@@ -165,7 +165,7 @@ def predict(
     Args:
         folder: a run directory of fine-tuning, the folder of a classifier, or ``hf:NAME``.
         text: a text, several texts, or the path of a file: a table, CoNLL columns, or text lines.
-        file: a file with one text per line.
+        file: a file with one text per line, or a table.
         table: a TSV, CSV, JSON lines or Parquet file of texts or pairs.
         columns: names or positions by role: sentence1, sentence2; for CoNLL files: word. Default:
             the columns of the training data, or the usual names.
@@ -228,8 +228,8 @@ class _Source:
         """Yield texts, pairs, or the words of sentences, as the model requires."""
         if self.is_conll:
             assert self.path is not None
-            trained_on = read_example_files(run).get("columns", {})
-            word = int(self.columns.get(_WORD, trained_on.get(_WORD, 0)))
+            given = {**read_example_files(run).get("columns", {}), **self.columns}
+            word = int(given[_WORD]) if _WORD in given else None
             return map(tuple, read_words(self.path, word))
         texts = self._check_not_blank(self._read_texts(run, predictor.finds_spans))
         if predictor.labels_tokens:
@@ -276,7 +276,8 @@ def _find_source(
     is_table = table is not None
     if isinstance(texts, Sequence) and len(texts) == 1:
         path = _find_file(texts[0])
-        is_table = path is not None and recognize_name(path, named=True)[0] in _TABLES
+    if table is None:
+        is_table = path is not None and recognize_name(path, named=True)[0] in TABLES
     for role, column in columns.items():
         if role not in (*TEXT_ROLES, _WORD):
             raise InputError(

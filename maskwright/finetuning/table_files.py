@@ -8,26 +8,24 @@ the same role are an error.
 A line that cannot be read is not skipped: labeled data is small, so the error names the line.
 """
 
-import csv
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, read_exact_lines
+from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, show_value
 from maskwright.extras import import_extra
 from maskwright.files import JsonObject, parse_object
 
 Column = str | int  # a name, or a position from 0
+TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
-_MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 _LARGEST = 1e18  # squares fit in float32
 _PEEKED = 100  # lines from which the layout of a table is inferred
 FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
@@ -91,7 +89,8 @@ class TableRow:
         """Return a value as a number; raise CorpusError if it is not one, or too large."""
         value = self.values[role]
         try:
-            number = float(value)
+            # Python reads 1_5 as 15.
+            number = math.nan if isinstance(value, str) and "_" in value else float(value)
         except (TypeError, ValueError, OverflowError):
             number = math.inf if isinstance(value, int) else math.nan
         if not abs(number) <= _LARGEST:
@@ -178,22 +177,19 @@ def _find_one(path: str) -> Source:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The dialect of a TSV or CSV file, and its first rows."""
+    """The separator of a TSV or CSV file, and its first rows."""
 
     delimiter: str
-    quoting: Any
+    is_plain: bool
     rows: list[list[str]]
 
 
 def _find_layout(source: Source) -> _Layout:
-    own = _DELIMITERS.get(source.kind, ",")
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))
     lines = list(islice(read_exact_lines(source), _PEEKED))
-    delimiter = find_delimiter(lines, own)
-    # GLUE's TSV files contain unescaped quotation marks, which are text.
+    own = _DELIMITERS.get(source.kind, ",")
+    delimiter = find_declared(lines) or find_delimiter(lines, own)
     is_plain = source.kind == "tsv" and delimiter == "\t"
-    quoting = csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL
-    return _Layout(delimiter, quoting, cut(lines, delimiter, is_plain))
+    return _Layout(delimiter, is_plain, cut(lines, delimiter, is_plain))
 
 
 def _read_table(
@@ -202,20 +198,15 @@ def _read_table(
     has_header: bool | None,
     skipped: Counter[str] | None,
 ) -> Iterator[TableRow]:
+    def fail(fault: tuple[int, str]) -> None:
+        raise CorpusError(f"{source.name}:{fault[0]} cannot be read: {fault[1]}. Correct the line.")
+
     layout = _find_layout(source)
-    lines = (f"{line}\n" for line in read_exact_lines(source))
-    reader = csv.reader(lines, delimiter=layout.delimiter, quoting=layout.quoting, strict=True)
     positions: dict[str, int] = {}
     width = 0
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise CorpusError(f"{source.name}:{reader.line_num} cannot be read: {error}.") from None
-        if not row:
-            continue
+    lines, mark = read_exact_lines(source), layout.delimiter
+    for parsed in parse_rows(lines, mark, fail, strict=True, is_plain=layout.is_plain):
+        row, place = parsed.cells, f"{source.name}:{parsed.line}"
         if not positions:
             width = len(row)
             positions = _find_positions(columns, row, has_header, layout, source)
@@ -226,20 +217,12 @@ def _read_table(
             if has_header is None and LABEL in positions and looks_like_header(layout.rows):
                 fault = f"{source.name}: its first line looks like a header"
                 raise CorpusError(f"{fault}. Give --header, or --no-header if it is an example.")
-        place = f"{source.name}:{reader.line_num}"
-        missing = next((role for role, number in positions.items() if number >= len(row)), None)
-        if missing is None and (skipped is not None or not any(row[width:])):
-            yield TableRow(place, {role: row[number] for role, number in positions.items()})
-        elif skipped is not None:
+        if skipped is not None and max(positions.values()) >= len(row):
             skipped[source.name] += 1
-        elif missing is not None:
-            fault = f"{len(row)} columns, too few for {missing} = {columns[missing]}"
-            raise CorpusError(f"{place} has {fault}. Correct the line.")
+        elif skipped is not None or parsed.fits(width):
+            yield TableRow(place, {role: row[number] for role, number in positions.items()})
         else:
-            quote = f"Quote texts that contain a {_MARKS[layout.delimiter]}."
-            remedy = "Correct the line." if layout.quoting == csv.QUOTE_NONE else quote
-            fault = f"{len(row)} columns, but the first line has {width}"
-            raise CorpusError(f"{place} has {fault}. {remedy}")
+            raise CorpusError(f"{place} {parsed.explain(width, mark)}")
 
 
 def _is_header(row: Sequence[str], positions: Mapping[str, int]) -> bool:
@@ -381,19 +364,15 @@ def _names_anything(row: Sequence[str] = ()) -> bool:
 
 
 def cut(lines: Iterable[str], delimiter: str, is_plain: bool) -> list[list[str]]:
-    """Return the rows of some lines, without a last row whose quotation mark is not closed.
+    """Return the rows of some lines, up to a row whose quotation mark is not closed.
 
     Args:
         is_plain: quotation marks between tabs are text.
     """
-    quoting = csv.QUOTE_NONE if is_plain and delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader([f"{line}\n" for line in lines], delimiter=delimiter, quoting=quoting)
-    rows: list[list[str]] = []
-    with suppress(csv.Error):  # raised again, with its line, when the whole table is read
-        for row in reader:
-            rows += [row] * bool(row)
-    is_open = bool(rows) and rows[-1][-1].endswith("\n")
-    return rows[:-1] if is_open else rows
+    is_plain = is_plain and delimiter == "\t"
+    unclosed = list[tuple[int, str]]()
+    rows = parse_rows(lines, delimiter, unclosed.append, is_plain=is_plain)
+    return [row.cells for row in takewhile(lambda _: not unclosed, rows)]
 
 
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:

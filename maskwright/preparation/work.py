@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from maskwright import errors
 from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.blocks import Block
-from maskwright.corpus.readers.records import BAD_LINE
+from maskwright.corpus.readers.records import FIRST
 from maskwright.errors import MaskwrightError, ShardError
 from maskwright.files import replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
@@ -281,10 +281,9 @@ class Work:
 
 
 def add_counts(counted: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Add up counts by reason, in order; the reason of bad JSON lines names the first such line."""
-    total, first_bad = Counter[str](), ""
+    """Add up counts by reason, in order; the reason of bad lines names the first such line."""
+    total, firsts = Counter[str](), dict[str, str]()
     for reason, count in chain.from_iterable(counts.items() for counts in counted):
-        if reason.startswith(BAD_LINE):
-            first_bad = reason = first_bad or reason
-        total[reason] += count
+        kind, is_first, _ = reason.partition(FIRST)
+        total[firsts.setdefault(kind, reason) if is_first else reason] += count
     return total

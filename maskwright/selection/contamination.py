@@ -106,10 +106,12 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
             except (ValueError, RecursionError):  # lines of JSON
                 texts = iter([whole])
         lines = read_lines(texts, MAX_RECORD_CHARACTERS, Counter())
-        if source.kind == "csv":  # a quoted field may hold line ends
-            whole, bad = list(lines), Counter[str]()
-            yield from chain.from_iterable(parse_rows(whole, bad))
-            ignored.update(bad)
+        if source.kind in ("csv", "tsv"):  # a quoted field may hold line ends
+            whole, bad = list(lines), list[tuple[int, str]]()
+            is_tsv = source.kind == "tsv"
+            rows = parse_rows(whole, "\t" if is_tsv else ",", bad.append, is_plain=is_tsv)
+            yield from chain.from_iterable(row.cells for row in rows)
+            ignored.update(["bad table row"] * len(bad))
             lines = iter(whole if bad else ())  # no text of a bad row is left out
         for line in lines:
             yield from _split_line(line, source.kind)

@@ -26,7 +26,8 @@ def write(folder: Path, content: str) -> Path:
 
 
 def test_sentences_of_words_and_tags(tmp_path: Path) -> None:
-    content = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\nUN\tI-ORG\n# O"
+    content = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\n"
+    content += "UN\tNNP\tI-NP\tI-ORG\n# SYM O O"
     first, second = read_conll(write(tmp_path, content))
     assert (first.words, first.tags) == (("EU", "rejects"), ("I-ORG", "O"))
     assert first.place.endswith("a.conll:3")
@@ -47,7 +48,7 @@ def test_comments_of_conll_u_are_skipped_and_odd_blanks_are_parts_of_words(tmp_p
 def test_words_need_no_tags(tmp_path: Path) -> None:
     path = write(tmp_path, "EU NNP I-ORG\nrejects\n\nNew York\tI-LOC\nis\tO\n")
     assert list(read_words(path)) == [["EU", "rejects"], ["New York", "is"]]
-    with pytest.raises(CorpusError, match=r"a\.conll:2 has 1 columns, but the words need 2"):
+    with pytest.raises(CorpusError, match=r"a\.conll:2 has 1 column, but needs 2"):
         list(read_words(path, word=1))
 
 
@@ -57,6 +58,7 @@ def test_words_need_no_tags(tmp_path: Path) -> None:
         ("wikigold.conll", True),
         ("wikigold.conll.txt", True),
         ("A.BIO.TXT.gz", True),
+        ("es-dev.conllu", True),
         ("a.iob", True),
         ("a.txt", False),
         ("a.conll.tsv", False),
@@ -69,7 +71,10 @@ def test_a_name_says_that_it_has_conll_name(name: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("EU I-ORG\nrejects\n", r"a\.conll:2 has 1 columns, but the words and tags need 2"),
+        ("EU I-ORG\nrejects\n", r"a\.conll:2 has 1 column, but needs 2"),
+        ("U N I O\nParis NNP B-NP\n", r"a\.conll:2 has 3 columns, .* 4\. Correct"),
+        ("U N O\n\nin P B-X O\n", r"a\.conll:3 has 4 columns, .* 3\. Correct"),
+        ("U O\n# from the news\nin O\n", r"a\.conll:2 has 4 columns, .* comment\?"),
         ("\n\n-DOCSTART-\n", "holds no sentence"),
     ],
 )
@@ -134,3 +139,37 @@ def test_parts_of_speech_mark_no_entities() -> None:
     assert not marks_entities(["NOUN", "VERB", "X-Y"])
     assert marks_entities(["NOUN", "O"])
     assert marks_entities(["B-PER"])
+
+
+CONLLU = """# global.columns = ID FORM
+# free words
+1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_
+2-3\tal\t_\t_\t_\t_\t_\t_\t_\t_
+2\ta\ta\tADP\t_\t_\t4\tcase\t_\t_
+3\tel\tel\tDET\t_\t_\t4\tdet\t_\t_
+4\tmar\tmar\tNOUN\t_\t_\t1\tobl\t_\t_
+4.1\tva\tir\tVERB\t_\t_\t_\t_\t_\t_
+"""
+
+
+@pytest.mark.parametrize("content", [CONLLU, CONLLU.replace("\t", " ")])
+def test_ranges_and_empty_nodes_of_conll_u_are_no_words(content: str, tmp_path: Path) -> None:
+    path = write(tmp_path, content)
+    [sentence] = read_conll(path)
+    assert sentence.words == ("Vamos", "a", "el", "mar")
+    assert sentence.tags == ("VERB", "ADP", "DET", "NOUN")
+    assert list(read_words(path)) == [[*sentence.words]]
+    assert [one.tags for one in read_conll(path, word=2, tag=7)] == [("root", "case", "det", "obl")]
+
+
+def test_numbers_are_words_elsewhere(tmp_path: Path) -> None:
+    [sentence] = read_conll(write(tmp_path, "won O\n2-3 O\n4.1 B-NUM\n"))
+    assert sentence.words == ("won", "2-3", "4.1")
+
+
+def test_a_word_that_is_only_an_invisible_character_keeps_its_row(tmp_path: Path) -> None:
+    words = ("Alice", "\u200b", "joined", "Acme", "today")
+    tags = ("O", "O", "O", "B-ORG", "O")
+    lines = "".join(f"{word} {tag}\n" for word, tag in zip(words, tags, strict=True))
+    [sentence] = read_conll(write(tmp_path, lines))
+    assert (sentence.words, sentence.tags) == (words, tags)

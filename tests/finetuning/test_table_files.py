@@ -53,7 +53,7 @@ def test_tabs_and_quotation_marks_in_a_csv_file(tmp_path: Path) -> None:
     assert read(path, text="text", label="label") == rows
 
 
-@pytest.mark.parametrize("value", ["1e19", -1e19, 10**400, "nan", "inf", None])
+@pytest.mark.parametrize("value", ["1_5", "1e19", -1e19, 10**400, "nan", "inf", None])
 def test_numbers_fit_in_float32(value: object) -> None:
     with pytest.raises(CorpusError, match="a:1: label = "):
         TableRow("a:1", {"label": value}).number("label")
@@ -80,7 +80,7 @@ def test_parquet(tmp_path: Path) -> None:
     ("name", "content", "columns", "message"),
     [
         ("a.tsv", "x\ty\n1\t2\n", {"text": "z"}, r"a\.tsv has no column z for text: it has x, y"),
-        ("a.tsv", "x\ty\n1\n", {"text": "y"}, r"a\.tsv:2 has 1 columns, too few for text = y"),
+        ("a.tsv", "x\ty\n1\n", {"text": "y"}, r"a\.tsv:2 has 1 column, but"),
         ("a.tsv", "1\t2\n", {"text": "2"}, r"a\.tsv has 2 columns, but text = 2"),
         ("a.csv", 'x\n"open\n', {"text": "x"}, r"a\.csv:2 cannot be read"),
         ("a.jsonl", '{"x": 1}\n[]\n', {"text": "x"}, r"a\.jsonl:2 is not a JSON object"),
@@ -320,14 +320,57 @@ def test_columns_that_differ_only_in_case_are_a_choice(names: str, role: str, ch
             "text;label\nyes;0\nno;0\nI came; I saw;1\n",
             "Quote texts that contain a semicolon",
         ),
-        ("a.tsv", "text\tlabel\nI came\tI saw\t1\n", "Correct the line"),
+        ("a.tsv", "text\tlabel\nI came\tI saw\t1\n", "Quote texts that contain a tab"),
     ],
 )
 def test_a_text_that_was_cut_is_an_error(
     name: str, content: str, remedy: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(content)
-    with pytest.raises(CorpusError, match=rf"has 3 columns, but the first line has 2\. .*{remedy}"):
+    with pytest.raises(CorpusError, match=rf"has 3 columns, .*has 2\. .*{remedy}"):
         read_values(tmp_path / name, {"sentence1": "text", "label": "label"})
     (tmp_path / name).write_text("text,label,\nyes,0,,\n")  # nothing is lost
     assert read_values(tmp_path / name, {"sentence1": "text", "label": "label"}) == [("yes", "0")]
+
+
+SNAILS = '1\t"snail 1 eats\nleaf 1 today"\tby Ann\n'
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (SNAILS, ("1", "snail 1 eats\nleaf 1 today", "by Ann")),
+        ('1\tby Ann\t"so\nlong"\n', ("1", "by Ann", "so\nlong")),  # the last cell
+        ('"so\n\nlong"\t1\tAnn\n', ("so\n\nlong", "1", "Ann")),
+        ('1\t"a\tb"\t"c"\n', ("1", "a\tb", "c")),
+        ('1\t"He said ""no""."\tAnn\n', ("1", 'He said "no".', "Ann")),
+        ('1\t"Yes."\t"Oh", he said\n', ("1", '"Yes."', '"Oh", he said')),  # as in GLUE
+        ('1\tx\t"never closed\n', ("1", "x", '"never closed')),
+    ],
+)
+def test_quoted_cells_of_tsv(row: str, expected: tuple[str, ...], tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "label\ttext\tnote\n" + row + '2\tnext\tnever opened"\n')
+    columns = {"a": "label", "b": "text", "c": "note"}
+    assert read_values(path, columns) == [expected, ("2", "next", 'never opened"')]
+
+
+def test_a_quoted_first_row_says_that_all_are(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", '"text"\t"label"\n"Yes."\t"1"\n')
+    assert read(path, text="text", label="label") == [{"text": "Yes.", "label": "1"}]
+
+
+@pytest.mark.parametrize("row", ["1\tsnail\n", "1\tsnail\tAnn\tmore\n", '1\t"snail\n'])
+def test_a_row_of_another_width_is_an_error(row: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", f"label\ttext\tnote\n0\tx\ty\n{row}")
+    with pytest.raises(CorpusError, match=r"a\.tsv:3 has"):
+        read(path, text="text", label="label")
+
+
+@pytest.mark.parametrize("declared", ["sep=;", "SEP=;", '"sep=;"'])
+def test_a_first_line_that_declares_the_separator_is_no_header(
+    declared: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, "a.csv", f"{declared}\ntext;label\na, b;1\n")
+    assert list_names(path) == ["text", "label"]
+    [row] = read_columns(path, {"text": "text", "label": "label"})
+    assert (row.place, dict(row.values)) == (f"{path}:3", {"text": "a, b", "label": "1"})

@@ -4,7 +4,6 @@ To add a format, write a module with a reader, a function of a `Reading` that yi
 register it in `FORMATS`.
 """
 
-import csv
 import json
 import re
 from collections import Counter
@@ -50,8 +49,7 @@ FORMATS: dict[str, Format] = {
     "markdown": Format(read_markdown, (".md",)),
     "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), (".json",)),
     "csv": Format(read_table, (".csv",)),
-    # TSV (IANA) has no quoted fields: quotation marks are text.
-    "tsv": Format(partial(read_table, delimiter="\t", quoting=csv.QUOTE_NONE), (".tsv",)),
+    "tsv": Format(partial(read_table, own="\t"), (".tsv",)),
     "parquet": Format(read_parquet, (".parquet",)),
     "dump": Format(read_dump, (), (".xml",)),
     "hub": Format(read_hub),

@@ -82,7 +82,7 @@ def test_csv_fields_may_be_quoted_and_hold_line_ends(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     path = write(tmp_path / "x.csv", content)
     assert read_all(path, counts) == ['one, "two"\n\nthree', "four"]
-    assert counts == {"missing field text": 1}
+    assert counts == {"table row of another width (first x.csv:7)": 1}
 
 
 def test_tsv_takes_quotation_marks_as_they_are(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_an_unclosed_quotation_mark_is_bounded(tmp_path: Path) -> None:
     assert counts["bad table row"] == 1
 
 
-@pytest.mark.parametrize("end", ["after,2\nlast,3\n", "last", ""])
+@pytest.mark.parametrize("end", ["after,2\nlast,3\n", "last,3", ""])
 def test_a_quotation_mark_that_nothing_closes_costs_its_line(tmp_path: Path, end: str) -> None:
     """Other quotation marks that break the rules are read as before."""
     counts: Counter[str] = Counter()
@@ -120,3 +120,35 @@ def test_a_column_that_does_not_exist_names_those_there_are(tmp_path: Path, suff
 
 def test_a_byte_order_mark_does_not_hide_the_first_column(tmp_path: Path) -> None:
     assert read_all(write(tmp_path / "x.csv", b"\xef\xbb\xbftext\nwords\n")) == ["words"]
+
+
+def test_tsv_may_hold_quoted_line_ends(tmp_path: Path) -> None:
+    rows = [f'{n}\t"snail {n} eats\nleaf {n} today"\tby Ann' for n in range(5)]
+    path = write(tmp_path / "x.tsv", "\n".join(["label\ttext\tnote", *rows]))
+    counts: Counter[str] = Counter()
+    expected = [f"snail {n} eats\nleaf {n} today" for n in range(5)]
+    assert (read_all(path, counts), counts) == (expected, {})
+    assert read_all(path, text_field="note") == ["by Ann"] * 5
+
+
+@pytest.mark.parametrize(
+    ("num_good", "num_bad", "is_error"),
+    [(0, 1, True), (1, 3, False), (1, 4, True), (395, 4, True), (396, 4, False)],
+)
+def test_more_than_a_few_rows_of_another_width_are_an_error(
+    tmp_path: Path, num_good: int, num_bad: int, is_error: bool
+) -> None:
+    rows = ["x,snail"] * num_good + ["x,snail 1, worm 1, slug 1"] * num_bad
+    path = write(tmp_path / "x.csv", "\n".join(["label,text", *rows]))
+    counts: Counter[str] = Counter()
+    if is_error:
+        with pytest.raises(CorpusError, match=rf"x\.csv, line {num_good + 2}: .* 4 .* 2\. .*comma"):
+            read_all(path, counts)
+    else:
+        assert read_all(path, counts) == ["snail"] * num_good
+        assert counts == {f"table row of another width (first x.csv:{num_good + 2})": num_bad}
+
+
+@pytest.mark.parametrize("content", ["sep=;\nid;text\n1;a, b\n", "id\ttext\n1\ta, b\n"])
+def test_another_separator_is_found_by_the_field(tmp_path: Path, content: str) -> None:
+    assert read_all(write(tmp_path / "x.csv", content)) == ["a, b"]
