@@ -5,7 +5,14 @@ from functools import partial
 from pathlib import Path
 
 import maskwright
-from maskwright.cli.flags import Parser, add_config_flags, add_table_flags, all_values, read_roles
+from maskwright.cli.flags import (
+    Parser,
+    add_config_flags,
+    add_privacy_flags,
+    add_table_flags,
+    all_values,
+    read_roles,
+)
 from maskwright.cli.tables import make_console, print_table
 from maskwright.console import say
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
@@ -75,7 +82,8 @@ def build_parser() -> Parser:
         help="learn from the answers of a model that was fine-tuned for this task, too: a run, a "
         "model folder, or hf:NAME",
     )
-    add_config_flags(parser, FinetuneConfig())
+    add_privacy_flags(parser)
+    add_config_flags(parser, FinetuneConfig(), skip=("private", "card_example"))
     return parser
 
 

@@ -95,6 +95,24 @@ def add_config_flags(
             parser.rare[action], action.help = action.help, hidden
 
 
+def add_privacy_flags(parser: Parser, section: str = "") -> None:
+    """Add ``--private`` and ``--no-example``; `section` of the configuration has the latter."""
+    private = "keep no sample of the text in any file of the run, nor in the output"
+    example = "quote no text in the model card"
+    for flag, name, value, text in (
+        ("--private", "private", True, private),
+        ("--no-example", f"{section}card_example", False, example),
+    ):
+        parser.add_argument(
+            flag,
+            dest=f"{_CONFIG}{name}",
+            action="store_const",
+            const=value,
+            default=argparse.SUPPRESS,
+            help=text,
+        )
+
+
 def folder_name(given: str) -> str:
     """Check a flag that names a folder inside another one and must not lead out of it."""
     if given in ("", ".", "..") or Path(given).name != given:

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import maskwright
-from maskwright.cli.flags import Parser, add_config_flags, config_values, folder_name
+from maskwright.cli.flags import (
+    Parser,
+    add_config_flags,
+    add_privacy_flags,
+    config_values,
+    folder_name,
+)
 from maskwright.config import Plain, merge
 from maskwright.errors import InputError
 from maskwright.runs.config import CONTINUE_RECIPE, DEFAULT_RECIPE, default_recipe, resolve
@@ -75,7 +81,8 @@ def build_parser() -> Parser:
     )
     device = "with --dry-run: GPUs to estimate for, such as H200 or 8xH100 [this machine]"
     parser.add_argument("--for-device", metavar="NxNAME", help=device)
-    add_config_flags(parser, resolve(), skip=("text", "init_from"), usual=_USUAL)
+    add_privacy_flags(parser, "train.")
+    add_config_flags(parser, resolve(), skip=("text", "init_from", "private"), usual=_USUAL)
     return parser
 
 

@@ -102,6 +102,12 @@ class FinetuneConfig:
     first_seed: int = setting(0, "seed of the first run; each further run adds 1")
     precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
+    private: bool = setting(
+        False,
+        "keep no text of an example: no predictions, no mistakes in the report, none in the "
+        "model card",
+    )
+    card_example: bool = setting(True, "quote a held-out text as the example of the model card")
     distill: SoftTargetsConfig = section(SoftTargetsConfig)
 
     def __post_init__(self) -> None:

@@ -243,7 +243,7 @@ def render_page(
         classes=_rate(judged.get("classes", {})),
         matrix=matrix if len(matrix) <= _MOST_CLASSES else [],
         confusions=_list_confusions(confusions),
-        mistakes=list(_list_mistakes(predictions)),
+        mistakes=[] if config.get("private") else list(_list_mistakes(predictions)),
         mistakes_note=predictions.task.mistakes_note,
         predictions_name=_name_predictions(predictions),
         curves=_draw_curves(records, results) if has_matplotlib() else None,

@@ -235,9 +235,9 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         predictions = predict_sets(data, outcome.model, config, device, seeds.pulse)
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
-        card = add_example(
-            _write_card(results, request.origin), example := choose_example(predictions[-1])
-        )
+        card, example = _write_card(results, request.origin), choose_example(predictions[-1])
+        if config.card_example and not config.private:
+            card = add_example(card, example)
         save_classifier(
             out / MODEL_NAME,
             outcome.model,
@@ -255,7 +255,8 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
             report("control: the same shape with random weights:")
             add_control(results, seeds.train(from_scratch=True))
             write_json(out / RESULTS_NAME, results)
-    write_predictions(out, predictions[-1])
+    if not config.private:
+        write_predictions(out, predictions[-1])
     write_page(out, results, predictions[-1], report)
 
 

@@ -3,9 +3,11 @@
 import dataclasses
 import importlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from maskwright.console import tell
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import JsonObject, check_new_folder, replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
@@ -13,6 +15,7 @@ from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options, Int8Scores
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
 from maskwright.interop.targets import TARGETS, Source, Target, Written
+from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu, find_version
 from maskwright.runs.find_model import find_model_folder
@@ -114,7 +117,14 @@ def export(
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
     _check_options(to, int8)
     check_new_folder(out)
-    source = _open_source(Path(folder), find_model_folder(folder), data, int8)
+    model = find_model_folder(folder)
+    source = _open_source(Path(folder), model, data, int8)
+    with suppress(ValueError):  # a damaged card, of which some targets take nothing
+        if read_example(source.card or ""):
+            tell(
+                f"warning: README.md of {model} quotes a text as its example (widget), and the "
+                "export takes it over. Remove it from the card if it is private."
+            )
     target: Target = importlib.import_module(TARGETS[to]).TARGET
     versions = {name: found for name in target.packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:

@@ -143,16 +143,20 @@ class Session:
             origin=self.origin,
             teacher=self.teacher,
         )
-        if self._prompt is not None and trained.fills_masks:
+        shows = self.config.train.card_example and trained.fills_masks
+        if shows and self._prompt is not None:
             card = add_example(card, [self._prompt])
         return card
 
     @cached_property
     def _prompt(self) -> str | None:
-        """The first sample of held-out text, with its mask; None if there is none."""
+        """The first sample of held-out text, with its mask; None without, or in a private run."""
         longest = self.trainer.model.config.max_position_embeddings
         samples = HeldOutSamples(
-            self.data.valid, self.data.tokenizer, 1, longest - self.config.data.extra_slots
+            self.data.valid,
+            self.data.tokenizer,
+            0 if self.config.private else 1,
+            longest - self.config.data.extra_slots,
         )
         return samples.show_prompt()
 

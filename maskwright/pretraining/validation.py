@@ -101,7 +101,8 @@ class Validation:
         self.model = objective.masked_lm(network)
         self.suites = TrainingSuites(config, data, self.model)
         longest = self.model.config.max_position_embeddings - config.data.extra_slots
-        self.samples = HeldOutSamples(data.valid, data.tokenizer, NUM_SAMPLES, longest)
+        count = 0 if config.private else NUM_SAMPLES
+        self.samples = HeldOutSamples(data.valid, data.tokenizer, count, longest)
         # The baseline may only predict what can be a label: [UNK] is often frequent and never one.
         ordinary = data.vocabulary.ordinary_ids
         self._label_counts = np.zeros_like(data.train.unigram_counts)

@@ -71,7 +71,8 @@ class Playground:
             "mask": None,
             "scores": pipeline.scorer is not None,
             "needsToken": needs_token,
-            "example": _choose_example(pipeline),
+            # Anybody may read the page, and the example is often a text that the model was scored on.
+            "example": [] if needs_token else _choose_example(pipeline),
         }
         _add_task_facts(facts, pipeline)
         template = files("maskwright.serving").joinpath("playground.html").read_text("utf-8")
