@@ -31,7 +31,7 @@ from maskwright.model_folder.folder import (
 from maskwright.model_folder.native.family import NativeHead, RawConfig
 from maskwright.model_folder.weights import read_model
 from maskwright.tokenizer.files import read_max_length
-from maskwright.tokenizer.template import wrap_apart, wrap_inputs
+from maskwright.tokenizer.template import trim_blanks, wrap_apart, wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 # Entries of maskwright's section of config.json.
@@ -81,7 +81,7 @@ def save_classifier(
     """
     folder = Path(folder)
     check_replaceable(folder)
-    tokenizer = wrap_inputs(tokenizer, add_special_tokens)
+    tokenizer = trim_blanks(wrap_inputs(tokenizer, add_special_tokens))
     level, pooling = model.head_config.level, model.head_config.pooling
     tokenizer = wrap_apart(tokenizer) if pooling == "bi" else tokenizer
     config = with_ids_of(model.config, tokenizer)

@@ -26,7 +26,7 @@ BERT's and GPT-2's rules were made for English. What differs from them here:
 from typing import Any, cast
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from tokenizers.processors import TemplateProcessing
+from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
@@ -48,6 +48,9 @@ BYTE_WORDS = (
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}[\\p{L}\\p{M}\u200c\u200d]*| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
     "|\\s+(?!\\S)|\\s+"
 )
+
+# Entities of transformers' pipelines begin at a word, not at the blank that its token includes.
+BLANK_TRIMMING = {"trim_offsets": True, "add_prefix_space": True, "use_regex": False}
 
 Model = models.WordPiece | models.BPE | models.Unigram | models.WordLevel
 
@@ -84,9 +87,13 @@ def install_model(backend: Tokenizer, model: Model, kind: TokenizerKind) -> None
         cast(Any, backend).add_special_tokens([AddedToken(token, lstrip=takes_blank, special=True)])
     cls, sep = SPECIAL_TOKENS["cls"], SPECIAL_TOKENS["sep"]
     ids = [(token, backend.token_to_id(token)) for token in (cls, sep)]
-    backend.post_processor = TemplateProcessing(
+    template = TemplateProcessing(
         single=f"{cls} $A {sep}", pair=f"{cls} $A {sep} $B:1 {sep}:1", special_tokens=ids
     )
+    if kind == "bpe":
+        backend.post_processor = Sequence(cast(Any, [ByteLevel(**BLANK_TRIMMING), template]))
+    else:
+        backend.post_processor = template
 
 
 def _build_normalizer(config: TokenizerConfig) -> normalizers.Normalizer:

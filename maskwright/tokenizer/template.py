@@ -4,11 +4,13 @@ The tokenizer's post-processor defines the special tokens, as in transformers: B
 ``[CLS] A [SEP] B [SEP]`` with types 0 and 1, RoBERTa's ``<s> A </s></s> B </s>``, …
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from maskwright.files import JsonObject
+from maskwright.files import JsonObject, as_mapping
+from maskwright.tokenizer.backends import BLANK_TRIMMING
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -142,4 +144,18 @@ def _with_template(tokenizer: Tokenizer, wrap: bool, apart: bool) -> Tokenizer:
     }
     chosen = post_processor if wrap or apart else None
     description = {**tokenizer.description, "post_processor": chosen}
-    return Tokenizer(description, tokenizer.special_tokens)
+    changed = Tokenizer(description, tokenizer.special_tokens)
+    # Otherwise unchanged: data of older tokenizers is recognized by their fingerprint.
+    old = as_mapping(tokenizer.description["post_processor"])
+    return trim_blanks(changed) if old.get("type") in ("Sequence", "ByteLevel") else changed
+
+
+def trim_blanks(tokenizer: Tokenizer) -> Tokenizer:
+    """Return the tokenizer with a post-processor that trims blanks, if its tokens include them."""
+    old = tokenizer.description["post_processor"]
+    trims = '"trim_offsets": true' in json.dumps(old)
+    if trims or '"ByteLevel"' not in json.dumps(tokenizer.description["pre_tokenizer"]):
+        return tokenizer
+    steps = [{"type": "ByteLevel", **BLANK_TRIMMING}, *([old] if old else [])]
+    chosen = {"type": "Sequence", "processors": steps}
+    return Tokenizer({**tokenizer.description, "post_processor": chosen}, tokenizer.special_tokens)

@@ -80,7 +80,7 @@ class Tokenizer:
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self.description: JsonObject = json.loads(self.backend.to_str())
             # A literal "[MASK]" is ordinary text, except in a prompt.
-            plain = hide_special_tokens(self.description)
+            plain = {**hide_special_tokens(self.description), "post_processor": None}
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
         self._growth = measure_growth(self.description)
@@ -109,6 +109,12 @@ class Tokenizer:
     def kind(self) -> TokenizerKind:
         """The algorithm that splits words; ``character`` for tokenizers that do not split them."""
         return _KINDS.get(self.description["model"]["type"], "character")
+
+    @cached_property
+    def _untrimmed(self) -> tokenizers.Tokenizer:
+        """The backend without its post-processor, which may cut blanks off the spans of tokens."""
+        plain = {**self.description, "post_processor": None}
+        return tokenizers.Tokenizer.from_str(json.dumps(plain))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -175,7 +181,7 @@ class Tokenizer:
             InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        return self._encode_whole(self.backend, text)
+        return self._encode_whole(self._untrimmed, text)
 
     def _encode_whole(self, backend: tokenizers.Tokenizer, text: str) -> EncodedPrompt:
         checked = self._check_prompt(text)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
 
 from maskwright.tokenizer.config import TokenizerKind
@@ -46,3 +47,27 @@ def test_beside_a_model(model_type: str, tmp_path: Path) -> None:
     theirs, ours = load("wordpiece", tmp_path, config=model_type), trained("wordpiece")
     expected = [ours.cls_id, *ours.encode(KOREAN + MIXED).ids.tolist(), ours.sep_id]
     assert theirs(KOREAN + MIXED)["input_ids"] == expected
+
+
+def test_words_of_bytes_begin_after_their_blank(tmp_path: Path) -> None:
+    theirs, ours = load("bpe", tmp_path, config="bert"), trained("bpe", True)
+    text = "The file  is in a [MASK] folder."
+    encoded = theirs(text, return_offsets_mapping=True)
+    begins = [start for start, stop in encoded["offset_mapping"] if start < stop]
+    assert not any(text[start].isspace() for start in begins[: begins.index(text.index("["))])
+    # Our word starts come from the spans with blanks.
+    prompt = ours.encode_prompt(text.replace("[MASK]", "b"))
+    assert (
+        prompt.word_starts.tolist() == ours.encode(text.replace("[MASK]", "b")).word_starts.tolist()
+    )
+
+
+def test_words_split_beforehand_get_the_tokens_of_running_text(tmp_path: Path) -> None:
+    """The step that docs/finetune.md adds; transformers 5 ignores ``add_prefix_space``."""
+    theirs, ours = load("bpe", tmp_path, config="bert"), trained("bpe", True)
+    step = pre_tokenizers.Metaspace(" ", "first", split=False)
+    backend = theirs.backend_tokenizer
+    backend.pre_tokenizer = pre_tokenizers.Sequence([step, backend.pre_tokenizer])
+    words = ["The", "file", "is", "in", "a", "folder", "."]
+    found = theirs(words, is_split_into_words=True)["input_ids"][1:-1]
+    assert found == ours.encode(" " + " ".join(words)).ids.tolist()
