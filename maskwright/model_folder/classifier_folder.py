@@ -91,8 +91,11 @@ def save_classifier(
         **head.write_config(model.head_config),
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
+        "num_labels": len(labels),  # text-embeddings-inference reads it, transformers id2label
         "problem_type": problem,
     }
+    if problem == "regression":  # otherwise CrossEncoder applies a sigmoid to a single output
+        fields["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
     card = write_classifier_card(card, config, level, labels, family, reason)
     facts = {_NUM_TEXTS: num_texts, _MAY_BE_EMPTY: may_be_empty}
     facts = {name: value for name, value in facts.items() if value}

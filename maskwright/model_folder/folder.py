@@ -6,6 +6,7 @@ maskwright's own; then the card gives the reason.
 """
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,7 @@ MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
+_LOGGER = logging.getLogger(__name__)
 Kind = TypeVar("Kind", bound=EncoderModel, covariant=True)
 
 
@@ -317,6 +319,11 @@ def read_config_file(folder: Path) -> RawConfig:
     if not folder.is_dir():
         raise ModelFolderError(f"{folder} is not a folder.")
     path = folder / CONFIG
+    if (folder / "adapter_config.json").is_file() and not path.is_file():
+        raise ModelFolderError(
+            f"{folder} is an adapter of PEFT, not a whole model. Merge it first: "
+            "PeftModel.from_pretrained(model, folder).merge_and_unload().save_pretrained(merged)."
+        )
     if not path.is_file():
         raise ModelFolderError(f"{folder} is not a model folder: it holds no {CONFIG}.")
     try:
@@ -333,7 +340,13 @@ def check_tokenizer(
 ) -> None:
     """Raise ModelFolderError unless this is the tokenizer that the model was trained with."""
     trained_with = show_value(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))
-    if tokenizer.fingerprint != trained_with:
+    if tokenizer.fingerprint != trained_with and _without_added(tokenizer) == trained_with:
+        _LOGGER.warning(
+            "%s: tokens were added to its vocabulary after training: it has %d now.",
+            folder,
+            tokenizer.vocab_size,
+        )
+    elif tokenizer.fingerprint != trained_with:
         raise ModelFolderError(
             f"{folder}: tokenizer fingerprint {tokenizer.fingerprint[:4]}… is not the one this "
             f"model was trained with ({trained_with[:4]}…). Restore its tokenizer.json."
@@ -343,6 +356,17 @@ def check_tokenizer(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model has only "
             f"vocab_size = {config.vocab_size} word embeddings."
         )
+
+
+def _without_added(tokenizer: Tokenizer) -> str:
+    """Return the fingerprint without the tokens that transformers' ``add_tokens`` added.
+
+    transformers numbers them after the model's vocabulary, and keeps our section of config.json.
+    """
+    description, known = tokenizer.description, tokenizer.backend.get_vocab(with_added_tokens=False)
+    kept = [token for token in description["added_tokens"] if token["content"] in known]
+    before = Tokenizer({**description, "added_tokens": kept}, tokenizer.special_tokens)
+    return before.fingerprint
 
 
 def check_replaceable(folder: Path) -> None:

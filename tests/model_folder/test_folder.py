@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ModelFolderError
@@ -258,6 +259,29 @@ def test_another_tokenizer_is_noticed(folder: Path) -> None:
     message = error_of(folder)
     assert "is not the one this model was trained with" in message
     assert f"({before[:4]}…)" in message
+
+
+def test_an_adapter_is_merged_first(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelFolderError, match="Merge it first"):
+        open_model(tmp_path)
+
+
+def test_a_vocabulary_that_grew_in_transformers_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, grown = tmp_path / "ours", tmp_path / "grown"
+    save_model(ours, tiny_model(), tiny_tokenizer(tmp_path / "tokenizer"))
+    theirs = AutoTokenizer.from_pretrained(str(ours))
+    model = AutoModelForMaskedLM.from_pretrained(str(ours))
+    theirs.add_tokens(["snailish"])
+    model.resize_token_embeddings(len(theirs))
+    theirs.save_pretrained(grown)
+    model.save_pretrained(grown)
+    loaded, tokenizer = load_model(grown)
+    assert loaded.config.vocab_size == tokenizer.vocab_size == len(theirs)
+    assert tokenizer.encode("snailish").ids.tolist() == [len(theirs) - 1]
+    assert "added to its vocabulary" in caplog.text
 
 
 def test_names_of_the_first_bert_are_understood(tmp_path: Path) -> None:

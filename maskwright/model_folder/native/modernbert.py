@@ -43,6 +43,7 @@ def _write_more(config: EncoderConfig) -> ConfigValues:
         "global_rope_theta": config.rope_theta,
         "local_rope_theta": config.local_rope_theta,
         **({"global_attn_every_n_layers": period} if period else {}),
+        "layer_norm_eps": config.norm_eps,  # the name that vLLM up to 0.11 reads
         "bos_token_id": config.cls_token_id,
         "eos_token_id": config.sep_token_id,
     }
