@@ -119,12 +119,7 @@ def export(
     check_new_folder(out)
     model = find_model_folder(folder)
     source = _open_source(Path(folder), model, data, int8)
-    with suppress(ValueError):  # a damaged card, of which some targets take nothing
-        if read_example(source.card or ""):
-            tell(
-                f"warning: README.md of {model} quotes a text as its example (widget), and the "
-                "export takes it over. Remove it from the card if it is private."
-            )
+    _warn_of_example(model, source.card)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
     versions = {name: found for name in target.packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:
@@ -142,6 +137,15 @@ def export(
         )
         write_json(temporary / RECORD, result.to_json())
     return result
+
+
+def _warn_of_example(model: Path, card: str | None) -> None:
+    with suppress(ValueError):  # a damaged card, of which some targets take nothing
+        if read_example(card or ""):
+            tell(
+                f"warning: README.md of {model} quotes a text as its example (widget), and the "
+                "export takes it over. Remove it from the card if it is private."
+            )
 
 
 def _write(
