@@ -117,9 +117,7 @@ def export(
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
     _check_options(to, int8)
     check_new_folder(out)
-    model = find_model_folder(folder)
-    source = _open_source(Path(folder), model, data, int8)
-    _warn_of_example(model, source.card)
+    source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
     versions = {name: found for name in target.packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:
@@ -181,12 +179,16 @@ def _open_source(
     run: Path, model: Path, data: Path | str | ExampleFile | None, int8: Int8Options
 ) -> Source:
     """Open a model with the texts of the comparison: `data`, or those of the run."""
+    source: Source
     if is_classifier(model):
         file = data if isinstance(data, ExampleFile) else find_examples(run, model, data)
-        return ClassifierSource.open(model, file, int8)
-    if isinstance(data, ExampleFile):
+        source = ClassifierSource.open(model, file, int8)
+    elif isinstance(data, ExampleFile):
         raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
-    return MaskedModelSource.open(model, find_prepared_data(run, data), int8)
+    else:
+        source = MaskedModelSource.open(model, find_prepared_data(run, data), int8)
+    _warn_of_example(model, source.card)
+    return source
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:
