@@ -95,14 +95,11 @@ def add_config_flags(
             parser.rare[action], action.help = action.help, hidden
 
 
-def add_privacy_flags(parser: Parser, section: str = "") -> None:
-    """Add ``--private`` and ``--no-example``; `section` of the configuration has the latter."""
+def add_privacy_flags(parser: Parser, section: str = "") -> list[argparse.Action]:
+    """Add ``--private`` and ``--no-example``, a field of `section`; return both."""
     private = "keep no sample of the text in any file of the run, nor in the output"
     example = "quote no text in the model card"
-    for flag, name, value, text in (
-        ("--private", "private", True, private),
-        ("--no-example", f"{section}card_example", False, example),
-    ):
+    return [
         parser.add_argument(
             flag,
             dest=f"{_CONFIG}{name}",
@@ -111,6 +108,11 @@ def add_privacy_flags(parser: Parser, section: str = "") -> None:
             default=argparse.SUPPRESS,
             help=text,
         )
+        for flag, name, value, text in (
+            ("--private", "private", True, private),
+            ("--no-example", f"{section}card_example", False, example),
+        )
+    ]
 
 
 def folder_name(given: str) -> str:

@@ -29,6 +29,7 @@ _EPILOG = """examples:
   maskwright pretrain domain.txt --init-from runs/NAME --name adapted
   maskwright pretrain domain.txt --init-from hf:FacebookAI/roberta-base --extend-vocab 2000
   maskwright pretrain data/NAME --teacher runs/NAME --name half-as-deep
+  maskwright pretrain letters/ --private              (no sample of the text in its files)
   maskwright pretrain --resume runs/NAME
   torchrun --nproc-per-node 4 -m maskwright pretrain data/NAME --name big --auto-resume
 """
@@ -81,7 +82,10 @@ def build_parser() -> Parser:
     )
     device = "with --dry-run: GPUs to estimate for, such as H200 or 8xH100 [this machine]"
     parser.add_argument("--for-device", metavar="NxNAME", help=device)
-    add_privacy_flags(parser, "train.")
+    rare = add_privacy_flags(parser, "train.")
+    parser.rare.update((action, action.help) for action in rare)
+    for action in rare:
+        action.help = SUPPRESS
     add_config_flags(parser, resolve(), skip=("text", "init_from", "private"), usual=_USUAL)
     return parser
 

@@ -117,14 +117,7 @@ def export(
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
     _check_options(to, int8)
     check_new_folder(out)
-    model = find_model_folder(folder)
-    source = _open_source(Path(folder), model, data, int8)
-    with suppress(ValueError):  # a damaged card, of which some targets take nothing
-        if read_example(source.card or ""):
-            tell(
-                f"warning: README.md of {model} quotes a text as its example (widget), and the "
-                "export takes it over. Remove it from the card if it is private."
-            )
+    source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
     versions = {name: found for name in target.packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:
@@ -142,6 +135,15 @@ def export(
         )
         write_json(temporary / RECORD, result.to_json())
     return result
+
+
+def _warn_of_example(model: Path, card: str | None) -> None:
+    with suppress(ValueError):  # a damaged card, of which some targets take nothing
+        if read_example(card or ""):
+            tell(
+                f"warning: README.md of {model} quotes a text as its example (widget), and the "
+                "export takes it over. Remove it from the card if it is private."
+            )
 
 
 def _write(
@@ -177,12 +179,16 @@ def _open_source(
     run: Path, model: Path, data: Path | str | ExampleFile | None, int8: Int8Options
 ) -> Source:
     """Open a model with the texts of the comparison: `data`, or those of the run."""
+    source: Source
     if is_classifier(model):
         file = data if isinstance(data, ExampleFile) else find_examples(run, model, data)
-        return ClassifierSource.open(model, file, int8)
-    if isinstance(data, ExampleFile):
+        source = ClassifierSource.open(model, file, int8)
+    elif isinstance(data, ExampleFile):
         raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
-    return MaskedModelSource.open(model, find_prepared_data(run, data), int8)
+    else:
+        source = MaskedModelSource.open(model, find_prepared_data(run, data), int8)
+    _warn_of_example(model, source.card)
+    return source
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:

@@ -74,8 +74,8 @@ class PublishResult:
         lines = [f"{name:<24} {size:>14,}  {digest}" for name, size, digest in entries]
         if quoted := read_example(self.card):
             lines.append(
-                f"\nwarning: {CARD} quotes held-out text as its example (widget). "
-                "Remove it from the card if it is private:"
+                f"\nwarning: {CARD} quotes held-out text as its example (widget). Remove it from "
+                "the card if it is private:"
             )
         return lines + [f"  {text}" for text in quoted]
 
