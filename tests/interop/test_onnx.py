@@ -1,8 +1,10 @@
 import json
+import re
 import shutil
 import sys
+from ast import literal_eval
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -15,8 +17,10 @@ from maskwright.interop.export import ExportResult, export
 from maskwright.interop.onnx import GRAPH, OnnxModel, PaddedModel
 from maskwright.interop.onnx_int8 import DYNAMIC_RECIPES, STATIC_RECIPES, quantize, rewrite_products
 from maskwright.model_folder.folder import open_model
+from maskwright.tokenizer.config import TokenizerKind
 from tests.interop.models import LONGEST, PRESETS, encode, write_model
 from tests.models import small_model
+from tests.tokenizer.helpers import trained
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -171,3 +175,20 @@ def test_programs_are_timed_in_turns() -> None:
     onnx_int8.time_interleaved([lambda: calls.append("a"), lambda: calls.append("b")])
     assert "".join(calls) == "ab" * (len(calls) // 2)
     assert len(calls) > 6
+
+
+@pytest.mark.parametrize("kind", get_args(TokenizerKind))
+def test_the_program_of_the_docs_fills_masks_of_every_tokenizer(
+    kind: TokenizerKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "interchange.md").read_text()
+    (program,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", page, re.S)
+        if "InferenceSession" in block
+    )
+    tokenizer = trained(kind)
+    write_model(tmp_path / "model", PRESETS["bert"], tokenizer=tokenizer)
+    export(tmp_path / "model", "onnx", tmp_path / "out")
+    exec(program.replace("exports/NAME", str(tmp_path / "out")), {})
+    assert len(literal_eval(capsys.readouterr().out)) == 3
