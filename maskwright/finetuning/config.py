@@ -97,7 +97,9 @@ class FinetuneConfig:
     class_weights: bool = setting(False, "weight the loss so that all labels have the same weight")
     metric: Metric | None = setting(None, "metric that selects the best weights; none = the task's")
     evaluations_an_epoch: float = setting(2.0, "evaluations on the validation examples per epoch")
-    patience: int = setting(4, "evaluations without improvement that end a run; 0: never")
+    patience: int = setting(
+        4, "evaluations without improvement that end a run in its second half; 0: never"
+    )
     seeds: int = setting(1, "number of runs, which differ in new weights, data order and dropout")
     first_seed: int = setting(0, "seed of the first run; each further run adds 1")
     precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")

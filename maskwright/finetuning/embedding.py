@@ -341,6 +341,7 @@ class ContrastiveFitting:
         self.device = next(model.parameters()).device
         lengths = [len(a.ids) + len(b.ids) for a, b in zip(*train.sides, strict=True)]
         self.loop = Loop(self.config, lengths, config.first_seed, self.device, pulse)
+        self.metric = "found" if valid.scores is None else "spearman"
         self._best: Record = {}
         self._weights: dict[str, Tensor] = {}
 
@@ -352,8 +353,8 @@ class ContrastiveFitting:
         Raises:
             TrainingError: a loss is not finite.
         """
-        stopping = EarlyStopping(self.config, self.loop.num_steps)
-        self._evaluate({"step": 0, "epoch": 0.0, "seconds": 0.0})
+        stopping = EarlyStopping(self.config, self.loop.num_steps, self.metric)
+        stopping.is_over(0, self._evaluate({"step": 0, "epoch": 0.0, "seconds": 0.0}))
         trained, compute_loss = nn.ModuleDict({"encoder": self.model.encoder}), self._compute_loss
         if self.config.objective == "tsdae":
             trained["decoder"] = decoder = Decoder(self.model)
@@ -389,15 +390,13 @@ class ContrastiveFitting:
             vectors = self._embed(delete_tokens(texts, self.num_added))
             return decoder(self.model, collate(texts, self.pad_id).to(self.device), vectors)
 
-    def _evaluate(self, point: Record) -> bool:
-        """Score the model; if it is the best so far, copy its weights and return True."""
+    def _evaluate(self, point: Record) -> Record:
+        """Return the scores of the model, and keep its weights if they are the best so far."""
         record = {"seed": self.config.first_seed, **point, **self.score()}
-        best, metric = self._best, "found" if "found" in record else "spearman"
-        improved = not best or is_better(metric, record, best)
-        if improved:
+        if not self._best or is_better(self.metric, record, self._best):
             self._best, self._weights = record, copy_weights(self.model)
         self.log(record)
-        return improved
+        return record
 
     @torch.no_grad()
     def score(self) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from maskwright.errors import CheckpointError, TrainingError
 from maskwright.finetuning.batches import plan_steps
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import Examples
-from maskwright.finetuning.metrics import VALID_LOSS, Scores, is_better, is_perfect
+from maskwright.finetuning.metrics import VALID_LOSS, Scores, beats, is_better, is_perfect
 from maskwright.finetuning.network import (
     build_classifier,
     compute_logits,
@@ -30,6 +30,8 @@ from maskwright.optim.eager import AdamW
 from maskwright.progress import Pulse
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
 from maskwright.train.device import autocast
+
+_LEAST_SHARE = 0.5  # of the steps of a run, before early stopping counts
 
 
 def scale_rate(step: int, num_steps: int, warmup_share: float) -> float:
@@ -123,17 +125,34 @@ class Loop:
 class EarlyStopping:
     """The rule that ends a run after `config.patience` evaluations without improvement; 0: never.
 
-    Evaluations during the warm-up do not count.
+    A better score and a lower loss than ever before are improvements. Evaluations do not count in
+    the first part of the run, nor without a better score than the `majority`: a small encoder may
+    predict the most frequent label for a while. After a perfect score no improvement counts, as the
+    loss would fall until the end of the budget.
     """
 
-    def __init__(self, config: FinetuneConfig, num_steps: int) -> None:
-        self.config, self.warmup = config, config.warmup_share * num_steps
+    def __init__(
+        self, config: FinetuneConfig, num_steps: int, metric: str, majority: Scores | None = None
+    ) -> None:
+        self.patience, self.metric, self.majority = config.patience, metric, majority
+        self.warmup = config.warmup_share * num_steps
+        self.least = max(self.warmup, _LEAST_SHARE * num_steps)
+        self._best: Scores = {VALID_LOSS: math.inf}
         self._waited = 0
 
-    def is_over(self, step: int, improved: bool) -> bool:
+    def is_over(self, step: int, scores: Mapping[str, float]) -> bool:
         """Return True if the run ends after this evaluation."""
-        self._waited = 0 if improved or step < self.warmup else self._waited + 1
-        return 0 < self.config.patience <= self._waited
+        metric, best, loss = self.metric, self._best, scores[VALID_LOSS]
+        was_perfect = metric in best and is_perfect(metric, best)
+        is_better = metric not in best or beats(metric, scores[metric], best[metric])
+        is_ahead = not self.majority or beats(metric, scores[metric], self.majority[metric])
+        is_learning = step < self.least or is_better or loss < best[VALID_LOSS] or not is_ahead
+        if is_better:
+            best[metric] = scores[metric]
+        best[VALID_LOSS] = min(best[VALID_LOSS], loss)
+        is_early = step < self.warmup if was_perfect else is_learning
+        self._waited = 0 if is_early else self._waited + 1
+        return 0 < self.patience <= self._waited
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -166,6 +185,7 @@ class RunResult:
 
     Attributes:
         test_scores: the scores of the same weights on the test examples, if there are any.
+        max_steps: the steps of its budget; less were trained if `EarlyStopping` ended the run.
     """
 
     seed: int
@@ -173,6 +193,7 @@ class RunResult:
     test_scores: Scores = field(default_factory=dict[str, float])
     best_step: int = 0
     num_steps: int = 0
+    max_steps: int = 0
     seconds: float = 0.0
     history: list[Record] = field(default_factory=list[Record])
 
@@ -210,12 +231,14 @@ class Fitting:
         Raises:
             TrainingError: a loss is not finite.
         """
-        stopping = EarlyStopping(self.config, self.loop.num_steps)
+        data, self.result.max_steps = self.data, self.loop.num_steps
+        majority = data.baselines["majority"]
+        stopping = EarlyStopping(self.config, self.loop.num_steps, data.deciding, majority)
         for point in self.loop.run(self.model, self._compute_loss):
             self.result.num_steps = point.step
-            is_progress = self._evaluate(point)
+            scores = self._evaluate(point)
             self.result.seconds = point.seconds
-            if stopping.is_over(point.step, is_progress):
+            if stopping.is_over(point.step, scores):
                 break
         self.model.load_state_dict(self._best)
         if self.data.test is not None:
@@ -246,24 +269,17 @@ class Fitting:
             return (targets - self.mean) / self.deviation
         return targets
 
-    def _evaluate(self, point: EvaluationPoint) -> bool:
-        """Score the model, and keep its weights if they are the best so far.
-
-        Returns:
-            True if early stopping counts this as an improvement. A lower loss does not count once
-            every prediction is correct: the loss would fall until the end of the budget.
-        """
-        deciding, result = self.data.deciding, self.result
-        was_perfect = bool(result.scores) and is_perfect(deciding, result.scores)
+    def _evaluate(self, point: EvaluationPoint) -> Scores:
+        """Return the scores of the model, and keep its weights if they are the best so far."""
+        result = self.result
         with rescaled_output(self.model, self.mean, self.deviation):
             scores = self._score(self.data.valid)
-            improved = not result.scores or is_better(deciding, scores, result.scores)
-            if improved:
+            if not result.scores or is_better(self.data.deciding, scores, result.scores):
                 result.scores, result.best_step = scores, point.step
                 self._best = copy_weights(self.model)
         result.history.append({"seed": result.seed, **asdict(point), **scores})
         self.log(result.history[-1])
-        return improved and not was_perfect
+        return scores
 
     def _score(self, examples: Examples) -> Scores:
         return score_model(self.model, self.data, examples, self.config, self.loop.pulse)

@@ -42,6 +42,7 @@ class SeedResults(TypedDict):
     test_scores: Scores
     best_step: int
     num_steps: int
+    max_steps: int
     seconds: float
     history: list[Record]
 
@@ -166,16 +167,24 @@ def describe_defeats(results: Results) -> list[str]:
     """Return a message for each baseline that the model does not beat."""
     metric, judged = results["deciding_metric"], get_judged(results)
     ours, baselines = judged["scores"][metric]["mean"], judged["baselines"]
-    lines: list[str] = []
+    lines, advice = list[str](), _advise(results["runs"])
     if not beats(metric, ours, baselines["majority"][metric]):
         lines.append(
-            "The model does not beat a constant prediction of the most frequent label. Train for "
-            "more epochs, or on more examples."
+            f"The model does not beat a constant prediction of the most frequent label. {advice}."
         )
     bag = baselines["bag of words"][metric]
     if beats(metric, bag, ours):
         lines.append(
-            f"A bag of words is better: {metric} {bag:.4f}, this model {ours:.4f}. Train for "
-            "longer or on more examples, or deploy the bag of words."
+            f"A bag of words is better: {metric} {bag:.4f}, this model {ours:.4f}. {advice}, or "
+            "deploy the bag of words."
         )
     return lines
+
+
+def _advise(runs: Sequence[SeedResults]) -> str:
+    """Return what may raise the scores: more epochs only if these were not enough."""
+    if any(run["num_steps"] < run.get("max_steps", 0) for run in runs):  # absent in older runs
+        return "Early stopping ended a run: train all its epochs with --patience 0"
+    if any(run["best_step"] > 0.9 * run["num_steps"] for run in runs):
+        return "The scores still rose at the end: raise --epochs"
+    return "More epochs do not help: give more examples, or try another --learning_rate"

@@ -1,11 +1,11 @@
-"""The validation split if no file is given: a function of the texts, independent of their order.
+"""The validation split if no file is given: a share of each label, independent of the order.
 
 Examples that share a text, directly or through others, form a group, which is not split; this
 covers mirrored pairs. scikit-learn's grouped splits depend on the order of examples. N examples.
 """
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -26,9 +26,9 @@ def split_examples(
     Args:
         labels: [N] the labels of each example. A group is not held out if no training example has
             one of its labels.
-        share: the share of examples to hold out.
+        share: the share of the examples of each label to hold out.
     """
-    groups, held_out = hold_out([_list_texts(row) for row in rows], share)
+    groups, held_out = hold_out([_list_texts(row) for row in rows], labels, share)
     pairs = list(zip(groups, labels, strict=True))
     known = {name for group, names in pairs if group not in held_out for name in names}
     held_out -= {group for group, names in pairs if not known.issuperset(names)}
@@ -38,18 +38,16 @@ def split_examples(
     )
 
 
-def hold_out(texts: Sequence[Texts], share: float) -> tuple[list[str], set[str]]:
+def hold_out(
+    texts: Sequence[Texts], labels: Sequence[Sequence[str]], share: float
+) -> tuple[list[str], set[str]]:
     """Return the group of each example, named by one of its texts, and the groups held out.
 
-    A single text is held out if its hash is low. Groups of pairs may be large, so groups are taken
-    in the order of their hashes until `share` is reached. If shared texts connect nearly all pairs,
-    this yields less than half of `share`; then pairs with the same first text form a group, or, if
-    these groups are also too large, pairs of the same two texts.
+    If shared texts connect nearly all pairs, this yields less than half of `share`; then pairs with
+    the same first text form a group, or, if these groups are also too large, pairs of the same two
+    texts.
     """
-    if all(len(each) == 1 for each in texts):
-        groups = [text for (text,) in texts]
-        return groups, {group for group in set(groups) if _hash(group) < share}
-    groups, held_out, target = list[str](), set[str](), share * len(texts)
+    groups, held_out = list[str](), set[str]()
     # From the largest groups to the smallest.
     groupings = (
         find_connected(texts),
@@ -57,8 +55,8 @@ def hold_out(texts: Sequence[Texts], share: float) -> tuple[list[str], set[str]]
         ["\x1f".join(sorted(each)) for each in texts],
     )
     for groups in groupings:
-        held_out = _choose_groups(Counter(groups), target)
-        if sum(group in held_out for group in groups) >= target / 2:
+        held_out = _choose_groups(groups, labels, share)
+        if sum(group in held_out for group in groups) >= share * len(texts) / 2:
             break
     return groups, held_out
 
@@ -89,13 +87,32 @@ def find_connected(texts: Sequence[Texts]) -> list[str]:
     return [find(each[0]) for each in texts]
 
 
-def _choose_groups(sizes: Counter[str], target: float) -> set[str]:
-    """Return groups in the order of their hashes, each if it brings the sum closer to `target`."""
-    chosen, count = set[str](), 0
+def _choose_groups(
+    groups: Sequence[str], labels: Sequence[Sequence[str]], share: float
+) -> set[str]:
+    """Return a share of the groups of each label, a group of several under its rarest.
+
+    Groups are taken in the order of their hashes, each if it brings the sum closer to the share. At
+    least one group of a label is chosen, unless it exceeds the share of all examples, and at least
+    one is not.
+    """
+    sizes, names = Counter(groups), defaultdict[str, set[str]](set)
+    for group, found in zip(groups, labels, strict=True):
+        names[group].update(found)
+    spread = Counter(name for found in names.values() for name in found)
+    strata = defaultdict[str, list[str]](list)
     for group in sorted(sizes, key=_hash):
-        if count + sizes[group] / 2 <= target:
-            chosen.add(group)
-            count += sizes[group]
+        strata[min(names[group], key=lambda name: (spread[name], name), default="")].append(group)
+    chosen, most = set[str](), max(share * len(groups), 1)
+    for stratum in strata.values():
+        target, count = share * sum(sizes[group] for group in stratum), 0
+        taken: list[str] = []
+        for group in stratum:
+            if count + sizes[group] / 2 <= target:
+                taken.append(group)
+                count += sizes[group]
+        taken = taken or [group for group in stratum if sizes[group] / 2 <= most][:1]
+        chosen.update(taken[: len(stratum) - 1])
     return chosen
 
 

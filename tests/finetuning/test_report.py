@@ -125,7 +125,7 @@ def render(
         "valid_examples": len(true),
         "baselines": {"majority": {"accuracy": 0.25}, "bag of words": {"accuracy": 0.3}},
         "scores": scores,
-        "runs": [{"seconds": 90.0}],
+        "runs": [{"seconds": 90.0, "best_step": 10, "num_steps": 20}],
         "saved_seed": 0,
         "classes": answers.score_classes(),
         "confusion_matrix": answers.count_confusions(),

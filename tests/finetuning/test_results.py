@@ -35,10 +35,31 @@ def test_a_model_that_loses_hears_so(metric: str, majority: float, bag: float, e
     baselines = {"majority": {metric: majority}, "bag of words": {metric: bag}}
     judged: Any = {"scores": {metric: {"mean": 0.8}}, "baselines": baselines}
     chosen_by: Any = {"scores": {metric: {"mean": 0.4}}, "baselines": baselines}
-    results: Any = {"deciding_metric": metric, "valid_examples": 1, **judged}
+    results: Any = {"deciding_metric": metric, "valid_examples": 1, "runs": [], **judged}
     assert_lines(describe_defeats(results), expected)
     tested: Any = {**results, **chosen_by, "test": judged}
     assert_lines(describe_defeats(tested), expected)
+
+
+@pytest.mark.parametrize(
+    ("run", "flag"),
+    [
+        ({"best_step": 60, "num_steps": 100, "max_steps": 200}, "--patience 0"),
+        ({"best_step": 195, "num_steps": 200, "max_steps": 200}, "--epochs"),
+        ({"best_step": 60, "num_steps": 200, "max_steps": 200}, "--learning_rate"),
+    ],
+)
+def test_advice_follows_from_how_the_run_ended(run: dict[str, int], flag: str) -> None:
+    results: Any = {
+        "deciding_metric": "f1",
+        "valid_examples": 1,
+        "scores": {"f1": {"mean": 0.4}},
+        "baselines": {"majority": {"f1": 0.5}, "bag of words": {"f1": 0.6}},
+        "runs": [run],
+    }
+    flags = ["--patience 0", "--epochs", "--learning_rate"]
+    lines = describe_defeats(results)
+    assert [[each for each in flags if each in line] for line in lines] == [[flag], [flag]]
 
 
 def assert_lines(lines: list[str], beginnings: list[str]) -> None:

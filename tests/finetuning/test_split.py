@@ -1,5 +1,6 @@
-"""Who is held out is a function of the texts, and no text is on both sides if that can be."""
+"""The split is a function of texts and labels; no text is on both sides if that can be."""
 
+from collections import Counter
 from itertools import product
 from random import Random
 
@@ -53,9 +54,12 @@ def test_groups_are_what_shared_texts_connect(pairs: list[tuple[str, str]]) -> N
 def test_who_is_held_out_depends_on_no_order_and_no_side(
     pairs: list[tuple[str, str]], share: float, random: Random
 ) -> None:
-    groups, held_out = hold_out(pairs, share)
+    labels = [[first[0]] for first, _ in pairs]
+    groups, held_out = hold_out(pairs, labels, share)
     order = random.sample(range(len(pairs)), len(pairs))
-    again, same = hold_out([pairs[number] for number in order], share)
+    again, same = hold_out(
+        [pairs[number] for number in order], [labels[number] for number in order], share
+    )
     assert same == held_out
     assert again == [groups[number] for number in order]
     assert find_connected([(b, a) for a, b in pairs]) == find_connected(pairs)
@@ -103,11 +107,37 @@ def test_contexts_of_repeated_questions_are_on_one_side() -> None:
     assert not {row.context for row in kept} & {row.context for row in held_out}
 
 
-def test_a_share_of_single_texts_is_about_that_share() -> None:
-    texts = [[str(n)] for n in range(2000)]
-    groups, held_out = hold_out(texts, 0.1)
-    assert 140 < len(held_out) < 260
-    assert hold_out(texts[:50], 0.1)[1] == held_out & set(groups[:50])  # others change nothing
+def test_the_share_of_each_label_is_held_out() -> None:
+    rows = [
+        TableRow("", {"sentence1": f"{label} {number}", "label": label})
+        for label, count in (("common", 219), ("rare", 81), ("few", 3), ("two", 2), ("one", 1))
+        for number in range(count)
+    ]
+    train, valid = split(rows, 0.1)
+    held_out = {"common": 22, "rare": 8, "few": 1, "two": 1}
+    assert Counter(row.values["label"] for row in valid) == held_out
+    assert len(train) == 306 - 32
+    train, valid = split(rows, 0.9)  # of each label one is learned
+    assert Counter(row.values["label"] for row in train) == {
+        "common": 22, "rare": 8, "few": 1, "two": 1, "one": 1,
+    }  # fmt: skip
+
+
+def test_an_example_of_several_labels_belongs_to_its_rarest() -> None:
+    texts = [[f"text {number}"] for number in range(400)]
+    labels = [["O", "PER"] if n % 8 == 0 else ["O"] for n in range(400)]
+    groups, held_out = hold_out(texts, labels, 0.1)
+    rare = [group for group, names in zip(groups, labels, strict=True) if "PER" in names]
+    assert (len(held_out), len(held_out.intersection(rare))) == (40, 5)
+
+
+def test_copies_of_a_text_are_on_one_side_and_more_text_moves_few() -> None:
+    texts = [[str(n // 2)] for n in range(2000)]
+    groups, held_out = hold_out(texts, [()] * 2000, 0.1)
+    assert len(held_out) == 100
+    assert groups == [text for (text,) in texts]
+    fewer = hold_out(texts[:1800], [()] * 1800, 0.1)[1]
+    assert len(held_out - fewer) <= 20  # the choice is that of the lowest hashes
 
 
 def test_a_label_of_one_example_takes_its_group_to_be_learned() -> None:

@@ -147,12 +147,42 @@ def test_a_lower_loss_is_no_reason_to_go_on_where_all_is_right(
     assert run.best_step == run.num_steps
 
 
-def test_early_stopping_ends_a_run_but_not_its_warmup() -> None:
-    stopping = EarlyStopping(FinetuneConfig(patience=2, warmup_share=0.5), num_steps=10)
-    assert not any(stopping.is_over(step, improved=False) for step in (1, 2, 3, 4))
-    found = [stopping.is_over(*score) for score in ((5, False), (6, True), (7, False), (8, False))]
-    assert found == [False, False, False, True]
-    assert not EarlyStopping(FinetuneConfig(patience=0), 1).is_over(9, improved=False)
+@pytest.mark.parametrize(
+    ("accuracies", "losses", "num_scores"),
+    [
+        # Improvements, then a plateau: three evaluations without any, after half of the steps.
+        ([0.6, 0.7] + [0.7] * 18, [0.6, 0.5] + [0.5] * 18, 12),
+        ([0.6, 0.7] + [0.7] * 11 + [0.8] * 7, [0.5] * 20, 12),
+        ([0.7] + [0.6] * 19, [0.6] * 11 + [0.59] + [0.7] * 8, 15),  # a new lowest loss
+        ([0.7] + [0.6] * 19, [0.5] * 11 + [0.6, 0.59] + [0.6] * 7, 12),  # low, but not the lowest
+        ([0.7] + [0.6] * 10 + [0.71] + [0.6] * 8, [0.6] * 20, 15),  # a new best score
+        ([0.6] + [0.5] * 19, [0.5] * 20, 20),  # falls back to the majority after some luck
+        ([0.6] * 11 + [0.5] + [0.6] * 8, [0.5] * 20, 15),
+        ([0.7, 1.0] + [1.0] * 18, [0.5, *(0.4 - n / 100 for n in range(19))], 5),  # perfect
+        ([1.0] + [0.4] * 19, [0.5] * 20, 4),
+    ],
+)
+def test_a_run_stops_where_neither_score_nor_loss_improve(
+    accuracies: list[float], losses: list[float], num_scores: int
+) -> None:
+    config, majority = FinetuneConfig(patience=3, warmup_share=0.0), {"accuracy": 0.5}
+    stopping = EarlyStopping(config, 20, "accuracy", majority)
+    scores = [
+        {"accuracy": accuracy, "valid_loss": loss}
+        for accuracy, loss in zip(accuracies, losses, strict=True)
+    ]
+    steps = enumerate(scores, start=1)
+    ended = next((step for step, found in steps if stopping.is_over(step, found)), 20)
+    assert ended == num_scores
+
+
+def test_early_stopping_spares_the_warmup_and_may_be_off() -> None:
+    config, same = FinetuneConfig(patience=2, warmup_share=0.8), {"spearman": 0.5, "valid_loss": 1}
+    stopping = EarlyStopping(config, 10, "spearman")
+    found = [stopping.is_over(step, same) for step in range(10)]
+    assert found.index(True) == 9
+    never = EarlyStopping(replace(config, patience=0), 1, "spearman")
+    assert not any(never.is_over(9, same) for _ in range(9))
 
 
 @pytest.mark.parametrize(
@@ -218,9 +248,9 @@ def test_examples_are_held_out_by_their_text(nouns: Path) -> None:
     assert not trained & {tuple(one.ids) for one in data.valid.inputs}
 
 
-def test_too_few_examples_are_an_error(nouns: Path) -> None:
+def test_too_few_examples_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="too few examples for training and validation"):
-        read_nouns(nouns, 1e-9)
+        read_nouns(write_nouns(tmp_path / "one.tsv", 1), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +336,7 @@ def test_the_largest_numbers_are_learned(tmp_path: Path) -> None:
 def write_cities(path: Path, others: str, held_out: str) -> TaskFiles:
     """Texts with labels of which one that is held out has its own."""
     texts = [f"the cat {number}" for number in range(200)]
-    chosen = min(hold_out([[text] for text in texts], 0.1)[1])
+    chosen = min(hold_out([[text] for text in texts], [()] * 200, 0.1)[1])
     rows = [f"{text}\t{held_out if text == chosen else others}" for text in texts]
     path.write_text("\n".join(["sentence1\tlabel", *rows, "a dog\tBoston, MA"]) + "\n")
     return TaskFiles(task="multilabel", train=path, columns=LABELS)
