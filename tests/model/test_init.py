@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.model.init import grow_vocabulary, initialize, spread_layers, take_layers
+from maskwright.model.init import (
+    grow_vocabulary,
+    initialize,
+    mix_vocabulary,
+    spread_layers,
+    take_layers,
+)
 from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.model.helpers import tiny_config
 from tests.models import small_model
@@ -132,3 +138,13 @@ def test_a_student_of_other_sizes_keeps_its_random_weights(change: dict[str, Any
     before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
     assert take_layers(student, teacher) == []
     assert all(torch.equal(t, before[n]) for n, t in student.state_dict().items())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_bias_of_a_token_follows_it(tied: bool) -> None:
+    model = small_model(preset="bert", tie_word_embeddings=tied)
+    tensors = {name: p.detach().clone() for name, p in model.named_parameters()}
+    tensors[BIAS][7] = 50.0
+    mixed = mix_vocabulary(tensors, 40, {3: ([7], [1.0]), 4: ([7, 8], [0.5, 0.5])})
+    assert mixed[BIAS][[3, 4]].tolist() == [50.0, 25.0]
+    assert (DECODER in mixed) is not tied

@@ -184,6 +184,19 @@ def test_an_extended_run_validates_to_its_new_end(tmp_path: Path) -> None:
     assert trainer.last_scores == recorder.of("valid")[-1]
 
 
+def test_an_extended_run_reads_the_rows_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    make_trainer(tmp_path, Recorder(), train={"max_steps": 5}).fit()
+    checkpoint, _ = find_newest(tmp_path)
+    assert checkpoint is not None
+    extended = make_trainer(tmp_path, Recorder(), train={"max_steps": 10})
+    extended.restore(checkpoint)
+    extended.fit()
+    whole = make_trainer(None, Recorder(), train={"max_steps": 10})
+    whole.fit()
+    assert extended.state.position == whole.state.position
+    assert extended.state.tokens == whole.state.tokens
+
+
 def test_averaging_can_begin_when_a_run_is_resumed(tmp_path: Path) -> None:
     make_trainer(tmp_path, Recorder(), train={"max_steps": 4}).fit()
     checkpoint, _ = find_newest(tmp_path)
