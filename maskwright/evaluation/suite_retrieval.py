@@ -132,9 +132,9 @@ def _rank(
     gains = np.zeros(len(scores), np.int64)
     for name in grades.keys() & places.keys():
         gains[places[name]] = grades[name]
-    best = np.lexsort((gains, -scores))[: _DEEPEST + 1]
+    best: list[int] = np.lexsort((gains, -scores))[: _DEEPEST + 1].tolist()
     names = list(places)
-    found = (names[place] for place in best[scores[best] > above])
+    found = (names[place] for place in best if scores[place] > above)
     kept = [name for name in found if name != query or grades.get(name, 0) > 0]
     return kept[:_DEEPEST]
 
