@@ -9,7 +9,8 @@ columns after an ID are CoNLL-U: there ranges (``2-3``) and empty nodes (``4.1``
 Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO, BIOES, BILOU and BMES; a tag
 without such a prefix is its own kind. Entities follow CoNLL's ``conlleval`` (Tjong Kim Sang and De
 Meulder, 2003) and seqeval: an entity begins at a begin prefix, at a new kind, and after ``O``. The
-tags ``B`` and ``I`` alone have the kind ``_``.
+tags ``B`` and ``I`` alone have the kind ``_``. Other spellings (``b-per``, ``B_PER``, ``PER-B``;
+``0`` for ``O``) are rewritten.
 """
 
 import re
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 from maskwright.corpus.readers.blocks import COMPRESSIONS
 from maskwright.errors import CorpusError
-from maskwright.finetuning.table_files import open_lines
+from maskwright.finetuning.table_files import clean_name, open_lines
 
 OUTSIDE = "O"
 _SKIPPED = re.compile(r"-DOCSTART-|# (new(doc|par)\b|[\w:.]+ = )")
@@ -34,6 +35,8 @@ _CHUNK = re.compile(r"\S+")
 _WHOLE = re.compile(r"(?:[^\W\d_]\.)+|['\u2019]\w\w?")
 _BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
 _PREFIXES = frozenset("BIESLUM")
+_PREFIXED = re.compile(r"(?P<prefix>[BIESLUM])[-_:](?P<kind>.+)", re.IGNORECASE)
+_SUFFIXED = re.compile(r"(?P<kind>.+)[-_:](?P<prefix>[BIESLUM])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,53 @@ def has_conll_name(path: Path) -> bool:
 
 
 def read_conll(
-    path: Path | str, word: int | None = None, tag: int | None = None
-) -> Iterator[TaggedSentence]:
-    """Yield the sentences of a file.
+    path: Path | str,
+    word: int | None = None,
+    tag: int | None = None,
+    rewritten: dict[str, str] | None = None,
+) -> list[TaggedSentence]:
+    """Return the sentences of a file.
 
     Args:
         word, tag: positions of their columns; negative ones count from the end. Default: the first
             and the last; in CoNLL-U, FORM and UPOS.
+        rewritten: collects the tags in another spelling, and what they became.
 
     Raises:
         CorpusError: the file is missing, has a line with too few columns or with other columns than
-            the first line, or holds no sentence.
+            the first line, holds no sentence, or has a tag without a prefix while others have one.
     """
-    for place, lines in _read_sentences(path, word, tag, has_tags=True):
-        words, tags = zip(*lines, strict=True)
-        yield TaggedSentence(place, words, tags)
+    found = [
+        (place, [(word, clean_name(tag)) for word, tag in lines])
+        for place, lines in _read_sentences(path, word, tag, has_tags=True)
+    ]
+    spelled = _unify_tags({tag: place for place, lines in found[::-1] for _, tag in lines})
+    if rewritten is not None:
+        rewritten.update((tag, name) for tag, name in spelled.items() if tag != name)
+    return [
+        TaggedSentence(place, tuple(w for w, _ in lines), tuple(spelled[t] for _, t in lines))
+        for place, lines in found
+    ]
+
+
+def _unify_tags(places: dict[str, str]) -> dict[str, str]:
+    """Return each tag of a file as ``O`` or ``PREFIX-KIND`` if the tags mark entities."""
+    named = sorted(tag for tag in places if tag not in ("O", "o", "0", "_", "-"))
+    is_plain = any(tag.startswith(("B-", "I-")) for tag in named)
+    for pattern in (_PREFIXED, _SUFFIXED):
+        matches = {tag: match for tag in named if (match := pattern.fullmatch(tag))}
+        found = {tag: f"{m['prefix'].upper()}-{m['kind']}" for tag, m in matches.items()}
+        found |= {tag: tag.upper() for tag in named if tag in ("B", "I", "b", "i")}
+        has_begin = any(tag[0] in "BI" for tag in found.values())
+        if is_plain or (has_begin and len(found) == len(named)):
+            for tag in named:
+                if tag not in found:
+                    rule = f"tag = {tag} has no prefix, but {min(found)} has one"
+                    raise CorpusError(f"{places[tag]}: {rule}. Write B-…, I-… or O.")
+            return {tag: found.get(tag, OUTSIDE) for tag in places}
+    # Beside names, "0" is no entity; among numbers and single letters, it is one of them.
+    is_named = all(len(tag) > 1 and not tag.isdecimal() for tag in named)
+    return {tag: OUTSIDE if is_named and tag in ("0", "o") else tag for tag in places}
 
 
 def read_words(path: Path | str, word: int | None = None) -> Iterator[list[str]]:

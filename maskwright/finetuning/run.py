@@ -338,7 +338,8 @@ def describe_data(data: TaskData) -> Iterator[str]:
 
 
 def describe_skipped(data: TaskData) -> Iterator[str]:
-    """Yield a line for each file in which rows were skipped."""
+    """Yield a line for each file in which rows were skipped, and the notes on the examples."""
+    yield from data.task.notes
     for name, count in data.skipped.items():
         yield f"{count_noun(count, 'row')} of {name} skipped: fewer columns than the task needs"
 

@@ -67,6 +67,16 @@ def count_shared(train: Sequence[TableRow], valid: Sequence[TableRow]) -> int:
     return sum(not known.isdisjoint(row.texts) for row in valid)
 
 
+def count_repeated(known: Sequence[Row], scored: Sequence[Row]) -> int:
+    """Return the number of scored examples whose texts are those of a known example."""
+
+    def spell(row: Row) -> tuple[str, ...]:
+        return tuple(" ".join(text.split()) for text in _list_texts(row))
+
+    seen = {spell(row) for row in known}
+    return sum(spell(row) in seen for row in scored)
+
+
 def find_connected(texts: Sequence[Texts]) -> list[str]:
     """Return the group of each example: the smallest text of its connected component.
 

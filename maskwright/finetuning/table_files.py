@@ -10,6 +10,7 @@ A line that cannot be read is not skipped: labeled data is small, so the error n
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ _USUAL: Mapping[str, frozenset[str]] = {
     LABEL: frozenset(_LABELS),
 }
 _LONGEST_NAME, _MOST_WORDS, _MANY_ROWS = 40, 4, 10
+# Zero-width space, mark of byte order, word joiner, soft hyphen, marks of direction.
+_INVISIBLE = dict.fromkeys((0x200B, 0xFEFF, 0x2060, 0xAD, 0x200E, 0x200F))
 
 
 @dataclass(frozen=True)
@@ -461,3 +464,8 @@ def find_roles(
 def normalize_name(name: str) -> str:
     """Return a column name as the usual names are written."""
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+def clean_name(text: str) -> str:
+    """Return the name of a label in one spelling of all that print alike."""
+    return " ".join(unicodedata.normalize("NFC", text.translate(_INVISIBLE)).split())

@@ -22,7 +22,7 @@ from maskwright.errors import ConfigError, CorpusError, InputError
 from maskwright.finetuning.config import TASKS, FinetuneConfig
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
-from maskwright.finetuning.split import split_examples
+from maskwright.finetuning.split import count_repeated, split_examples
 from maskwright.finetuning.table_files import Column, find_roles, list_names, parse_columns
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import MODEL, Loaded
@@ -193,6 +193,7 @@ class LabelTask(Task):
         other_metrics: further metrics that may select the weights instead.
         counts_confusions: True if an example has exactly one label.
         mistakes_note: the note above the mistakes in the HTML report.
+        notes: lines for the user about the examples that were read.
     """
 
     unused = OF_EMBEDDINGS
@@ -204,6 +205,9 @@ class LabelTask(Task):
     mistakes_note = (
         "The wrong answers with the highest probability. Often the label is wrong, not the answer."
     )
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
 
     @abstractmethod
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
@@ -412,6 +416,7 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     skipped = Counter[str]() if files.skips_short else None
     sets = _read_sets(task, files, skipped)
     labels = task.find_labels(sets[0])
+    task.notes += _describe_doubtful(sets, labels)
     deciding, metrics = task.choose_metrics(labels, config.metric, files.metrics)
     encoded = [task.encode(rows, labels, tokenizer, max_length) for rows in sets]
     train, valid, *test = encoded
@@ -430,6 +435,21 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         of_test[0] if of_test else {},
         dict(skipped or {}),
     )
+
+
+def _describe_doubtful(sets: Sequence[Sequence[Row]], labels: Labels) -> Iterator[str]:
+    """Yield lines about labels that differ by case only, and examples that are in earlier sets."""
+    groups: dict[str, list[str]] = {}
+    for name in labels.names:
+        groups.setdefault(name.casefold(), []).append(name)
+    if alike := [" and ".join(names) for names in groups.values() if len(names) > 1]:
+        yield f"labels that differ by case only: {'; '.join(alike)}. Are they one label?"
+    known, place = [*sets[0]], "training"
+    for kind, rows in zip(("validation", "test"), sets[1:], strict=False):
+        if count := count_repeated(known, rows):
+            rule = f"{count:,} of {len(rows):,} {kind} examples are also in {place}"
+            yield f"{rule}: scores on new text will be lower. Remove them."
+        known, place = [*known, *rows], "training or validation"
 
 
 def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:

@@ -4,6 +4,7 @@ N examples, K labels.
 """
 
 import json
+import math
 import re
 from abc import abstractmethod
 from collections import Counter
@@ -22,9 +23,18 @@ from maskwright.errors import CorpusError, show_value
 from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ridge, one_vs_rest
 from maskwright.finetuning.examples import Examples, Row, encode_texts
 from maskwright.finetuning.metrics import Scores, compute_metric
-from maskwright.finetuning.table_files import TableRow, read_columns
-from maskwright.finetuning.task import OF_EMBEDDINGS, Baseline, Labels, LabelTask, Logits, TaskFiles
+from maskwright.finetuning.table_files import TableRow, clean_name, read_columns
+from maskwright.finetuning.task import (
+    OF_EMBEDDINGS,
+    Baseline,
+    Labels,
+    LabelTask,
+    Logits,
+    TaskFiles,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+_BITS = {"0": 0, "0.0": 0, "False": 0, "false": 0, "1": 1, "1.0": 1, "True": 1, "true": 1}
 
 
 class TextTask(LabelTask):
@@ -126,6 +136,20 @@ class MultiLabel(TextTask):
     counts_confusions = False
     mistakes_note = "The answers with the most wrong or missing labels."
 
+    def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
+        """Return rows; if the labels of all are 0/1 vectors of one length, by positions of 1."""
+        rows = [_of_table(row) for row in super().read(path, files, skipped)]
+        vectors = [_read_vector(row.values["label"]) for row in rows]
+        lengths = {None if vector is None else len(vector) for vector in vectors} - {0}
+        if len(lengths) != 1 or None in lengths:
+            return [*rows]
+        self.notes.append(f"{path.name}: the labels are vectors of 0 and 1, named from 0")
+        return [
+            replace(row, values={**row.values, "label": [n for n, bit in enumerate(bits) if bit]})
+            for row, bits in zip(rows, vectors, strict=True)
+            if bits is not None
+        ]
+
     def settle_labels(self, rows: list[Row]) -> list[Row]:
         named = zip(map(_of_table, rows), self.list_all(rows), strict=True)
         return [replace(row, values={**row.values, "label": names}) for row, names in named]
@@ -145,7 +169,15 @@ class MultiLabel(TextTask):
                 raise CorpusError(f"{row.place}: label = {value} is not a JSON list.") from None
         if not isinstance(value, list):
             value = re.split(f"[{marks}]", _spell(value, row.place))
-        return [name for one in cast(list[Any], value) if (name := _spell(one, row.place))]
+        given = cast(list[Any], value)
+        rule = "Name each label once. Vectors of 0 and 1 have the same length in all rows."
+        for one in given:
+            if isinstance(one, float) and math.isfinite(one) and not one.is_integer():
+                raise CorpusError(f"{row.place}: label = {one} in a list is not a name. {rule}")
+        names = [name for one in given if (name := _spell(one, row.place))]
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise CorpusError(f"{row.place}: label = {twice[0]} is named twice. {rule}")
+        return names
 
     def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
         marks = "|" if any("," in name for name in labels.names) else "|,"
@@ -205,8 +237,11 @@ class Regression(TextTask):
         return []
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
-        for row in rows:
-            _of_table(row).number("label")
+        """Return one output; raise CorpusError if all numbers are equal."""
+        values = {_of_table(row).number("label") for row in rows}
+        if len(values) < 2:
+            rule = f"all {len(rows)} examples have label = {min(values):g}, but the task needs at"
+            raise CorpusError(f"{rule} least 2 numbers. Check --columns label=…")
         return Labels(("score",), (len(rows),))
 
     def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
@@ -257,7 +292,15 @@ def _spell(value: Any, place: str) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return str(value).strip()
+    return clean_name(str(value))
+
+
+def _read_vector(value: Any) -> list[int] | None:
+    """Return a vector of 0 and 1, such as ``[1.0, 0.0]`` or ``1 0``; [] for no value."""
+    if value is None or value != value:
+        return []
+    parts = re.split(r"[\s,;|]+", text) if (text := str(value).strip("[] ")) else []
+    return [_BITS[part] for part in parts] if len(parts) != 1 and _BITS.keys() >= {*parts} else None
 
 
 def _sort_key(name: str) -> tuple[bool, float, str]:

@@ -14,7 +14,14 @@ from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_con
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Metric, Scores, score_spans
 from maskwright.finetuning.table_files import Column
-from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, PredictedRows, TaskFiles
+from maskwright.finetuning.task import (
+    Baseline,
+    Labels,
+    LabelTask,
+    Logits,
+    PredictedRows,
+    TaskFiles,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
@@ -41,7 +48,12 @@ class Tokens(LabelTask):
 
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
         columns = {role: int(column) for role, column in files.columns.items()}
-        sentences: list[Row] = list(read_conll(path, **columns))
+        rewritten: dict[str, str] = {}
+        sentences: list[Row] = [*read_conll(path, **columns, rewritten=rewritten)]
+        if rewritten:
+            shown = [f"{tag} is read as {name}" for tag, name in sorted(rewritten.items())]
+            more = f", and {len(shown) - 5} more" if len(shown) > 5 else ""
+            self.notes.append(f"{path.name}: the tag {', '.join(shown[:5])}{more}")
         if path == files.train and len(sentences) == 1:
             raise CorpusError(
                 f"{path} holds one sentence of {len(_sentence(sentences[0]).words):,} words. "

@@ -173,3 +173,33 @@ def test_a_word_that_is_only_an_invisible_character_keeps_its_row(tmp_path: Path
     lines = "".join(f"{word} {tag}\n" for word, tag in zip(words, tags, strict=True))
     [sentence] = read_conll(write(tmp_path, lines))
     assert (sentence.words, sentence.tags) == (words, tags)
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("B-PER I-PER 0", "B-PER I-PER O"),
+        ("PER-B PER-I O LOC-S", "B-PER I-PER O S-LOC"),
+        ("b-per i-per o", "B-per I-per O"),
+        ("B_PER I_PER _", "B-PER I-PER O"),
+        ("B-caf\u00e9 I-cafe\u0301 O", "B-caf\u00e9 I-caf\u00e9 O"),
+        ("b i o", "B I O"),
+        ("PER LOC 0", "PER LOC O"),
+        ("0 1 2", "0 1 2"),  # numbers of tags
+        ("NOUN - _ V-FIN", "NOUN - _ V-FIN"),  # parts of speech
+    ],
+)
+def test_tags_in_other_spellings_are_rewritten(tags: str, expected: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "".join(f"w\t{tag}\n" for tag in tags.split()))
+    rewritten: dict[str, str] = {}
+    [sentence] = read_conll(path, rewritten=rewritten)
+    assert " ".join(sentence.tags) == expected
+    assert all(
+        name in sentence.tags and tag not in sentence.tags for tag, name in rewritten.items()
+    )
+
+
+def test_a_tag_without_a_prefix_beside_tags_with_one_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "a B-PER\nb O\n\nc PER\n")
+    with pytest.raises(CorpusError, match="conll:4: tag = PER has no prefix, but B-PER has one"):
+        read_conll(path)

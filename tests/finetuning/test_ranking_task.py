@@ -58,7 +58,7 @@ def test_a_table_with_labels_is_read_as_it_is(tmp_path: Path) -> None:
     columns = task.find_columns(path, {})
     rows = task.read(path, TaskFiles(task="ranking", train=path, columns=columns), None)
     assert task.encode_labels(rows, task.find_labels(rows)).tolist() == [1, 0]
-    path.write_text("query,passage,label\na,b,3\n")
+    path.write_text("query,passage,label\na,b,3\na,c,0\n")
     rows = task.read(path, TaskFiles(task="ranking", train=path, columns=columns), None)
     with pytest.raises(CorpusError, match="label = 3 must be between 0 and 1"):
         task.encode_labels(rows, task.find_labels(rows))

@@ -396,3 +396,26 @@ def test_words_with_a_single_tag_teach_nothing() -> None:
     rows = [TaggedSentence("a:1", ("The", "cat"), ("O", "O"))]
     with pytest.raises(CorpusError, match="all words have the tag O"):
         load_label_task("tokens").find_labels(rows)
+
+
+def test_examples_that_are_also_in_training_are_counted(nouns: Path, tmp_path: Path) -> None:
+    tags, count = write_tags(tmp_path / "a.conll"), len(nouns.read_text().splitlines()) - 1
+    files = TaskFiles(task="classification", train=nouns, test=nouns, columns=LABELS)
+    [note] = read_task(files, make_loaded(), CONFIG).task.notes
+    assert note.startswith(f"{count} of {count} test examples are also in training or validation")
+    files = TaskFiles(task="tokens", train=tags, valid=tags)
+    [note] = read_task(files, make_loaded(), CONFIG).task.notes
+    assert note.startswith("120 of 120 validation examples are also in training")
+
+
+def test_labels_that_differ_by_case_only_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    rows = [
+        f"{word} {n}\t{label}"
+        for n in range(20)
+        for word, label in (("a", "Spam"), ("b", "spam"), ("c", "ham"))
+    ]
+    path.write_text("\n".join(["sentence1\tlabel", *rows]) + "\n")
+    files = TaskFiles(task="classification", train=path, columns=LABELS)
+    [note] = read_task(files, make_loaded(), CONFIG).task.notes
+    assert "Spam and spam" in note

@@ -1,4 +1,6 @@
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from maskwright.errors import CorpusError
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.table_files import TableRow
-from maskwright.finetuning.task import load_label_task
+from maskwright.finetuning.task import TaskFiles, load_label_task
 from maskwright.finetuning.text_tasks import Classification, MultiLabel, Regression
 from maskwright.finetuning.token_task import Tokens
 
@@ -78,6 +80,10 @@ def test_tags_begin_with_that_of_no_entity() -> None:
             r"t.tsv:2: label = -2e18 must be within ±1e\+18",
         ),
         ("regression", ["1", "nan"], "t.tsv:2: label = nan is not a number"),
+        ("regression", ["2", 2.0], "all 2 examples have label = 2,"),
+        ("multilabel", ["a|b|a"], "t.tsv:1: label = a is named twice"),
+        ("multilabel", [[1, 0, 1], [1, 0]], "t.tsv:1: label = 1 is named twice"),
+        ("multilabel", [[0.9, 0.1], [0.2, 0.8]], "t.tsv:1: label = 0.9 in a list"),
         ("regression", ["1", None], "t.tsv:2: label = None is not a number"),
     ],
 )
@@ -104,3 +110,29 @@ def test_numbers_are_scaled_however_large_they_are() -> None:
     targets = np.array([1e18, -1e18] * 1000, np.float32)
     assert NUMBER.normalize(targets) == pytest.approx((0.0, 1e18))
     assert NUMBER.normalize(np.full(7, 0.1, np.float32)) == (pytest.approx(0.1), 1.0)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [[1.0, 0.0, 1.0], [0, 0, 0], [0, 1, 0]],
+        [[True, False, True], None, [False, True, False]],
+        ["1 0 1", "0 0 0", "0 1 0"],
+        ["[1, 0, 1]", "", "[0, 1, 0]"],
+    ],
+)
+def test_vectors_of_0_and_1_are_labels_by_position(labels: list[Any], tmp_path: Path) -> None:
+    path, task = tmp_path / "a.jsonl", MultiLabel()
+    path.write_text("\n".join(json.dumps({"text": "x", "label": label}) for label in labels))
+    columns = {"sentence1": "text", "label": "label"}
+    found = task.read(path, TaskFiles(task="multilabel", train=path, columns=columns), None)
+    names = task.find_labels(found)
+    assert (names.names, names.counts) == (("0", "1", "2"), (1, 1, 1))
+    assert task.encode_labels(found, names).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    assert task.notes == ["a.jsonl: the labels are vectors of 0 and 1, named from 0"]
+
+
+def test_labels_that_print_alike_are_one() -> None:
+    spelled = ["caf\u00e9", "cafe\u0301", "\u200bcaf\u00e9", "caf\u00e9\ufeff", "ca\u00adf\u00e9"]
+    labels = CLASSES.find_labels(rows(*spelled, "a b", "a\u00a0b"))
+    assert (labels.names, labels.counts) == (("a b", "caf\u00e9"), (2, 5))
