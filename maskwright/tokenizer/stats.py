@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskwright.tokenizer.token_text import TokenText, show_tokens
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _NUM_LISTED = 20
@@ -78,8 +78,10 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
 
 def find_longest_tokens(tokenizer: Tokenizer) -> list[str]:
     """Return the ordinary tokens of the most characters, as people read them."""
-    tokens = show_tokens(tokenizer, tokenizer.ordinary_ids.tolist())
-    return sorted(tokens, key=lambda token: (-len(token), token))[:_NUM_LISTED]
+    pieces, names = TokenText(tokenizer), tokenizer.tokens(tokenizer.ordinary_ids.tolist())
+    pairs = zip(names, tokenizer.ordinary_ids.tolist(), strict=True)
+    longest = sorted(pairs, key=lambda pair: (-len(pieces.spell(pair[0])), pair[0]))
+    return [pieces.show(token_id) for _, token_id in longest[:_NUM_LISTED]]
 
 
 def _divide(count: int, total: int) -> float:

@@ -193,10 +193,10 @@ def test_byte_level_tokens_are_readable(tmp_path: Path, capsys: pytest.CaptureFi
         options = ["--tokenizer.kind", Path(folder).name, "--tokenizer.vocab_size", "300"]
         run(capsys, "tokenizer", "train", str(text), "--out", folder, *options)
     shown = run(capsys, "tokenizer", "inspect", folders[0], "그의 고양이\n", "--on", str(text))
-    assert "▁그의 ▁고양이 ↵" in shown.replace("\n", " ") or "▁고양이 ↵" in shown
+    assert "<0xEA> <0xB7><0xB8>의 ▁고양이 ↵" in shown
     compared = run(capsys, "tokenizer", "compare", *folders, "--on", str(text))
-    assert "그의 (60)   ▁그의  |  그 의" in compared
-    assert not set("Ġê·¸ìĿĺ") & set((shown + compared).replace(" · ", ""))
+    assert "그의 (3)   ▁그의  |  그 의" in compared
+    assert not set("Ġê¸ìĿĺ") & set(shown + compared)
 
 
 def test_a_run_s_tokenizer_is_inspected(workplace: Path, capsys: pytest.CaptureFixture[str]):

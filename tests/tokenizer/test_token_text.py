@@ -62,7 +62,7 @@ def test_bytes_that_stand_in_for_characters() -> None:
     ("kind", "text", "shown"),
     [
         ("bpe", "the \N{SNOWMAN}\n", ["the", "▁", "<0xE2>", "<0x98>", "<0x83>", "↵"]),
-        ("bpe", "a[MASK]\té", ["a", "[MASK]", "⇥", "é"]),
+        ("bpe", "a[MASK]\té", ["a", "[MASK]", "⇥", "<0xC3>", "<0xA9>"]),
         ("character", "a \n", ["a", "▁", "↵"]),
     ],
 )
