@@ -14,6 +14,7 @@ from maskwright.cli.tables import make_console
 from maskwright.console import say, say_json, tell
 from maskwright.errors import InputError
 from maskwright.runs.find_model import find_model_folder
+from maskwright.tokenizer.token_text import TokenText
 
 if TYPE_CHECKING:
     from maskwright.inference.fill_mask import FillMask, FillResult
@@ -64,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         elif arguments.json:
             say_json(answer.to_json())
         else:
-            _show_result(answer)
+            _show_result(answer, TokenText(fill.tokenizer))
     return 2 if num_bad else 0
 
 
@@ -82,7 +83,7 @@ def _answer(
             yield error
 
 
-def _show_result(result: "FillResult") -> None:
+def _show_result(result: "FillResult", pieces: TokenText) -> None:
     console = make_console()
     console.print(f"[bold]{escape(result.text)}")
     for number, predictions in enumerate(result.masks, start=1):
@@ -90,4 +91,5 @@ def _show_result(result: "FillResult") -> None:
             console.print(f"  mask {number}")
         for prediction in predictions:
             bar = "█" * round(30 * prediction.score)
-            console.print(f"  {prediction.score:6.1%}  {escape(prediction.token):<16} [dim]{bar}")
+            token = escape(pieces.show(prediction.token_id))
+            console.print(f"  {prediction.score:6.1%}  {token:<16} [dim]{bar}")

@@ -15,6 +15,7 @@ from maskwright.console import say, say_json, tell
 from maskwright.errors import InputError
 from maskwright.formatting import count_noun
 from maskwright.runs.find_model import find_model_folder
+from maskwright.tokenizer.token_text import show_tokens
 
 if TYPE_CHECKING:
     from maskwright.evaluation.pseudo_likelihood import PseudoLikelihood
@@ -60,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
             continue
         totals.append(result.total)
         num_tokens += result.num_tokens
-        tokens = score.tokenizer.tokens(result.token_ids) if arguments.tokens else []
+        tokens = show_tokens(score.tokenizer, result.token_ids) if arguments.tokens else []
         if arguments.json:
             say_json(_describe(result, tokens, arguments.tokens))
         else:

@@ -20,6 +20,7 @@ from maskwright.runs.run_directory import suggest_run
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.tokenizer.extension import extend_tokenizer
 from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
+from maskwright.tokenizer.token_text import show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
@@ -100,7 +101,7 @@ def inspect(argv: Sequence[str]) -> int:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{tokenizer.vocab_size:,} tokens, fingerprint {tokenizer.fingerprint}")
     for text in arguments.text:
-        tokens = [tokenizer.token(i) for i in tokenizer.encode(text).ids.tolist()]
+        tokens = show_tokens(tokenizer, tokenizer.encode(text).ids.tolist())
         console.print(" ".join(tokens), markup=False)
     if arguments.on:
         documents = stream_corpus(arguments.on, config, Counter())

@@ -17,6 +17,7 @@ from maskwright.errors import InputError
 from maskwright.formatting import shorten_names
 from maskwright.preparation.config import PrepareConfig
 from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
+from maskwright.tokenizer.token_text import show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _EPILOG = """A tokenizer is a folder with tokenizer.json: of `tokenizer train`, of a model, or
@@ -123,9 +124,9 @@ def list_differences(text: str, tokenizers: Tokenizers, config: CorpusConfig) ->
 def split_word(tokenizer: Tokenizer, word: str) -> list[str]:
     """Return the tokens of `word` as it occurs in running text: after a blank.
 
-    Byte-level BPE has a token for "Ġthe", the word with its blank, and may have none for "the". A
+    Byte-level BPE has a token for "▁the", the word with its blank, and may have none for "the". A
     token of the blank alone is left out: it is no piece of the word.
     """
     encoded = tokenizer.encode_with_offsets(f"{word} {word}")
     of_second = encoded.offsets[:, 1] > len(word) + 1
-    return tokenizer.tokens(encoded.ids[of_second].tolist())
+    return show_tokens(tokenizer, encoded.ids[of_second].tolist())

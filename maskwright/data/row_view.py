@@ -10,6 +10,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.masking import IGNORED
 from maskwright.data.rows import DataPosition
+from maskwright.tokenizer.token_text import TokenText, show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _ROWS_AT_ONCE = 64
@@ -43,7 +44,7 @@ class RowView:
         row = {
             "epoch": self.epoch,
             "row": self.number,
-            "tokens": tokenizer.tokens(self.ids),
+            "tokens": show_tokens(tokenizer, self.ids),
             "ids": self.ids,
             "labels": self.labels,
             "segments": self.segments,
@@ -56,7 +57,7 @@ class RowView:
         """Return a heading and the tokens, with the clean token after each masked one."""
         of_source = "" if self.source is None else f", {self.source}"
         text = Text(f"\nepoch {self.epoch}, row {self.number}{of_source}\n", style="bold")
-        line = Text(style="not bold")
+        line, show = Text(style="not bold"), TokenText(tokenizer).show
         previous = self.segments[0]
         line.append(self._describe_pair(previous), style="cyan")
         for token_id, label, segment in zip(self.ids, self.labels, self.segments, strict=True):
@@ -66,13 +67,13 @@ class RowView:
                 line.append("\n│ ", style="dim")
                 line.append(self._describe_pair(segment), style="cyan")
                 previous = segment
-            token = tokenizer.token(token_id)
+            token = show(token_id)
             if label == IGNORED:
                 line.append(token + " ")
                 continue
             styles = {tokenizer.mask_id: "black on yellow", label: "black on green"}
             line.append(token, style=styles.get(token_id, "black on red"))
-            line.append(f"⟨{tokenizer.token(label)}⟩ ", style="dim")
+            line.append(f"⟨{show(label)}⟩ ", style="dim")
         padding = self.ids.count(tokenizer.pad_id)
         if padding:
             line.append(f"[{padding} empty]", style="dim")

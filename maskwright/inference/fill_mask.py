@@ -24,6 +24,7 @@ from maskwright.inference.text_model import (
 )
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
+from maskwright.tokenizer.token_text import show_tokens
 
 Span = tuple[int, int]
 # The mask tokens of BERT and ModernBERT, of RoBERTa, and of EuroBERT.
@@ -65,12 +66,13 @@ class MaskedWord:
 
     def describe(self) -> list[str]:
         """Return four lines: both words, the text, the text with the mask, the model's text."""
-        return [
+        lines = [
             f"masked: {self.word} predicted: {self.guess.strip()}",
             f"ACTUAL: {self.text}",
             f"MASKED: {self._replace(self.spelled_masks)}",
             f"MODEL:  {self._replace(self.guess.strip())}",
         ]
+        return [line.replace("\n", "↵") for line in lines]
 
     def _replace(self, word: str) -> str:
         return self.text[: self.start] + word + self.text[self.stop :]
@@ -310,5 +312,5 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return ids[0] if len(ids) == 1 and ids[0] != self.tokenizer.unk_id else None
 
     def _show_pieces(self, target: str) -> str:
-        pieces = " ".join(self.tokenizer.tokens(self.tokenizer.encode(target).ids.tolist()))
+        pieces = " ".join(show_tokens(self.tokenizer, self.tokenizer.encode(target).ids.tolist()))
         return f"{show_text(target)} ({pieces or 'nothing'})"

@@ -18,6 +18,7 @@ from maskwright.data.loader import Corpus
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _MAX_SAMPLE_TOKENS = 28
@@ -26,7 +27,6 @@ _PIECE_RATE = 0.15
 _MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
 _NUM_CANDIDATES = 30  # predictions, of which the first whole words are shown
-_WORD_BEGINS = ("Ġ", "▁")  # the blank before a word in byte-level BPE and unigram
 # Punctuation without blanks in English; WordPiece decodes a blank around all punctuation.
 _NO_BLANK = (
     (re.compile(r"(?<=\w) ([-_/@]) (?=\w)"), r"\1"),
@@ -61,6 +61,7 @@ class HeldOutSamples:
 
     def __init__(self, corpus: Corpus, tokenizer: Tokenizer, count: int, max_tokens: int) -> None:
         self.tokenizer = tokenizer
+        self._pieces = TokenText(tokenizer)
         self._ends = find_sentence_ends(tokenizer)
         self._ordinary = frozenset(tokenizer.ordinary_ids.tolist())
         self.max_tokens = min(max_tokens, _MAX_SAMPLE_TOKENS)
@@ -158,24 +159,29 @@ class HeldOutSamples:
         token = self.tokenizer.token(token_id)
         if self.tokenizer.kind == "wordpiece":
             return token.startswith("##")
-        return token[:1] not in _WORD_BEGINS and token[:1].isalnum()
+        text = self._pieces.spell(token)  # empty for bytes of an incomplete character
+        return not text or text[0].isalnum()
 
     def _describe_piece(self, sample: Sample, guesses: list[int]) -> str:
         parts: list[str] = []
         begin = 0
         for position, guess in zip(sample.masked, guesses, strict=True):
-            actual = self.tokenizer.decode([sample.ids[position]])
-            wrong = "" if guess == sample.ids[position] else self.tokenizer.decode([guess]) + "≠"
+            actual = self._pieces.show(sample.ids[position])
+            wrong = "" if guess == sample.ids[position] else self._pieces.show(guess) + "≠"
             parts += [self.tokenizer.decode(sample.ids[begin:position]), f"⟨{wrong}{actual}⟩"]
             begin = position + 1
         return "".join([*parts, self.tokenizer.decode(sample.ids[begin:])])
+
+    def _show_word(self, guess: Prediction) -> str:
+        shown = self._pieces.show(guess.token_id)
+        return shown.removeprefix("▁") or shown
 
     def _describe_word(self, sample: Sample, guesses: list[Prediction]) -> str:
         [masked] = sample.masked
         actual = sample.ids[masked]
         left = self.tokenizer.decode(sample.ids[:masked])
         right = self.tokenizer.decode(sample.ids[masked + 1 :])
-        guessed = " · ".join(f"{guess.token.strip()} {guess.score:.0%}" for guess in guesses)
+        guessed = " · ".join(f"{self._show_word(guess)} {guess.score:.0%}" for guess in guesses)
         sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()
         text = self._join(f"{left} {self.tokenizer.mask_token} {right}")

@@ -40,6 +40,7 @@ from maskwright.serving.schemas import (
     TokenClassificationParameters,
     TokenClassificationResult,
 )
+from maskwright.tokenizer.token_text import show_tokens
 
 _DEFAULT_TOP_K = 5  # as in transformers
 
@@ -103,7 +104,7 @@ class Pipeline(ABC, Generic[Parameters]):
             except InputError as error:  # for example a text of blanks
                 results.append(error)
                 continue
-            names = tokenizer.tokens(found.token_ids)
+            names = show_tokens(tokenizer, found.token_ids)
             if len(offsets) != len(names):  # encoding cuts very long words, offsets do not
                 results.append(InputError("a word is too long: the places of its tokens differ"))
                 continue

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _NUM_LISTED = 20
@@ -57,6 +58,7 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
         sizes["words"] += len(text.split())
     num_tokens = int(counts.sum())
     ordinary = tokenizer.ordinary_ids
+    show = TokenText(tokenizer).show
     order = np.argsort(-counts, kind="stable")[:_NUM_LISTED]
     return TokenizerStats(
         num_tokens=num_tokens,
@@ -69,15 +71,17 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
         unknown_share=_divide(int(counts[tokenizer.unk_id]), num_tokens),
         split_share=_divide(sizes["split"], sizes["parts"]),
         used_share=_divide(int((counts[ordinary] > 0).sum()), len(ordinary)),
-        most_frequent=[(tokenizer.token(int(i)), int(counts[i])) for i in order if counts[i]],
+        most_frequent=[(show(int(i)), int(counts[i])) for i in order if counts[i]],
         longest=find_longest_tokens(tokenizer),
     )
 
 
 def find_longest_tokens(tokenizer: Tokenizer) -> list[str]:
-    """Return the longest ordinary tokens, as they are in the vocabulary."""
-    tokens = tokenizer.tokens(tokenizer.ordinary_ids.tolist())
-    return sorted(tokens, key=lambda token: (-len(token), token))[:_NUM_LISTED]
+    """Return the ordinary tokens of the most characters, as people read them."""
+    pieces, names = TokenText(tokenizer), tokenizer.tokens(tokenizer.ordinary_ids.tolist())
+    pairs = zip(names, tokenizer.ordinary_ids.tolist(), strict=True)
+    longest = sorted(pairs, key=lambda pair: (-len(pieces.spell(pair[0])), pair[0]))
+    return [pieces.show(token_id) for _, token_id in longest[:_NUM_LISTED]]
 
 
 def _divide(count: int, total: int) -> float:

@@ -6,8 +6,8 @@ that tokens represent.
 """
 
 import re
-from collections.abc import Container
-from functools import cache
+from collections.abc import Container, Iterable
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.words import is_punctuation
 
 _METASPACE = "▁"
+_SYMBOLS = {"\t": "⇥", **dict.fromkeys("\n\x85\u2028\u2029", "↵")}
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's token for a byte
 
 
@@ -27,7 +28,6 @@ class TokenText:
 
     Attributes:
         prefix: put before symbols that continue a word (``##`` for WordPiece).
-        vocabulary: all tokens of its model, with their ids.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -39,7 +39,15 @@ class TokenText:
         self._has_bytes = bool(model.get("byte_fallback"))
         self._suffix: str = model.get("end_of_word_suffix") or ""
         self.prefix: str = model.get("continuing_subword_prefix") or ""
-        self.vocabulary = tokenizer.backend.get_vocab(with_added_tokens=False)
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        """All tokens of the model, with their ids."""
+        return self._tokenizer.backend.get_vocab(with_added_tokens=False)
+
+    @cached_property
+    def _added(self) -> set[str]:
+        return {token["content"] for token in self._tokenizer.description["added_tokens"]}
 
     def cut(self, word: str) -> list[str]:
         """Return the tokens of a pre-tokenized word, with the unknown token where needed.
@@ -98,6 +106,40 @@ class TokenText:
             return values.decode("utf-8", "ignore")  # without incomplete characters
         token = token.removeprefix(self.prefix).removesuffix(self._suffix)
         return token.replace(_METASPACE, " ")
+
+    def show(self, token_id: int) -> str:
+        """Return a token as people read it: blanks as ▁, line ends as ↵, WordPiece's ## kept.
+
+        The bytes of an incomplete character are shown as SentencePiece spells them: <0xEA>.
+        """
+        token = self._tokenizer.token(token_id)
+        byte = _BYTE.fullmatch(token) if self._has_bytes else None
+        if byte is not None:
+            values = bytes([int(byte[1], 16)])
+        elif self._is_bytes and token not in self._added:  # which are text, not bytes
+            alphabet = _byte_alphabet()
+            values = bytes(alphabet[c] for c in token if c in alphabet)
+        else:
+            values = token.removesuffix(self._suffix).encode("utf-8", "surrogatepass")
+        return "".join(map(_show_character, values.decode("utf-8", "surrogateescape")))
+
+
+def show_tokens(tokenizer: Tokenizer, ids: Iterable[int]) -> list[str]:
+    """Return `TokenText.show` of each id."""
+    return list(map(TokenText(tokenizer).show, ids))
+
+
+def _show_character(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of an incomplete character
+        return f"<0x{code - 0xDC00:02X}>"
+    if character in _SYMBOLS:
+        return _SYMBOLS[character]
+    if code < 0x20:
+        return chr(0x2400 + code)  # the Unicode picture of a control character
+    if character.isspace():
+        return _METASPACE
+    return character if character.isprintable() else f"<U+{code:04X}>"
 
 
 def _begins_character(byte: int) -> bool:

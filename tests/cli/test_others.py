@@ -186,6 +186,19 @@ def test_words_are_compared_as_they_occur_in_running_text(
     assert "take apart differently" not in report
 
 
+def test_byte_level_tokens_are_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text, folders = tmp_path / "korean.txt", [str(tmp_path / kind) for kind in ("bpe", "character")]
+    text.write_text("그의 고양이 그의 고양이 그의 고양이\n" * 20)
+    for folder in folders:
+        options = ["--tokenizer.kind", Path(folder).name, "--tokenizer.vocab_size", "300"]
+        run(capsys, "tokenizer", "train", str(text), "--out", folder, *options)
+    shown = run(capsys, "tokenizer", "inspect", folders[0], "그의 고양이\n", "--on", str(text))
+    assert "<0xEA> <0xB7><0xB8>의 ▁고양이 ↵" in shown
+    compared = run(capsys, "tokenizer", "compare", *folders, "--on", str(text))
+    assert "그의 (3)   ▁그의  |  그 의" in compared
+    assert not set("Ġê¸ìĿĺ") & set(shown + compared)
+
+
 def test_a_run_s_tokenizer_is_inspected(workplace: Path, capsys: pytest.CaptureFixture[str]):
     run_folder = workplace / "runs" / "small"
     shown = run(capsys, "tokenizer", "inspect", str(run_folder), "The small horse")

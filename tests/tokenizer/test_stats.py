@@ -26,11 +26,11 @@ def test_the_numbers_of_a_small_text() -> None:
     assert stats.split_share == pytest.approx(1 / 4)  # ab, the blank, é, c
     assert stats.used_share == pytest.approx(4 / 5)
     assert sorted(stats.most_frequent) == [
-        (" ", 1),
         ("[UNK]", 1),
         ("a", 1),
         ("b", 1),
         ("c", 1),
+        ("▁", 1),
     ]
 
 

@@ -1,8 +1,9 @@
 import pytest
 
-from maskwright.tokenizer.config import TokenizerKind
-from maskwright.tokenizer.token_text import TokenText
+from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
+from maskwright.tokenizer.token_text import TokenText, show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import train_tokenizer
 from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts, trained
 
 
@@ -55,3 +56,40 @@ def test_bytes_that_stand_in_for_characters() -> None:
     assert pieces.is_blank("<0x0A>")
     assert not any(map(pieces.is_blank, [*snowman, "e", "\u2581the"]))
     assert pieces.count_characters("<0x41>") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shown"),
+    [
+        ("bpe", "the \N{SNOWMAN}\n", ["the", "▁", "<0xE2>", "<0x98>", "<0x83>", "↵"]),
+        ("bpe", "a[MASK]\té", ["a", "[MASK]", "⇥", "<0xC3>", "<0xA9>"]),
+        ("character", "a \n", ["a", "▁", "↵"]),
+    ],
+)
+def test_tokens_are_shown_as_text(kind: TokenizerKind, text: str, shown: list[str]) -> None:
+    tokenizer = trained(kind)
+    assert show_tokens(tokenizer, tokenizer.encode_prompt(text).ids.tolist()) == shown
+
+
+def test_byte_level_korean_is_shown_as_korean() -> None:
+    tokenizer = train_tokenizer([KOREAN] * 3, TokenizerConfig("bpe", 400, min_frequency=1))
+    shown = show_tokens(tokenizer, tokenizer.encode(KOREAN).ids.tolist())
+    assert any("가" <= character <= "힣" for token in shown for character in token)
+    assert not any("Ġ" in token or "ì" in token or "\ufffd" in token for token in shown)
+
+
+def test_wordpiece_and_unigram_keep_their_marks() -> None:
+    for kind, mark in (("wordpiece", "##"), ("unigram", "\u2581")):
+        tokenizer = trained(kind)
+        ids = [i for i in tokenizer.ordinary_ids.tolist() if tokenizer.token(i).startswith(mark)]
+        assert show_tokens(tokenizer, ids) == tokenizer.tokens(ids)
+
+
+def test_an_added_token_is_shown_as_it_is() -> None:
+    """Added tokens are matched as text, so the byte alphabet does not apply to them."""
+    tokenizer = trained("bpe")
+    added = {"id": tokenizer.vocab_size, "content": "한 국", "special": False}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tokens = [*tokenizer.description["added_tokens"], {**added, **flags}]
+    grown = Tokenizer({**tokenizer.description, "added_tokens": tokens}, tokenizer.special_tokens)
+    assert show_tokens(grown, [tokenizer.vocab_size]) == ["한▁국"]
