@@ -24,14 +24,10 @@ def split_examples(
     """Return training examples and validation examples.
 
     Args:
-        labels: [N] the labels of each example. A group is not held out if no training example has
-            one of its labels.
+        labels: [N] the labels of each example. Each label has a training example.
         share: the share of the examples of each label to hold out.
     """
     groups, held_out = hold_out([_list_texts(row) for row in rows], labels, share)
-    pairs = list(zip(groups, labels, strict=True))
-    known = {name for group, names in pairs if group not in held_out for name in names}
-    held_out -= {group for group, names in pairs if not known.issuperset(names)}
     return (
         [row for row, group in zip(rows, groups, strict=True) if group not in held_out],
         [row for row, group in zip(rows, groups, strict=True) if group in held_out],
@@ -100,29 +96,38 @@ def find_connected(texts: Sequence[Texts]) -> list[str]:
 def _choose_groups(
     groups: Sequence[str], labels: Sequence[Sequence[str]], share: float
 ) -> set[str]:
-    """Return a share of the groups of each label, a group of several under its rarest.
+    """Return a share of the groups of each label; a group of several is decided by its rarest.
 
     Groups are taken in the order of their hashes, each if it brings the sum closer to the share. At
-    least one group of a label is chosen, unless it exceeds the share of all examples, and at least
-    one is not.
+    least one group of a label is chosen if one is no larger than the share of all examples, and at
+    least one is not chosen.
     """
     sizes, names = Counter(groups), defaultdict[str, set[str]](set)
     for group, found in zip(groups, labels, strict=True):
-        names[group].update(found)
-    spread = Counter(name for found in names.values() for name in found)
-    strata = defaultdict[str, list[str]](list)
+        names[group].update(found or {""})
+    members = defaultdict[str, list[str]](list)
     for group in sorted(sizes, key=_hash):
-        strata[min(names[group], key=lambda name: (spread[name], name), default="")].append(group)
-    chosen, most = set[str](), max(share * len(groups), 1)
-    for stratum in strata.values():
+        for name in names[group]:
+            members[name].append(group)
+    left = Counter({name: len(found) for name, found in members.items()})
+    chosen, decided, most = set[str](), set[str](), max(share * len(groups), 1)
+
+    def take(group: str, room: float) -> int:
+        """Choose a group if half of it has room and each of its labels keeps another group."""
+        if sizes[group] / 2 > room or any(left[name] == 1 for name in names[group]):
+            return 0
+        chosen.add(group)
+        left.subtract(names[group])
+        return sizes[group]
+
+    for name in sorted(members, key=lambda name: (len(members[name]), name)):
+        stratum = [group for group in members[name] if group not in decided]
         target, count = share * sum(sizes[group] for group in stratum), 0
-        taken: list[str] = []
         for group in stratum:
-            if count + sizes[group] / 2 <= target:
-                taken.append(group)
-                count += sizes[group]
-        taken = taken or [group for group in stratum if sizes[group] / 2 <= most][:1]
-        chosen.update(taken[: len(stratum) - 1])
+            count += take(group, target - count)
+        if chosen.isdisjoint(members[name]):
+            any(take(group, most) for group in members[name])
+        decided.update(stratum)
     return chosen
 
 

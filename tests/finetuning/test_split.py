@@ -131,6 +131,21 @@ def test_an_example_of_several_labels_belongs_to_its_rarest() -> None:
     assert (len(held_out), len(held_out.intersection(rare))) == (40, 5)
 
 
+@given(st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=40, max_size=60))
+def test_each_of_several_labels_is_on_both_sides(labels: list[set[str]]) -> None:
+    texts, names = [[str(n)] for n in range(len(labels))], [sorted(each) for each in labels]
+    groups, held_out = hold_out(texts, names, 0.2)
+    counts = Counter(name for each in labels for name in each)
+    chosen = Counter(
+        name
+        for group, each in zip(groups, labels, strict=True)
+        if group in held_out
+        for name in each
+    )
+    assert all(chosen[name] < count for name, count in counts.items())
+    assert all(chosen[name] for name, count in counts.items() if count > 4)
+
+
 def test_copies_of_a_text_are_on_one_side_and_more_text_moves_few() -> None:
     texts = [[str(n // 2)] for n in range(2000)]
     groups, held_out = hold_out(texts, [()] * 2000, 0.1)
