@@ -56,7 +56,7 @@ _USUAL: Mapping[str, frozenset[str]] = {
 }
 _LONGEST_NAME, _MOST_WORDS, _MANY_ROWS = 40, 4, 10
 # Zero-width space, mark of byte order, word joiner, soft hyphen, marks of direction.
-_INVISIBLE = dict.fromkeys((0x200B, 0xFEFF, 0x2060, 0xAD, 0x200E, 0x200F))
+_INVISIBLE: dict[int, None] = dict.fromkeys((0x200B, 0xFEFF, 0x2060, 0xAD, 0x200E, 0x200F))
 
 
 @dataclass(frozen=True)
