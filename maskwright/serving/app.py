@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -36,9 +37,12 @@ from maskwright.serving.schemas import (
     InferenceRequest,
     OpenAIEmbeddingRequest,
     OpenAIEmbeddingResponse,
+    OpenAIModel,
+    OpenAIModelList,
     RequestModel,
     ScoredText,
     ScoreRequest,
+    SimilarityRequest,
     TaskResult,
     TextClassificationParameters,
     TextPair,
@@ -50,6 +54,7 @@ Result = TypeVar("Result")
 
 _BATCH_TOKENS = 16_384  # of a forward pass; a single text may have more
 _OPENAI_EMBEDDINGS = f"{OPENAI_PREFIX}embeddings"
+_OPENAI_MODELS = f"{OPENAI_PREFIX}models"
 _MAX_SHOWN_NAME = 100  # characters
 _COUNTING_THREADS = 4  # so that one long text does not delay the counting of others
 
@@ -59,9 +64,11 @@ class Service:
 
     def __init__(self, name: str, pipeline: Pipeline[Any], config: ServeConfig) -> None:
         self.name, self.pipeline, self.config = name, pipeline, config
-        paths = ("/", f"/models/{name}", "/embed", "/score", "/health", "/metrics")
+        self.started = int(time.time())
+        paths = ("/", f"/models/{name}", "/embed", "/similarity", "/score", "/health", "/metrics")
+        openai_paths = (_OPENAI_EMBEDDINGS, _OPENAI_MODELS, f"{_OPENAI_MODELS}/{name}")
         self.metrics = Metrics(
-            (*paths, _OPENAI_EMBEDDINGS), lambda: sum(one.num_queued for one in self.batchers)
+            (*paths, *openai_paths), lambda: sum(one.num_queued for one in self.batchers)
         )
         wait = config.max_wait_ms / 1e3
         limits = BatchLimits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
@@ -136,6 +143,28 @@ class Service:
         """Embed each text."""
         texts = _as_list(request.inputs)
         return await self._process(self.embeddings, texts, texts, self._longest)
+
+    async def compare(self, request: SimilarityRequest) -> list[float]:
+        """Return the cosine of the source sentence's embedding with that of each sentence."""
+        # The source is last, so that errors number the sentences as the request does.
+        texts = [*request.inputs.sentences, request.inputs.source_sentence]
+        embeddings = np.asarray(
+            await self._process(self.embeddings, texts, texts, self._longest), np.float64
+        )
+        return (embeddings[:-1] @ embeddings[-1]).tolist()
+
+    async def show_model(self) -> OpenAIModel:
+        """Describe the model, in OpenAI's format."""
+        return {
+            "id": self.name,
+            "object": "model",
+            "created": self.started,
+            "owned_by": "maskwright",
+        }
+
+    async def list_models(self) -> OpenAIModelList:
+        """List the one model that is served, in OpenAI's format."""
+        return {"object": "list", "data": [await self.show_model()]}
 
     async def embed_openai(self, request: OpenAIEmbeddingRequest) -> OpenAIEmbeddingResponse:
         """Embed each text, in OpenAI's format."""
@@ -283,8 +312,14 @@ def build_app(
     for path in ("/", f"/models/{name}"):
         add_post(path, service.task_handler, RESPONSES[pipeline.task])
     add_post("/embed", service.embed, Embeddings)
+    add_post("/similarity", service.compare, list[float])
     add_post(
         _OPENAI_EMBEDDINGS, service.embed_openai, OpenAIEmbeddingResponse, OPENAI_ERROR_RESPONSES
+    )
+    errors = OPENAI_ERROR_RESPONSES
+    app.get(_OPENAI_MODELS, response_model=OpenAIModelList, responses=errors)(service.list_models)
+    app.get(f"{_OPENAI_MODELS}/{name}", response_model=OpenAIModel, responses=errors)(
+        service.show_model
     )
     if pipeline.scorer is not None:
         add_post("/score", service.score, list[ScoredText])

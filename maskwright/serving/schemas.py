@@ -116,6 +116,21 @@ class EmbedRequest(ScoreRequest):
     encoding_format: Literal["float"] | None = None
 
 
+class SentencesToCompare(RequestModel):
+    """A sentence, and those that it is compared with."""
+
+    source_sentence: Text
+    sentences: list[Text]
+
+
+class SimilarityRequest(RequestModel):
+    """Sentences to compare, as Hugging Face's client sends them; there are no parameters."""
+
+    inputs: SentencesToCompare
+    parameters: RequestModel | None = None
+    options: JsonObject | None = None
+
+
 def _tag_openai_input(data: object) -> str | None:
     """Return the tag of an ``input``; None for token ids and other types."""
     if isinstance(data, list):
@@ -231,6 +246,22 @@ class OpenAIEmbeddingResponse(TypedDict):
     data: list[OpenAIEmbedding]
     model: str
     usage: OpenAIUsage
+
+
+class OpenAIModel(TypedDict):
+    """The model that is served; `created` is the second since 1970 in which the server started."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class OpenAIModelList(TypedDict):
+    """The one model that is served."""
+
+    object: Literal["list"]
+    data: list[OpenAIModel]
 
 
 class OpenAIError(TypedDict):

@@ -225,7 +225,7 @@ def test_every_error_of_these_paths_has_that_form(folder: Path) -> None:
         answers = {
             401: ask(client, input="a"),
             400: client.post(OPENAI_PATH, content=b"{", headers=right),
-            404: client.get("/v1/models", headers=right),
+            404: client.get("/v1/nothing", headers=right),
             405: client.get(OPENAI_PATH, headers=right),
             413: client.post(OPENAI_PATH, content=b"x" * (SMALL.max_body_bytes + 1), headers=right),
             504: ask(slow, input="a"),
@@ -274,3 +274,27 @@ def test_one_label_is_a_probability_unless_it_is_a_number(
         assert answer.status_code == (200 if name in expected else 422)
         if name in expected:
             assert answer.json()[0][0]["score"] == pytest.approx(expected[name], abs=1e-6)
+
+
+def test_openai_clients_list_the_one_model(client: TestClient) -> None:
+    listed = client.get("/v1/models").json()
+    (model,) = listed["data"]
+    assert listed["object"] == "list"
+    assert (model["id"], model["object"], type(model["created"])) == ("small", "model", int)
+    assert client.get("/v1/models/small").json() == model
+    assert client.get("/v1/models/large").status_code == 404
+
+
+def test_sentence_similarity_is_the_cosine_of_the_embeddings(client: TestClient) -> None:
+    source, others = "the red fox", ["the red fox", "a blue hen", "the dog"]
+    inputs = {"source_sentence": source, "sentences": others}
+    first, *rest = client.post("/embed", json={"inputs": [source, *others]}).json()
+    expected = [sum(a * b for a, b in zip(first, one, strict=True)) for one in rest]
+    answer = client.post("/similarity", json={"inputs": inputs, "parameters": {}})
+    assert answer.json() == pytest.approx(expected, abs=1e-5)
+    assert answer.json()[0] == pytest.approx(1, abs=1e-5)
+    empty = client.post("/similarity", json={"inputs": {**inputs, "sentences": []}})
+    assert empty.json() == []
+    for wrong in ("text", {"sentences": others}, {**inputs, "more": 1}):
+        refused = client.post("/similarity", json={"inputs": wrong})
+        assert (refused.status_code, "inputs" in refused.json()["error"]) == (422, True)
