@@ -7,7 +7,6 @@ Shapes: B inputs in a batch, L tokens in the longest, K labels.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -294,7 +293,7 @@ def _encode_tagged(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask)
             f"{file.path} is a table, but this model labels words. Give CoNLL columns."
         )
     columns = {role: int(column) for role, column in file.columns.items()}
-    sentences = list(islice(read_conll(file.path, **columns), NUM_EXAMPLES))
+    sentences = read_conll(file.path, columns.get("word"), columns.get("tag"))[:NUM_EXAMPLES]
     encoded = task.encode(sentences, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
     assert encoded.sentences is not None
     words = [sentence.words for sentence in sentences]

@@ -73,7 +73,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, num_runs: int, stop: Callable[[], N
         begun.append(self.result.seed)
         return run(self)
 
-    def evaluate_or_stop(self: Fitting, moment: Any) -> bool:
+    def evaluate_or_stop(self: Fitting, moment: Any) -> Any:
         if len(begun) > num_runs:
             stop()
         return evaluate(self, moment)
