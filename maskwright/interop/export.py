@@ -117,7 +117,8 @@ def export(
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
     _check_options(to, int8)
     check_new_folder(out)
-    source = _open_source(Path(folder), find_model_folder(folder), data, int8)
+    model = find_model_folder(folder)
+    source = _open_source(Path(folder), model, data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
     versions = {name: found for name in target.packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:
@@ -134,6 +135,7 @@ def export(
             written.notes,
         )
         write_json(temporary / RECORD, result.to_json())
+    _warn_of_example(model, source.card)
     return result
 
 
@@ -179,16 +181,12 @@ def _open_source(
     run: Path, model: Path, data: Path | str | ExampleFile | None, int8: Int8Options
 ) -> Source:
     """Open a model with the texts of the comparison: `data`, or those of the run."""
-    source: Source
     if is_classifier(model):
         file = data if isinstance(data, ExampleFile) else find_examples(run, model, data)
-        source = ClassifierSource.open(model, file, int8)
-    elif isinstance(data, ExampleFile):
+        return ClassifierSource.open(model, file, int8)
+    if isinstance(data, ExampleFile):
         raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
-    else:
-        source = MaskedModelSource.open(model, find_prepared_data(run, data), int8)
-    _warn_of_example(model, source.card)
-    return source
+    return MaskedModelSource.open(model, find_prepared_data(run, data), int8)
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:
