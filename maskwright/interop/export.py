@@ -97,9 +97,8 @@ def export(
         to: ``gguf`` (llama.cpp), ``hf`` (transformers), ``onnx``, ``onnx-int8``, ``openvino``,
             ``sentence-transformers`` or ``transformers-js``.
         out: the folder to write, which must be new or empty.
-        data: the text of the comparison: a prepared folder or its URL, or a file of labeled
-            examples for a fine-tuned model. Default: the data of the run, else built-in sentences,
-            which are not sufficient for ``onnx-int8``.
+        data: text to compare on: a prepared folder or its URL, or for a fine-tuned model a file of
+            labeled examples. Default: the run's, else sentences, too few for ``onnx-int8``.
         calibrate: text that makes ``onnx-int8`` static: a prepared folder (its training text) or
             its URL, or a text file; for a fine-tuned model a file like `data`. Default: dynamic.
         max_loss: the largest loss of the score that ``onnx-int8`` may have.
@@ -117,8 +116,7 @@ def export(
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
     _check_options(to, int8)
     check_new_folder(out)
-    model = find_model_folder(folder)
-    source = _open_source(Path(folder), model, data, int8)
+    source = _open_source(Path(folder), find_model_folder(folder), data, int8)
     target: Target = importlib.import_module(TARGETS[to]).TARGET
     versions = {name: found for name in target.packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:
@@ -135,7 +133,7 @@ def export(
             written.notes,
         )
         write_json(temporary / RECORD, result.to_json())
-    _warn_of_example(model, source.card)
+    _warn_of_example(Path(folder), source.card)
     return result
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.loader import StepRequest
 from maskwright.errors import ConfigError
-from maskwright.optim.config import OptimConfig
-from maskwright.optim.schedules import learning_rate_scale
+from maskwright.optim.config import OptimConfig, learning_rate_scale
 from maskwright.train.config import TrainConfig
 
 
