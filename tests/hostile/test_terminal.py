@@ -11,6 +11,7 @@ from maskwright.cli.predict import show_prediction
 from maskwright.finetuning.predict import AnsweredText
 from maskwright.finetuning.task import Answer
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
+from maskwright.tokenizer.tokenizer import Tokenizer
 
 EVIL = "\x1b]0;owned\x9b2J\x1b[31m"
 SHOWN = r"\x1b]0;owned\x9b2J\x1b[31m"
@@ -33,12 +34,14 @@ def test_a_vocabulary(
     monkeypatch.setenv("FORCE_COLOR", "1")
     guess = FillResult(f"[MASK] {EVIL}", [[Prediction(EVIL, 7, 0.5)]])
     monkeypatch.setattr(FillMask, "attempt", lambda *_: [guess])
+    monkeypatch.setattr(Tokenizer, "token", lambda *_: EVIL)
     assert main(["fill", str(workplace / "runs" / "small"), "[MASK]", *flags]) == 0
     printed = check_printed(capsys)
     if flags:
         assert json.loads(printed)["text"] == guess.text
     else:
-        assert printed.count(SHOWN) == 2
+        assert printed.count(SHOWN) == 1
+        assert printed.count("␛]0;owned<U+009B>2J␛[31m") == 1
 
 
 @pytest.mark.parametrize("as_json", [False, True])
