@@ -1,6 +1,7 @@
 """``python -m benchmarks fuzz`` without atheris, and what it makes of libFuzzer's words."""
 
 import importlib.util
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_findings_are_counted_once_and_described(monkeypatch: pytest.MonkeyPatch
     )
     clock = iter([0.0, 1.0, 2.0, 3.0, 4.0, 99.0, 99.0])
     monkeypatch.setattr(program, "_run_worker", lambda target, seconds: next(outputs))
-    monkeypatch.setattr(program.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     outcome = program.fuzz(program.TARGETS["config"], 60)
     assert (outcome.inputs, outcome.crashes, outcome.peak_memory_mb) == (84, 3, 391)
     assert outcome.findings == [
