@@ -349,9 +349,10 @@ def test_marked_entities_are_accessible_and_fit(
 ) -> None:
     size = {"width": width, "height": 800}
     visit = Visit(browser, tags_url, viewport=size, color_scheme=scheme, bypass_csp=True)
-    visit.write(f"{TAGGED[0]} {'horse' * 12} eats grass")
-    # The answer about the model's own text, which the page opens with, would be replaced.
-    expect(visit.page.locator("#sentence")).to_contain_text("eats grass")
+    long_word = "horse" * 12
+    visit.write(f"{TAGGED[0]} {long_word} eats grass")
+    # Wait for this text: the answer about the one that the page opens with is replaced.
+    expect(visit.page.locator("#sentence")).to_contain_text(long_word)
     visit.page.locator("#sentence .entity").last.focus()
     expect(visit.page.get_by_role("tooltip")).to_be_visible()
     found = Axe().run(visit.page)
