@@ -37,7 +37,7 @@ from maskwright.pretraining.prepared_data import PreparedData, build_planner, bu
 from maskwright.runs.config import PretrainConfig
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.plan import Planner
+from maskwright.train.state import Planner
 from maskwright.train.step import (
     clip_gradients,
     compute_gradients,

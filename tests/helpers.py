@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.collate import SpecialIds
+from maskwright.data.batch import SpecialIds
 from maskwright.data.config import DataConfig, MaskingConfig, PairKind
 from maskwright.data.loader import LoadedStep, RowSource
 from maskwright.data.masking import Masker, Vocabulary

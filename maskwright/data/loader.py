@@ -19,8 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.data.batch import Batch, build_batch
-from maskwright.data.collate import SpecialIds
+from maskwright.data.batch import Batch, SpecialIds, build_batch
 from maskwright.data.config import DataConfig
 from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, to_unit
 from maskwright.data.masking import Masker

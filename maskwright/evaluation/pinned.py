@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.batch import Batch
-from maskwright.data.collate import SpecialIds, collate
+from maskwright.data.batch import Batch, SpecialIds, collate
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.loader import Corpus, RowSource, StepRequest
 from maskwright.data.masking import Masker, Vocabulary

@@ -31,10 +31,9 @@ from maskwright.inference.embed import Embedder, Pooling
 from maskwright.inference.text_model import TextModel
 from maskwright.model.config import GENERATOR
 from maskwright.model_folder.folder import CONFIG
-from maskwright.objectives.build import count_parameters_of
+from maskwright.objectives.objective import count_parameters_of
 from maskwright.progress import Pulse
 from maskwright.provenance import describe_environment
-from maskwright.runs.download_model import PREFIX, is_hub_name
 from maskwright.runs.evaluation_file import (
     FORMAT,
     RESULTS_NAME,
@@ -46,7 +45,7 @@ from maskwright.runs.evaluation_file import (
     record_result,
 )
 from maskwright.runs.find_data import list_prepared
-from maskwright.runs.find_model import find_masked_model, find_model_folder
+from maskwright.runs.find_model import PREFIX, find_masked_model, find_model_folder, is_hub_name
 from maskwright.runs.run_directory import MODEL_NAME, find_run, load_run_config
 from maskwright.train.config import MILESTONE, FixedPrecision
 from maskwright.train.device import describe_computation

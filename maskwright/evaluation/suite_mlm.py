@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.data.batch import Batch
-from maskwright.data.collate import SpecialIds
+from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import MaskingConfig
 from maskwright.data.masking import Vocabulary
 from maskwright.errors import InputError

@@ -16,9 +16,8 @@ from maskwright.finetuning.examples import Examples
 from maskwright.inference.text_model import plan_batches
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
-from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialize
-from maskwright.model.masked_lm import EncoderModel, MaskedLanguageModel
+from maskwright.model.masked_lm import EncoderModel, HeadTransform, MaskedLanguageModel
 from maskwright.model_folder.families import native_classifier
 from maskwright.progress import Pulse
 from maskwright.train.config import Precision

@@ -1,15 +1,18 @@
 """Text vectors: the mean of the token vectors, or the vector of the first token.
 
-They equal those of sentence-transformers with a Transformer and a Pooling module. R texts in a
-batch, padded to L tokens; N texts, D width.
+They equal those of sentence-transformers with a Transformer and a Pooling module, and are written
+to a ``.npy`` or ``.parquet`` file batch by batch.
+
+R texts in a batch, padded to L tokens; N texts, D width.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, BinaryIO, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -19,14 +22,96 @@ from torch import Tensor
 
 from maskwright.console import tell
 from maskwright.errors import InputError
+from maskwright.extras import import_extra
+from maskwright.files import check_new_file, replacing_file
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
-from maskwright.inference.vector_files import check_out, writing_vectors
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder, find_pooling
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+Vectors = NDArray[np.float32]
+# A function that appends texts and their vectors [n, D] to a file.
+AddRows = Callable[[list[str], Vectors], None]
+
+
+def check_out(path: Path) -> None:
+    """Raise, before the vectors are computed, if a path cannot be written.
+
+    Raises:
+        InputError: the format is unknown, or `check_new_file` raises.
+        MissingPackageError: pyarrow is missing.
+    """
+    if path.suffix not in _FORMATS:
+        raise InputError(f"--out = {path} must end in {' or '.join(_FORMATS)}")
+    check_new_file(path)
+    if path.suffix == ".parquet":
+        _import_arrow()
+
+
+@contextmanager
+def writing_vectors(path: Path, width: int) -> Generator[AddRows]:
+    """Yield a function that appends rows to a file, which is created when the context succeeds."""
+    write = _FORMATS[path.suffix]
+    with replacing_file(path) as temporary, write(temporary, width) as add:
+        yield add
+
+
+@contextmanager
+def _writing_npy(path: Path, width: int) -> Generator[AddRows]:
+    with path.open("wb") as file:
+        num_rows = 0
+        _write_header(file, num_rows, width)
+        start = file.tell()
+
+        def add(texts: list[str], vectors: Vectors) -> None:
+            nonlocal num_rows
+            num_rows += len(texts)
+            file.write(vectors.astype("<f4", copy=False).tobytes())
+
+        yield add
+        file.seek(0)
+        _write_header(file, num_rows, width)
+        # NumPy pads the header so that any number of rows fits.
+        assert file.tell() == start
+
+
+def _write_header(file: BinaryIO, num_rows: int, width: int) -> None:
+    fields = {"descr": "<f4", "fortran_order": False, "shape": (num_rows, width)}
+    np.lib.format.write_array_header_1_0(file, fields)
+
+
+@contextmanager
+def _writing_parquet(path: Path, width: int) -> Generator[AddRows]:
+    arrow, parquet = _import_arrow()
+    kind = arrow.list_(arrow.float32(), width)
+    schema = arrow.schema([("text", arrow.string()), ("embedding", kind)])
+    with parquet.ParquetWriter(path, schema) as writer:
+
+        def add(texts: list[str], vectors: Vectors) -> None:
+            column = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), type=kind)
+            # Lone surrogates, as in some file names, are replaced by question marks.
+            valid = [text.encode(errors="replace").decode() for text in texts]
+            writer.write_table(arrow.table([arrow.array(valid, arrow.string()), column], schema))
+
+        yield add
+
+
+def _import_arrow() -> tuple[Any, Any]:
+    needed_by = "--out *.parquet"
+    return (
+        import_extra("pyarrow", "parquet", needed_by),
+        import_extra("pyarrow.parquet", "parquet", needed_by),
+    )
+
+
+_FORMATS: dict[str, Callable[[Path, int], AbstractContextManager[AddRows]]] = {
+    ".npy": _writing_npy,
+    ".parquet": _writing_parquet,
+}
+
 
 Pooling = Literal["mean", "cls"]
 

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskwright.data.batch import Batch
-from maskwright.data.collate import SpecialIds
+from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.loader import Corpus
 from maskwright.data.masking import Ids, Vocabulary

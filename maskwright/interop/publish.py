@@ -33,8 +33,7 @@ from maskwright.model_folder.families import native_classifier, native_family
 from maskwright.model_folder.folder import CARD, CONFIG, check_inside, open_model, read_card
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import INDEX, WEIGHTS, list_files
-from maskwright.runs.download_model import PREFIX, is_hub_name
-from maskwright.runs.find_model import find_model_folder
+from maskwright.runs.find_model import PREFIX, find_model_folder, is_hub_name
 from maskwright.runs.run_directory import CONFIG_NAME
 
 _FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

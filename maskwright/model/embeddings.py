@@ -5,8 +5,6 @@ would have to be saved, moved and limited in length, and computing the angles co
 row of a matrix product. T tokens, H heads, K head size, E width of the embeddings.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -29,43 +27,6 @@ def rotary_angles(positions: Tensor, head_size: int, theta: float) -> tuple[Tens
     frequencies = rotary_frequencies(head_size, theta, positions.device)
     angles = (positions[:, None].float() * frequencies).unsqueeze(1)
     return angles.cos(), angles.sin()
-
-
-def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate each head of `x` [T, H, K] by the `angles` of its token, in fp32 at least."""
-    if torch.compiler.is_compiling():  # the compiler fuses the plain formula better
-        return rotate_plainly(x, *angles)
-    return _Rotation.apply(x, *angles)
-
-
-def rotate_plainly(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Return ``(real + i imaginary) (cos + i sin)``."""
-    real, imaginary = x.chunk(2, dim=-1)
-    rotated = (real * cosines - imaginary * sines, imaginary * cosines + real * sines)
-    return torch.cat(rotated, dim=-1).to(x.dtype)
-
-
-class _Rotation(torch.autograd.Function):
-    """`rotate_plainly` in fewer passes over x; backward rotates by the negative angles."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-        ctx.save_for_backward(cosines, sines)
-        return _rotate_once(x, cosines, sines, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
-        return _rotate_once(grad_outputs[0], *ctx.saved_tensors, direction=-1), None, None
-
-
-def _rotate_once(x: Tensor, cosines: Tensor, sines: Tensor, direction: int) -> Tensor:
-    wide = x.to(torch.promote_types(x.dtype, cosines.dtype))
-    real, imaginary = wide.chunk(2, dim=-1)
-    rotated = torch.empty(wide.shape, dtype=wide.dtype, device=x.device)
-    new_real, new_imaginary = rotated.chunk(2, dim=-1)
-    torch.mul(real, cosines, out=new_real).addcmul_(imaginary, sines, value=-direction)
-    torch.mul(imaginary, cosines, out=new_imaginary).addcmul_(real, sines, value=direction)
-    return rotated.to(x.dtype)
 
 
 def sinusoids(positions: Tensor, size: int) -> Tensor:

@@ -7,11 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.attention_context import AttentionContext
-from maskwright.model.attention import LayerContext, SelfAttention, choose_backend
+from maskwright.model.attention import (
+    LayerContext,
+    RelativePositions,
+    SelfAttention,
+    choose_backend,
+)
 from maskwright.model.config import AttentionBackend, EncoderConfig, LayerType
 from maskwright.model.embeddings import Embeddings, rotary_angles
 from maskwright.model.layers import MLP, Dropout, GatedMLP, build_norm
-from maskwright.model.relative import RelativePositions
 
 
 class EncoderBlock(nn.Module):

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model.embeddings import Embeddings
-from maskwright.model.heads import SentencePairHead
-from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, Network
+from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, Network, SentencePairHead
 
 
 @torch.no_grad()

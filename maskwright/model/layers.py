@@ -3,18 +3,14 @@
 T tokens, D width, F inner width (``...`` any leading dimensions).
 """
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwright.model.config import Activation, EncoderConfig
-
-_STEPS = 2**16  # resolution of the dropout probability: each draw has 16 bits
+from maskwright.model.fused import drop, normalize
 
 
 class RMSNorm(nn.Module):
@@ -29,38 +25,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():  # the compiler fuses the plain formula better
-            return normalize_plainly(x, self.weight, self.eps)
-        return _RootMeanSquare.apply(x, self.weight, self.eps)
-
-
-def normalize_plainly(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Compute `RMSNorm` by its plain formula, which reads x twice as often as the fused one."""
-    wide = x.float()
-    wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return weight * wide.to(x.dtype)
-
-
-class _RootMeanSquare(torch.autograd.Function):
-    """Fused `RMSNorm`; for ``n = s x``, ``s = 1 / rms(x)``: ``dx = s (w dy - n mean(w dy n))``."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        wide = x.float()
-        norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        scale = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-        normed = (wide * scale).to(x.dtype)
-        ctx.save_for_backward(normed, scale, weight)
-        return weight * normed
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
-        normed, scale, weight = ctx.saved_tensors
-        grad = grad_outputs[0].float()
-        along = (grad * normed).flatten(0, -2)
-        mean = (along @ weight.float()).view_as(scale).div_(len(weight))
-        through = (grad * weight).addcmul_(normed.float(), mean, value=-1).mul_(scale)
-        return through.to(normed.dtype), along.sum(0).to(weight.dtype), None
+        return normalize(x, self.weight, self.eps)
 
 
 def build_norm(config: EncoderConfig, size: int | None = None) -> nn.Module:
@@ -80,46 +45,6 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return drop(x, self.probability) if self.training else x
-
-
-def drop(x: Tensor, probability: float) -> Tensor:
-    """Return, for each element, 0 with this probability, else ``x / (1 - probability)``.
-
-    Srivastava et al., "Dropout", 2014. The dropped elements are a function of the state of torch's
-    generator, which advances. torch's own dropout draws in a single thread on a CPU, 10 ns per
-    element, which takes an eighth of a training step of BERT.
-    """
-    if probability == 0:
-        return x
-    if x.device.type != "cpu":
-        return F.dropout(x, probability)
-    draw = draw_in_graph if torch.compiler.is_compiling() else draw_factors
-    seed = torch.randint(2**62, ())
-    return (x * draw(seed, x.shape, probability)).to(x.dtype)
-
-
-def draw_factors(seed: Tensor, shape: Sequence[int], probability: float) -> Tensor:
-    """Draw factors 0 or ``1 / (1 - p)`` in fp32; p is `probability` as a multiple of 2^-16.
-
-    Args:
-        seed: [] int64; the factors are a function of it.
-    """
-    limit, size = min(round(_STEPS * probability), _STEPS - 1), math.prod(shape)
-    words = np.random.SFC64(int(seed)).random_raw(-(-size // 4))
-    bits = torch.from_numpy(words.view(np.int16)[:size])
-    factors = bits.float().view(shape)
-    torch.ge(factors, limit - _STEPS // 2, out=factors)
-    return factors.mul_(_STEPS / (_STEPS - limit))
-
-
-# A custom operator is opaque to the compiler, which would merge two calls with equal arguments.
-# The random seed argument prevents that.
-draw_in_graph = torch.library.custom_op("maskwright::draw_factors", draw_factors, mutates_args=())
-
-
-@draw_in_graph.register_fake
-def _(seed: Tensor, shape: Sequence[int], probability: float) -> Tensor:
-    return torch.empty(shape)
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:

@@ -21,8 +21,7 @@ from torch import Tensor
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.files import read_json
 from maskwright.model.config import EncoderConfig
-from maskwright.model.heads import SentencePairHead
-from maskwright.model.masked_lm import PAIR_HEAD, TIED, EncoderModel, Network
+from maskwright.model.masked_lm import PAIR_HEAD, TIED, EncoderModel, Network, SentencePairHead
 from maskwright.model_folder.native.family import DECODER_BIAS, Family
 
 Kind = TypeVar("Kind", bound=EncoderModel)

@@ -23,11 +23,11 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.masking import IGNORED
 from maskwright.errors import ConfigError
+from maskwright.model.fused import TermSums, sum_cross_entropy
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.config import DistillConfig
-from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, choose_among, run_model
-from maskwright.objectives.objective import Term, TermSums
+from maskwright.objectives.objective import Term
 
 DISTILL = "distill"
 _LEAST = -1e4  # a logit whose probability is 0, and which is finite

@@ -2,6 +2,11 @@
 
 Validation computes a few scores on pinned masks, on all ranks, with those of the unigram baseline.
 `maskwright.evaluation.suite_mlm` computes all others.
+
+`CausalHybrid` is GPT-BERT's mixture (Charpentier and Samuel, "GPT or BERT: why not both?", 2024):
+one model, one head, and two kinds of steps. Masked steps predict masked tokens from both sides;
+causal steps predict every token from the previous ones. In both, the hidden state of the previous
+position predicts a token (``next_token_prediction``), so that both train the same function.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,19 +23,12 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.masking import IGNORED
 from maskwright.distributed.world import ALONE, World
+from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token, count_parameters
+from maskwright.model.fused import TermSums, sum_cross_entropy
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.cross_entropy import sum_cross_entropy
-from maskwright.objectives.objective import (
-    HeldOut,
-    Loss,
-    Objective,
-    ScoreLine,
-    Term,
-    TermSums,
-    TrainedModel,
-)
+from maskwright.objectives.objective import HeldOut, Loss, Objective, ScoreLine, Term, TrainedModel
 
 MLM = "mlm"
 MLM_TERM = Term(1.0, "loss", "masked_accuracy", attrgetter("num_predictions"))
@@ -237,3 +235,50 @@ def _to_scores(sums: Sequence[float]) -> MaskedLMScores:
         unigram_accuracy,
         int(count),
     )
+
+
+CLM = "clm"
+
+
+def _count_causal(batch: Batch) -> int:
+    return batch.num_predictions if batch.context.is_causal else 0
+
+
+def _count_masked(batch: Batch) -> int:
+    return 0 if batch.context.is_causal else batch.num_predictions
+
+
+class MaskedAndCausalLM(MaskedLM):
+    """Both losses of one model; each batch has predictions of one kind only."""
+
+    def __init__(self, model: MaskedLanguageModel) -> None:
+        super().__init__(model)
+        self.terms = {
+            MLM: Term(MLM_TERM.weight, MLM_TERM.loss_name, MLM_TERM.accuracy_name, _count_masked),
+            CLM: Term(1.0, "causal_loss", "causal_accuracy", _count_causal),
+        }
+
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
+        """Return sums over the entries whose label is not -100."""
+        [sums] = super().forward(batch).values()
+        nothing = TermSums(torch.zeros_like(sums.loss), torch.zeros_like(sums.num_correct))
+        kind = CLM if batch.context.is_causal else MLM
+        return {name: sums if name == kind else nothing for name in self.terms}
+
+
+class CausalSteps(MaskedTokens):
+    """Masked steps and causal steps of one model; scores are those of masked tokens."""
+
+    scores = (
+        *MaskedTokens.scores,
+        ScoreLine("causal_loss", "causal loss (nats)", headline="causal loss"),
+    )
+
+    def build_network(self, architecture: EncoderConfig) -> MaskedLanguageModel:
+        if not architecture.next_token_prediction:
+            share, rule = self.masking.causal_share, "requires model.next_token_prediction = True"
+            raise ConfigError("masking.causal_share", share, rule, "Set that, or set this to 0.")
+        return super().build_network(architecture)
+
+    def build_loss(self, network: MaskedLanguageModel) -> Loss:
+        return MaskedAndCausalLM(network)

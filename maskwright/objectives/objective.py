@@ -6,37 +6,27 @@ the terms of ``weight * sum of losses / number of predictions``, over all ranks.
 combined: the combination has the terms of both.
 """
 
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.distributed.world import World
 from maskwright.errors import ShardError
 from maskwright.model.config import EncoderConfig
+from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import MaskedLanguageModel, Network
-from maskwright.objectives.config import ObjectiveConfig
+from maskwright.objectives.config import OBJECTIVES, ObjectiveConfig, choose_name
 
 NetworkT = TypeVar("NetworkT", bound=Network)
-
-
-class TermSums(NamedTuple):
-    """Sums over the predictions of one term; the caller divides by their global count.
-
-    Attributes:
-        loss: [] in nats; 0 if there are no predictions, never NaN.
-        num_correct: [] the number of correct predictions.
-    """
-
-    loss: Tensor
-    num_correct: Tensor
 
 
 @dataclass(frozen=True)
@@ -186,3 +176,16 @@ class Objective(ABC, Generic[NetworkT]):
     @abstractmethod
     def list_models(self, network: NetworkT) -> list[TrainedModel]:
         """Return the models to save after training, the run's main model last."""
+
+
+def build_objective(
+    config: ObjectiveConfig, data: DataConfig, masking: MaskingConfig
+) -> Objective[Any]:
+    """Return the objective that the configuration selects."""
+    home = OBJECTIVES[choose_name(config, data, masking)].home
+    return pkgutil.resolve_name(home)(config, data, masking)
+
+
+def count_parameters_of(network: nn.Module) -> int:
+    """Return the number of parameters; shared ones count once."""
+    return sum(parameter.numel() for parameter in network.parameters())

@@ -21,10 +21,10 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import InputError, ShardError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token
+from maskwright.model.fused import TermSums, sum_cross_entropy
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens, choose_among, run_model
-from maskwright.objectives.objective import HeldOut, Loss, ScoreLine, Term, TermSums
+from maskwright.objectives.objective import HeldOut, Loss, ScoreLine, Term
 
 PAIRS = "pairs"
 PAIR_TERM = Term(1.0, "pair_loss", "pair_accuracy", attrgetter("num_pairs"))

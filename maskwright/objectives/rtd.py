@@ -40,18 +40,10 @@ from maskwright.model.flops import (
     count_parameters,
     count_token_head_flops_per_token,
 )
+from maskwright.model.fused import TermSums, sum_cross_entropy
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedTokens, validate_masked_lm
-from maskwright.objectives.objective import (
-    HeldOut,
-    Loss,
-    Objective,
-    ScoreLine,
-    Term,
-    TermSums,
-    TrainedModel,
-)
+from maskwright.objectives.objective import HeldOut, Loss, Objective, ScoreLine, Term, TrainedModel
 
 RTD = "rtd"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from maskwright.distributed.sharding import UNSHARDED, Sharding
+from maskwright.distributed.parallel import UNSHARDED, Sharding
 from maskwright.errors import CheckpointError
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.eager import AdamW, EagerOptimizer

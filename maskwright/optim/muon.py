@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.distributed.sharding import UNSHARDED, Exchange, Sharding
+from maskwright.distributed.parallel import UNSHARDED, Exchange, Sharding
 from maskwright.optim.eager import EagerOptimizer
 
 # Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.

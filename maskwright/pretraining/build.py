@@ -12,12 +12,13 @@ from maskwright.data.loader import Prefetcher
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import (
     Parallel,
+    Sharded,
+    Sharding,
     build_mesh,
     checkpoint_activations,
     replicate,
     shard,
 )
-from maskwright.distributed.sharding import Sharded, Sharding
 from maskwright.distributed.world import ALONE, World
 from maskwright.model.encoder import EncoderBlock, count_stacked_matrices
 from maskwright.model.init import initialize, take_layers
@@ -39,9 +40,9 @@ from maskwright.runs.config import PretrainConfig
 from maskwright.train.checkpoint import ShardedWriter, WholeWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import choose_device, product_dtype, should_capture, should_compile
-from maskwright.train.ema import WeightAverage
 from maskwright.train.reporting import SILENT
 from maskwright.train.state import TrainState
+from maskwright.train.step import WeightAverage
 from maskwright.train.trainer import Reporter, Trainer
 
 # Blocks of a loss (a teacher's as well) that is compiled as a whole, which fuses more. The time to

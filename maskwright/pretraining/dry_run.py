@@ -12,13 +12,14 @@ from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.build import count_parameters_of
-from maskwright.pretraining.budget import is_measured_whole, measure_step_seconds
-from maskwright.pretraining.estimate import (
+from maskwright.objectives.objective import count_parameters_of
+from maskwright.pretraining.budget import (
     choose_size_here,
     describe_cards,
     estimate_step_seconds,
     find_cards_here,
+    is_measured_whole,
+    measure_step_seconds,
 )
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
 from maskwright.pretraining.micro_batch import REMEDY, estimate_micro_batch
@@ -36,8 +37,7 @@ from maskwright.pretraining.prepared_data import (
 )
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import find_prepared, named_folder
-from maskwright.train.device import GIGABYTE, choose_device, should_compile
-from maskwright.train.devices import Cards
+from maskwright.train.device import GIGABYTE, Cards, choose_device, should_compile
 
 _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
 _COMPRESSION = 3.5  # of text by gzip; also assumed for parquet

@@ -29,9 +29,8 @@ from maskwright.model_folder.folder import describe_folder, open_model, read_bar
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
 from maskwright.pretraining.vocabulary_transfer import Transfer
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.download_model import is_hub_name
 from maskwright.runs.find_data import named_folder
-from maskwright.runs.find_model import find_model_folder
+from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
 from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME

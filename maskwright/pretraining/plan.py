@@ -11,9 +11,13 @@ from maskwright.errors import ConfigError, InputError
 from maskwright.files import write_text
 from maskwright.model.config import SIZE_FIELDS, EncoderConfig, parse_sizes
 from maskwright.model.flops import count_parameters
-from maskwright.pretraining.budget import count_flops_per_token
+from maskwright.pretraining.budget import (
+    count_flops_per_token,
+    count_tokens,
+    estimate_step_seconds,
+    fill_cards,
+)
 from maskwright.pretraining.dry_run import find_tokens
-from maskwright.pretraining.estimate import count_tokens, estimate_step_seconds, fill_cards
 from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
 from maskwright.pretraining.prepared_data import guess_model, resolve_model, warn_of_epochs
 from maskwright.pretraining.rungs import (
@@ -27,8 +31,7 @@ from maskwright.pretraining.rungs import (
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS
-from maskwright.train.device import GIGABYTE
-from maskwright.train.devices import CARDS_A_NODE, Cards, parse_cards
+from maskwright.train.device import CARDS_A_NODE, GIGABYTE, Cards, parse_cards
 
 _SPARE_MINUTES = 30  # of a job: to start, to validate and to save
 _CORES_A_CARD = 8

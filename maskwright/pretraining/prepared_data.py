@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskwright.data.collate import SpecialIds
+from maskwright.data.batch import SpecialIds
 from maskwright.data.config import MixtureConfig
 from maskwright.data.loader import RowSource, TokensInMemory
 from maskwright.data.masking import Masker, Vocabulary
@@ -20,9 +20,8 @@ from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.build import build_objective
 from maskwright.objectives.distillation import DistilledMaskedLM
-from maskwright.objectives.objective import Loss, Objective
+from maskwright.objectives.objective import Loss, Objective, build_objective
 from maskwright.optim.build import build_optimizers
 from maskwright.runs.config import PretrainConfig
 from maskwright.shards.checks import Verify
@@ -33,8 +32,8 @@ from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device, computes_in_bf16, product_dtype
-from maskwright.train.plan import Planner
-from maskwright.train.trackers import check_trackers
+from maskwright.train.reporting import check_trackers
+from maskwright.train.state import Planner
 
 _NUM_SPECIAL = 5  # as in every tokenizer that is trained here
 _MANY_EPOCHS = 40  # a model learns little more from a text that it has read so often

@@ -15,9 +15,9 @@ from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.files import as_mapping
-from maskwright.objectives.build import count_parameters_of
+from maskwright.objectives.objective import count_parameters_of
+from maskwright.pretraining.budget import choose_size_here
 from maskwright.pretraining.dry_run import describe_run, warn_of_budget
-from maskwright.pretraining.estimate import choose_size_here
 from maskwright.pretraining.init_from import (
     adopt_model,
     adopt_teacher,
@@ -69,8 +69,13 @@ from maskwright.shards.concat import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.config import BUDGETS
-from maskwright.train.device import choose_device, keep_freed_memory, limit_memory
-from maskwright.train.devices import Cards, parse_cards
+from maskwright.train.device import (
+    Cards,
+    choose_device,
+    keep_freed_memory,
+    limit_memory,
+    parse_cards,
+)
 from maskwright.train.trainer import Trainer
 
 

@@ -1,7 +1,9 @@
 """The validation of a run: scores on pinned masks, scores of suites, and filled-in samples.
 
 To add a score to the validation line, add it where its objective states its scores, such as
-`MaskedTokens.scores` in objectives/mlm.py.
+`MaskedTokens.scores` in objectives/mlm.py. Every rank computes all suites of `evaluate.suites` and
+gets the same scores. So sharded weights can be gathered when they are needed, and no rank waits in
+the next step for the first one until a collective times out.
 """
 
 import sys
@@ -9,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -17,15 +19,81 @@ from numpy.typing import NDArray
 
 from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE, World
+from maskwright.errors import InputError
+from maskwright.evaluation.held_out_text import describe_held_out
+from maskwright.evaluation.minimal_pairs import read_named_pairs
 from maskwright.evaluation.pinned import PinnedText
+from maskwright.evaluation.suites import Request, before_each_pass, load_suite
 from maskwright.inference.samples import HeldOutSamples
+from maskwright.inference.text_model import TextModel
 from maskwright.logs import Record
-from maskwright.model.masked_lm import Network
+from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.objectives.objective import Objective
 from maskwright.pretraining.prepared_data import PreparedData
-from maskwright.pretraining.training_suites import TrainingSuites
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import PretrainConfig, SuiteName
+from maskwright.runs.evaluation_file import SuiteResult
 from maskwright.train.signals import AbandonedError
+
+# The scores for a short summary.
+HEADLINES = [name for suite in get_args(SuiteName) for name in load_suite(suite).headlines]
+
+
+class TrainingSuites:
+    """The suites of a run's configuration.
+
+    Raises:
+        CorpusError: the minimal pairs of `evaluate.blimp` cannot be read.
+        InputError: a suite cannot be scored: too little text, or pairs over the model's limit.
+    """
+
+    def __init__(
+        self, config: PretrainConfig, data: PreparedData, model: MaskedLanguageModel
+    ) -> None:
+        self.config, self.model = config, model
+        self.suites = [load_suite(name) for name in dict.fromkeys(config.evaluate.suites)]
+        needs_text = any(suite.needs == "text" for suite in self.suites)
+        blimp = config.evaluate.blimp
+        self._tokenizer = data.tokenizer
+        self._text = describe_held_out(data.valid, data.tokenizer) if needs_text else None
+        self._pairs = None if blimp is None else read_named_pairs(blimp)
+        was_training = model.training
+        for suite in self.suites:
+            try:
+                suite.check(self._request())
+            except InputError as error:
+                message = f"evaluate.suites: {suite.name} cannot be scored: {error}"
+                raise InputError(message) from None
+        model.train(was_training)
+
+    def score(self, check: Callable[[], None]) -> dict[str, float]:
+        """Return the scores by name, prefixed by the name of the suite.
+
+        Args:
+            check: called before each forward pass; it may raise to stop.
+        """
+        request = self._request()
+        scores: dict[str, float] = {}
+        with before_each_pass(self.model, check):
+            for suite in self.suites:
+                scores |= name_scores(suite.score(request))
+        return scores
+
+    def _request(self) -> Request:
+        """Return the request, with the model in evaluation mode."""
+        wraps = self.config.data.special_tokens
+        model = TextModel[MaskedLanguageModel].from_parts(self.model, self._tokenizer, wraps)
+        return Request(model, self.config.valid_rows, self._text, self._pairs, is_fast=True)
+
+
+def name_scores(result: SuiteResult) -> dict[str, float]:
+    """Return scores by names such as ``fill/accuracy``, without paradigms of minimal pairs."""
+    prefix = f"{result.suite}/"
+    return {
+        prefix + score.name.removeprefix(prefix): score.value
+        for score in result.scores
+        if score.name.count("/") <= 1
+    }
+
 
 NUM_SAMPLES = 5
 

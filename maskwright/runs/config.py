@@ -12,8 +12,7 @@ from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.errors import ConfigError
 from maskwright.files import as_mapping
 from maskwright.model.config import SIZE_FIELDS, ModelConfig
-from maskwright.objectives.config import DistillConfig, ObjectiveConfig, choose_name
-from maskwright.objectives.registry import OBJECTIVES
+from maskwright.objectives.config import OBJECTIVES, DistillConfig, ObjectiveConfig, choose_name
 from maskwright.optim.config import OptimConfig
 from maskwright.recipes import load_recipe
 from maskwright.selection.config import SelectionConfig

@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from maskwright.distributed.sharding import UNSHARDED, Sharding
+from maskwright.distributed.parallel import UNSHARDED, Sharding
 from maskwright.distributed.world import World, open_channel
 from maskwright.errors import CheckpointError
 from maskwright.files import (

@@ -2,13 +2,14 @@
 
 The loss of a term is the sum over the predictions of all micro-batches of all ranks, divided by
 their number, which is known before the first forward pass. So 1 x 64 and 8 x 8 rows, on one rank
-or on four, have the same gradient. `LogWindow` has the means over the steps since the last record.
+or on four, have the same gradient. `WeightAverage` follows the steps, and `LogWindow` has the means
+over the steps since the last record.
 """
 
 import math
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,12 +22,59 @@ from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
 from maskwright.errors import CheckpointError, show_value
+from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import Network
-from maskwright.objectives.objective import Term, TermSums
-from maskwright.optim.build import Optimizers
+from maskwright.objectives.objective import Term
+from maskwright.optim.build import Optimizers, as_input
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
-from maskwright.train.ema import WeightAverage
+
+
+class WeightAverage:
+    """The average of the weights: ``decay * average + (1 - decay) * weights`` after every step.
+
+    The decay rises with the number of steps as ``(1 + n) / (10 + n)`` up to its value, so that
+    the initial random weights soon have no influence.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.averages: dict[str, Tensor] = {}
+        self.restart(model)
+        # A tensor: a captured step repeats its operators with the numbers it was captured with.
+        self._weight = torch.zeros((), device=next(model.parameters()).device)
+
+    def restart(self, model: nn.Module) -> None:
+        """Restart from the current weights of the model."""
+        self.averages = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def set_step(self, step: int) -> None:
+        """Set the number of the next step, from 0, on which the weight of its weights depends."""
+        weight = torch.tensor(1 - min(self.decay, (1 + step) / (10 + step)))
+        self._weight.copy_(as_input(weight, self._weight), non_blocking=True)
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, is_good: Tensor | None = None) -> None:
+        """Add the weights after a step; if `is_good` [] is False, nothing changes."""
+        weight = self._weight if is_good is None else self._weight * is_good
+        for name, parameter in model.named_parameters():
+            self.averages[name].lerp_(parameter, weight)
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Generator[None]:
+        """Set the model's weights to the averages within this context."""
+        with torch.no_grad():
+            kept = {name: p.detach().clone() for name, p in model.named_parameters()}
+            self._copy(self.averages, model)
+            try:
+                yield
+            finally:
+                self._copy(kept, model)
+
+    @staticmethod
+    def _copy(tensors: dict[str, Tensor], model: nn.Module) -> None:
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[name])
 
 
 def seed_dropout(seed: int, step: int, rank: int = 0) -> None:

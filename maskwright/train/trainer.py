@@ -27,15 +27,14 @@ from maskwright.optim.build import Optimizers
 from maskwright.train.capture import CapturedSteps
 from maskwright.train.checkpoint import Checkpoint, WholeWriter
 from maskwright.train.config import TrainConfig
-from maskwright.train.ema import WeightAverage
-from maskwright.train.plan import Planner, StepPlan
 from maskwright.train.signals import AbandonedError, StopRequest
-from maskwright.train.state import TrainState
+from maskwright.train.state import Planner, StepPlan, TrainState
 from maskwright.train.step import (
     LogWindow,
     StepFigures,
     StepParts,
     TermFigures,
+    WeightAverage,
     count_predictions,
     seed_dropout,
 )

@@ -26,7 +26,7 @@ PASS_ON = {
     "maskwright/evaluation/suites.py",
     "maskwright/interop/export.py",
     "maskwright/interop/libraries.py",
-    "maskwright/objectives/build.py",
+    "maskwright/objectives/config.py",
     "tests/interop/test_export.py",
     "tests/preparation/test_engines.py",
     "tests/test_public_interface.py",

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import gpu_day
 from benchmarks.__main__ import main
+from benchmarks.common import MASKWRIGHT
 from benchmarks.gpu_day import PIECES, TRIALS, Day
+from maskwright.cli.main import main as maskwright
 from maskwright.runs.run_directory import load_recorded_config
 
 
@@ -13,6 +16,20 @@ from maskwright.runs.run_directory import load_recorded_config
 def day(workplace: Path, tmp_path: Path) -> Day:
     [data] = (workplace / "data").iterdir()
     return Day(data, tmp_path / "blimp", tmp_path / "runs", toy=True)
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run commands of maskwright in this process: importing torch takes longer than they do."""
+    start = gpu_day.call
+
+    def call(*command: object) -> None:
+        if command[: len(MASKWRIGHT)] != tuple(MASKWRIGHT):
+            start(*command)
+        elif code := maskwright(list(map(str, command[len(MASKWRIGHT) :]))):
+            raise SystemExit(code)
+
+    monkeypatch.setattr(gpu_day, "call", call)
 
 
 @pytest.fixture
@@ -25,6 +42,7 @@ def pairs(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_run_that_is_stopped_and_resumed_is_compared(day: Day):
     found = day.resuming()
     assert found["same_bits"] is found["repeated_same_bits"] is True
@@ -46,20 +64,19 @@ def test_one_piece_fails_and_the_next_begins(
     ]
 
 
-def test_every_other_piece_runs(day: Day, pairs: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("one_process")
+def test_every_other_piece_runs(day: Day, pairs: Path):
     """`resuming` and the trials are apart, `speed` and `variants` have tests of their own."""
-    asked = ["--data", str(day.data), "--blimp", str(pairs), "--runs", str(day.runs), "--toy"]
     apart = {Day.resuming.__name__, Day.variants.__name__, Day.speed.__name__, *TRIALS}
-    chosen = [piece for piece in PIECES if piece.__name__ not in apart]
-    monkeypatch.setattr("sys.argv", ["benchmarks", "gpu-day", *asked])
-    monkeypatch.setattr("benchmarks.gpu_day.PIECES", chosen)
-    with pytest.raises(SystemExit) as caught:
-        main(["gpu-day", *asked])
-    assert str(caught.value) == ""
+    found = {p.__name__: p(day) for p in PIECES if p.__name__ not in apart}
     made = {path.name for path in day.runs.iterdir()}
     assert {"auto", "384x12", "blimp.json", "fsdp"} <= made
+    assert found["sizes"]["sizes"].keys() == {"384x12", "768x12"}
+    [suite] = found["minimal_pairs"]["suites"]
+    assert suite["name"] == "blimp"
 
 
+@pytest.mark.usefixtures("one_process")
 def test_trials_train_the_recipe_with_their_flags_and_are_scored_alike(day: Day):
     pieces = {piece.__name__: piece for piece in PIECES}
     found = {name: pieces[name](day) for name in TRIALS}

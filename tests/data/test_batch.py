@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.batch import Batch
-from maskwright.data.collate import collate
+from maskwright.data.batch import Batch, collate
 from maskwright.data.config import MaskingConfig
 from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.rows import DataPosition, Row, Rows

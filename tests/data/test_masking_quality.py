@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from maskwright.data.collate import collate
+from maskwright.data.batch import collate
 from maskwright.data.config import MaskingConfig
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.masking import MaskedRows, Masker, Vocabulary

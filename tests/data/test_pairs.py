@@ -16,8 +16,7 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from maskwright.data import pairs as pairs_module
-from maskwright.data.batch import Batch
-from maskwright.data.collate import collate
+from maskwright.data.batch import Batch, collate
 from maskwright.data.config import DataConfig, MaskingConfig, PairKind
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest

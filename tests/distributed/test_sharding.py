@@ -6,8 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from maskwright.distributed.parallel import build_mesh
-from maskwright.distributed.sharding import UNSHARDED, Replicated, Sharded, Sharding
+from maskwright.distributed.parallel import UNSHARDED, Replicated, Sharded, Sharding, build_mesh
 from maskwright.distributed.world import World
 from maskwright.errors import ConfigError
 from maskwright.optim.muon import Muon

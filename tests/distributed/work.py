@@ -21,12 +21,12 @@ from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
-from maskwright.distributed.sharding import Sharded
+from maskwright.distributed.parallel import Sharded
 from maskwright.distributed.world import World
 from maskwright.errors import TrainingError
 from maskwright.evaluation.pinned import PinnedText
+from maskwright.model.fused import TermSums
 from maskwright.objectives.mlm import MaskedLMScores, evaluate_sources
-from maskwright.objectives.objective import TermSums
 from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.init_from import load_initial, load_teacher
 from maskwright.pretraining.prepared_data import PreparedData

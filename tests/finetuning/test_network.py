@@ -17,8 +17,8 @@ from maskwright.finetuning.network import (
 )
 from maskwright.model.config import Pooling
 from maskwright.model.electra import Discriminator
-from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialize
+from maskwright.model.masked_lm import HeadTransform
 from maskwright.tokenizer.template import ModelInput
 from tests.model.helpers import tiny_model, with_pair_head
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.data.batch import Batch
-from maskwright.data.collate import SpecialIds
+from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError

@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskwright.model.heads import TwoLayerTransform
+from maskwright.model.masked_lm import TwoLayerTransform
 from tests.model.helpers import tiny_model
 
 

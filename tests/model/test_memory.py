@@ -7,7 +7,7 @@ import torch
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
-from maskwright.model.memory import estimate_memory
+from maskwright.pretraining.micro_batch import estimate_memory
 from maskwright.pretraining.prepared_data import guess_model
 from maskwright.runs.config import resolve
 from tests.model.helpers import tiny_config

@@ -7,9 +7,8 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_p
 
 from maskwright.attention_context import AttentionContext
 from maskwright.errors import ConfigError
-from maskwright.model.attention import attend
+from maskwright.model.attention import RelativePositions, attend, bucket_distances
 from maskwright.model.config import AttentionBackend
-from maskwright.model.relative import RelativePositions, bucket_distances
 from tests.model.helpers import pack, random_ids, tiny_config, tiny_model
 from tests.model.test_attention import CONTEXTS, draw_qkv
 

@@ -16,7 +16,7 @@ from maskwright.distributed.world import World
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
-from maskwright.objectives.causal import CausalSteps, MaskedAndCausalLM
+from maskwright.objectives.mlm import CausalSteps, MaskedAndCausalLM
 from maskwright.train.panel import describe_record
 from maskwright.train.step import LogWindow, TermFigures
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source

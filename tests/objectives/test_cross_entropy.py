@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from maskwright.objectives.cross_entropy import sum_cross_entropy, sum_cross_entropy_plainly
-from maskwright.objectives.objective import TermSums
+from maskwright.model.fused import TermSums, sum_cross_entropy, sum_cross_entropy_plainly
 
 
 def draw(rows: int, classes: int, seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -12,11 +12,10 @@ import torch
 from maskwright.cli.main import main
 from maskwright.model.config import EncoderConfig
 from maskwright.pretraining import budget, dry_run
-from maskwright.pretraining.budget import is_measured_whole, measure_step_seconds
-from maskwright.pretraining.estimate import choose_size_here
+from maskwright.pretraining.budget import choose_size_here, is_measured_whole, measure_step_seconds
 from maskwright.pretraining.prepared_data import guess_model, warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.train.devices import parse_cards
+from maskwright.train.device import parse_cards
 from tests.architecture.sources import ROOT
 from tests.distributed.worlds import find_free_port
 from tests.workplace import SMALL, data_of, write_corpus

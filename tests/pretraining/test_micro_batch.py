@@ -27,7 +27,7 @@ from maskwright.pretraining.micro_batch import (
 from maskwright.pretraining.prepared_data import PreparedData, guess_model
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import load_run_config
-from maskwright.train.devices import parse_cards
+from maskwright.train.device import parse_cards
 from maskwright.train.trainer import Trainer
 from tests.distributed.worlds import run_world
 from tests.workplace import SMALL, data_of

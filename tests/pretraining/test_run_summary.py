@@ -13,9 +13,9 @@ from maskwright.config import fields_of, to_mapping
 from maskwright.logs import Record, read_metrics
 from maskwright.model_folder.card import read_example
 from maskwright.pretraining.prepared_data import PreparedData, objective_of
-from maskwright.pretraining.run_summary import describe_training
+from maskwright.pretraining.run_session import describe_training
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.runs.metadata import shorten_path, shorten_paths
+from maskwright.runs.run_directory import shorten_path, shorten_paths
 from tests.workplace import data_of
 
 _NAMES = (

@@ -17,7 +17,7 @@ from maskwright.evaluation import held_out_text
 from maskwright.evaluation.held_out_text import EvaluationText
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.pretraining import prepared_data, training_suites
+from maskwright.pretraining import prepared_data, validation
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import (
     PreparedData,
@@ -25,7 +25,7 @@ from maskwright.pretraining.prepared_data import (
     objective_of,
     resolve_model,
 )
-from maskwright.pretraining.training_suites import TrainingSuites
+from maskwright.pretraining.validation import TrainingSuites
 from maskwright.runs.run_directory import load_run_config
 from maskwright.tokenizer.tokenizer import EncodedText
 from maskwright.train.signals import AbandonedError
@@ -126,7 +126,7 @@ def test_what_a_suite_cannot_score_is_found_before_training(
         only_unknown = EvaluationText(
             {"name": "short", "fingerprint": "f"}, corpus, counts, data.tokenizer
         )
-        monkeypatch.setattr(training_suites, "describe_held_out", lambda *_: only_unknown)
+        monkeypatch.setattr(validation, "describe_held_out", lambda *_: only_unknown)
         message = f"evaluate.suites: {suite} cannot be scored: short is too short"
     else:
         message = "evaluate.suites: blimp cannot be scored: .* tokens, more than the model's"

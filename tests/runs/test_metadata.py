@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.runs.metadata import shorten_provenance
+from maskwright.runs.run_directory import shorten_provenance
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,15 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.init import initialize
-from maskwright.objectives.build import build_objective
 from maskwright.objectives.config import ObjectiveConfig
+from maskwright.objectives.objective import build_objective
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.pretraining.build import build_writer, distribute
 from maskwright.train.capture import CapturedSteps
 from maskwright.train.config import TrainConfig
-from maskwright.train.ema import WeightAverage
-from maskwright.train.plan import Planner
-from maskwright.train.state import TrainState
+from maskwright.train.state import Planner, TrainState
+from maskwright.train.step import WeightAverage
 from maskwright.train.trainer import Reporter, Trainer
 from tests.helpers import random_corpus, row_source
 from tests.models import small_config

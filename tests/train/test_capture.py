@@ -25,10 +25,10 @@ from maskwright.pretraining.build import distribute
 from maskwright.train.capture import CapturedSteps, Replay, check_close, zero_all
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import should_capture
-from maskwright.train.ema import WeightAverage
 from maskwright.train.step import (
     StepFigures,
     StepParts,
+    WeightAverage,
     add_gradients,
     clip_gradients,
     count_predictions,

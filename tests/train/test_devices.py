@@ -9,7 +9,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.pretraining.budget import count_flops_per_token
 from maskwright.pretraining.prepared_data import guess_model
 from maskwright.runs.config import resolve
-from maskwright.train.devices import CARDS, CARDS_A_NODE, Cards, find_card, own_tokens, parse_cards
+from maskwright.train.device import CARDS, CARDS_A_NODE, Cards, find_card, own_tokens, parse_cards
 
 CONFIG = resolve(
     "babylm-10m", None, {"train": {"batch_tokens": 65536}, "data": {"max_seq_length": 512}}

@@ -13,9 +13,10 @@ from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
-from maskwright.objectives.objective import Loss, TermSums
+from maskwright.objectives.objective import Loss
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.train.step import (

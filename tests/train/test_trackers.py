@@ -11,8 +11,8 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.extras import how_to_install
 from maskwright.logs import Record, read_metrics
-from maskwright.train import trackers
-from maskwright.train.trackers import TRACKERS, TrackerThread
+from maskwright.train import reporting
+from maskwright.train.reporting import TRACKERS, TrackerThread
 from tests.workplace import SMALL, write_corpus
 
 
@@ -39,7 +39,7 @@ class Recorder:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
     monkeypatch.setattr(Recorder, "opened", [], raising=False)
     monkeypatch.setitem(TRACKERS, "wandb", Recorder)
-    monkeypatch.setattr(trackers, "check_extra", lambda *names: None)
+    monkeypatch.setattr(reporting, "check_extra", lambda *names: None)
     return Recorder.opened
 
 
@@ -96,8 +96,8 @@ def test_what_hangs_is_left_alone(
 ) -> None:
     answer = Event()
     monkeypatch.setattr(Recorder, "log", lambda *anything: answer.wait())
-    monkeypatch.setattr(trackers, "_MOST_SECONDS", 0.01)
-    monkeypatch.setattr(trackers, "_MOST_WAITING", 2)
+    monkeypatch.setattr(reporting, "_MOST_SECONDS", 0.01)
+    monkeypatch.setattr(reporting, "_MOST_WAITING", 2)
     thread = TrackerThread("wandb", tmp_path, {})
     for step in range(1, 20):
         thread.add(record(step))

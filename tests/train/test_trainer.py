@@ -15,7 +15,7 @@ from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.errors import ShardError, TrainingError
-from maskwright.objectives.objective import TermSums
+from maskwright.model.fused import TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
 from maskwright.train.step import LogWindow, StepFigures, StepParts
