@@ -73,7 +73,7 @@ def test_every_other_piece_runs(day: Day, pairs: Path):
     assert {"auto", "384x12", "blimp.json", "fsdp"} <= made
     assert found["sizes"]["sizes"].keys() == {"384x12", "768x12"}
     [suite] = found["minimal_pairs"]["suites"]
-    assert suite["name"] == "blimp"
+    assert suite["suite"] == "blimp"
 
 
 @pytest.mark.usefixtures("one_process")
