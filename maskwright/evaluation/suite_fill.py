@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from maskwright.data.counter_rng import derive_keys, to_unit
 from maskwright.errors import InputError
+from maskwright.evaluation.held_out_text import PINNED_SEED
 from maskwright.evaluation.intervals import describe_bootstrap, mean_interval, score_share
-from maskwright.evaluation.pinned import PINNED_SEED
+from maskwright.evaluation.suite_mlm import Unigram, rank_labels
 from maskwright.evaluation.suites import Request, Suite, mark_fast
-from maskwright.evaluation.token_ranks import Unigram, rank_labels
 from maskwright.inference.text_model import TextModel
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import DataFacts, Score, SuiteResult

@@ -1,7 +1,7 @@
 """The suite ``mlm``: all scores of masked language modeling on pinned masks.
 
 Predictions are summed by row of text, and every score is a function of the sums; docs/evaluation.md
-explains formulas and names. M masked tokens of a batch, V vocabulary.
+explains formulas and names. M masked tokens of a batch, D width, V vocabulary.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import MaskingConfig
 from maskwright.data.masking import Vocabulary
 from maskwright.errors import InputError
+from maskwright.evaluation.held_out_text import PINNED_MASKING, PINNED_SEED, PinnedText
 from maskwright.evaluation.intervals import (
     Formula,
     ScoreFormula,
@@ -26,12 +28,72 @@ from maskwright.evaluation.intervals import (
     describe_bootstrap,
     ratio,
 )
-from maskwright.evaluation.pinned import PINNED_MASKING, PINNED_SEED, PinnedText
 from maskwright.evaluation.suites import Request, Suite, mark_fast
-from maskwright.evaluation.token_ranks import TokenPredictions, Unigram, rank_labels
+from maskwright.inference.text_model import check_finite
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
+
+_LOGITS_AT_ONCE = 1 << 24  # 64 MB of fp32
+
+
+@dataclass(frozen=True)
+class TokenPredictions:
+    """The predictions of a model for M masked tokens.
+
+    Attributes:
+        loss: [M] -log p of the correct token, in nats.
+        rank: [M] its rank, from 1, among all tokens by descending logit; ties by ascending id.
+        confidence: [M] the probability of the most probable token.
+    """
+
+    loss: NDArray[np.float64]
+    rank: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+
+
+@torch.no_grad()
+def rank_labels(model: MaskedLanguageModel, hidden: Tensor, labels: Tensor) -> TokenPredictions:
+    """Return the predictions from hidden states [M, D] for labels [M], in chunks.
+
+    Raises:
+        ModelFolderError: the model's probabilities are not finite.
+    """
+    at_once = max(1, _LOGITS_AT_ONCE // model.config.vocab_size)
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    for vectors, right in zip(hidden.split(at_once), labels.split(at_once), strict=True):
+        logits = model.head(vectors).float()
+        own = logits.gather(1, right[:, None])
+        ids = torch.arange(logits.shape[1], device=logits.device)
+        before = (logits > own) | ((logits == own) & (ids < right[:, None]))
+        confidence = (logits.amax(1) - logits.logsumexp(1)).exp()
+        losses = F.cross_entropy(logits, right, reduction="none")
+        check_finite(losses)
+        parts.append((losses, before.sum(1) + 1, confidence))
+    loss, rank, confidence = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+    return TokenPredictions(loss.astype(np.float64), rank, confidence.astype(np.float64))
+
+
+class Unigram:
+    """The baseline that predicts by training frequencies, with add-one smoothing.
+
+    Args:
+        counts: [V] training counts, 0 for tokens that are never labels.
+
+    Attributes:
+        loss: [V] -log of each token's frequency.
+        rank: [V] its rank by descending frequency, from 1; ties by ascending id.
+        decade: [V] the integer part of log10 of its count; counts below 10 are in decade 0.
+    """
+
+    def __init__(self, counts: NDArray[np.int64]) -> None:
+        frequencies = counts.astype(np.float64) + 1
+        self.loss = -np.log(frequencies / frequencies.sum())
+        self.rank = np.empty(len(counts), np.int64)
+        self.rank[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
+        self.decade = np.array([len(str(count)) - 1 for count in counts.tolist()])
+        self.num_decades = int(self.decade.max()) + 1
+
 
 # The same tokens, all replaced by [MASK].
 MASK_ONLY = MaskingConfig(rate=0.15, mask_share=1.0, random_share=0.0)

@@ -1,7 +1,7 @@
 """A masked language model to export, compared on sentences and scored on masked held-out text.
 
-The masked tokens are those of validation (`maskwright.evaluation.pinned`), in rows as long as the
-model's longest input. Packed rows are split, because other libraries do not support packing.
+The masked tokens are those of validation (`maskwright.evaluation.held_out_text`), in rows as long
+as the model's longest input. Packed rows are split, because other libraries do not support packing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,7 @@ from maskwright.data.config import DataConfig
 from maskwright.data.loader import Corpus
 from maskwright.data.masking import Ids, Vocabulary
 from maskwright.errors import ExportError, InputError, ShardError
-from maskwright.evaluation.held_out_text import open_text
-from maskwright.evaluation.pinned import PinnedText
+from maskwright.evaluation.held_out_text import PinnedText, open_text
 from maskwright.files import write_text
 from maskwright.interop.comparison import (
     LONGEST,

@@ -11,8 +11,8 @@ import torch
 
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.evaluation import token_ranks
-from maskwright.evaluation.pinned import PINNED_MASKING, PinnedText
+from maskwright.evaluation import suite_mlm
+from maskwright.evaluation.held_out_text import PINNED_MASKING, PinnedText
 from maskwright.evaluation.suite_mlm import MASK_ONLY, WORD_MASKING, evaluate_mlm
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import evaluate_sources, predict_masked
@@ -227,7 +227,7 @@ def test_equal_logits_are_ranked_by_id() -> None:
 def test_masks_are_named_and_logits_come_in_parts(
     result: SuiteResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_ranks, "_LOGITS_AT_ONCE", 3 * VOCAB_SIZE)
+    monkeypatch.setattr(suite_mlm, "_LOGITS_AT_ONCE", 3 * VOCAB_SIZE)
     again = evaluate(make_text())
     assert again.settings == result.settings
     for score, other in zip(again.scores, result.scores, strict=True):

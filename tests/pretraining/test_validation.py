@@ -14,8 +14,7 @@ from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE
 from maskwright.errors import ConfigError, InputError
 from maskwright.evaluation import held_out_text
-from maskwright.evaluation.held_out_text import EvaluationText
-from maskwright.evaluation.pinned import PinnedText
+from maskwright.evaluation.held_out_text import EvaluationText, PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.pretraining import prepared_data, validation
 from maskwright.pretraining.build import build_trainer
