@@ -61,7 +61,8 @@ def rank_labels(model: MaskedLanguageModel, hidden: Tensor, labels: Tensor) -> T
     """
     at_once = max(1, _LOGITS_AT_ONCE // model.config.vocab_size)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
-    for vectors, right in zip(hidden.split(at_once), labels.split(at_once), strict=True):
+    for start in range(0, len(hidden), at_once):
+        vectors, right = hidden[start : start + at_once], labels[start : start + at_once]
         logits = model.head(vectors).float()
         own = logits.gather(1, right[:, None])
         ids = torch.arange(logits.shape[1], device=logits.device)
