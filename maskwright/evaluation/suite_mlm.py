@@ -61,7 +61,7 @@ def rank_labels(model: MaskedLanguageModel, hidden: Tensor, labels: Tensor) -> T
     """
     at_once = max(1, _LOGITS_AT_ONCE // model.config.vocab_size)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
-    for start in range(0, len(hidden), at_once):
+    for start in range(0, max(1, len(hidden)), at_once):
         vectors, right = hidden[start : start + at_once], labels[start : start + at_once]
         logits = model.head(vectors).float()
         own = logits.gather(1, right[:, None])
