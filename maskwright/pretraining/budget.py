@@ -10,10 +10,12 @@ from dataclasses import replace
 
 import torch
 
+from maskwright.corpus.sources import Source, find_sources
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
+from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig, parse_sizes
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import count_parameters
@@ -24,10 +26,12 @@ from maskwright.pretraining.prepared_data import (
     build_loss,
     build_planner,
     build_random_rows,
+    guess_model,
     objective_of,
 )
-from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung
+from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung, set_vocabulary
 from maskwright.runs.config import PretrainConfig
+from maskwright.runs.find_data import named_folder
 from maskwright.train.device import Cards, choose_device, find_card, own_tokens, product_dtype
 from maskwright.train.step import (
     clip_gradients,
@@ -35,6 +39,8 @@ from maskwright.train.step import (
     count_predictions,
 )
 
+_BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
+_COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
 _TIMED = 3
 _TIMED_SECONDS = 1.0  # then no further step is timed
 # Rows enough to keep the device busy, and no more.
@@ -241,6 +247,35 @@ def choose_size_here(
     peak = known.card.peak_flops * known.count
     speed = (f"{known}, computed", peak, time_step)
     return choose_size(config, resolve, epoch_tokens, known=speed)
+
+
+def guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
+    """Estimate the tokens of files that are not prepared yet; return a description, too."""
+    described = f"{count_noun(len(sources), 'source')}, not prepared yet"
+    num_bytes = 0.0
+    for source in sources:
+        if source.path is None:
+            return None, f"{described}; the number of tokens is not known before"
+        packed = source.compression or source.kind == "parquet"
+        num_bytes += source.path.stat().st_size * (_COMPRESSION if packed else 1)
+    tokens = num_bytes / _BYTES_PER_TOKEN
+    return tokens, f"{described}; about {tokens:,.0f} tokens, estimated from the file sizes"
+
+
+def choose_vocabulary(
+    config: PretrainConfig, world: World = ALONE, cards: Cards | None = None
+) -> PretrainConfig:
+    """Return the configuration with the vocabulary of the size that GPUs will be given.
+
+    Text is tokenized before its tokens are counted, so this size is that of an estimate, for `cards`
+    or those of this machine. Without a known GPU nothing changes.
+    """
+    known = cards or find_cards_here(config, world)
+    if known is None or not config.model.sizes or named_folder(config) is not None:
+        return config
+    tokens, _ = guess_tokens(find_sources(config.text))
+    chosen, _ = choose_size_here(config, guess_model, tokens, cards=known)
+    return set_vocabulary(config, chosen.model.hidden_size)
 
 
 def find_cards_here(config: PretrainConfig, world: World = ALONE) -> Cards | None:

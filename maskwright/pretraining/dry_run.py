@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from maskwright.corpus.sources import Source, find_sources
+from maskwright.corpus.sources import find_sources
 from maskwright.distributed.world import ALONE, World
 from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
@@ -15,9 +15,11 @@ from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.objective import count_parameters_of
 from maskwright.pretraining.budget import (
     choose_size_here,
+    choose_vocabulary,
     describe_cards,
     estimate_step_seconds,
     find_cards_here,
+    guess_tokens,
     is_measured_whole,
     measure_step_seconds,
 )
@@ -39,9 +41,6 @@ from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import find_prepared, named_folder
 from maskwright.train.device import GIGABYTE, Cards, choose_device, should_compile
 
-_BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
-_COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
-
 
 def describe_run(
     config: PretrainConfig, data_dir: Path, world: World = ALONE, cards: Cards | None = None
@@ -59,6 +58,7 @@ def describe_run(
     initial = load_initial(config)
     if named_folder(config) is None:
         check_config(config)
+    config = choose_vocabulary(config, world, cards)
     data, tokens, described = find_tokens(config, data_dir)
     teacher = load_teacher(config, data.tokenizer if data else None)
 
@@ -101,7 +101,7 @@ def find_tokens(
     """
     folders = find_prepared(config, data_dir)
     if not folders:
-        return None, *_guess_tokens(find_sources(config.text))
+        return None, *guess_tokens(find_sources(config.text))
     data = open_data(folders, config.mixture)
     return data, count_epoch_tokens(config, data), _describe_data(data)
 
@@ -182,19 +182,6 @@ def _describe_data(data: PreparedData) -> str:
         f"{data.valid.num_tokens:,} tokens for validation ({data.name})"
         + "".join(f"\n             {line}" for line in describe_sources(data))
     )
-
-
-def _guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
-    """Estimate the tokens of files that are not prepared yet; return a description, too."""
-    described = f"{count_noun(len(sources), 'source')}, not prepared yet"
-    num_bytes = 0.0
-    for source in sources:
-        if source.path is None:
-            return None, f"{described}; the number of tokens is not known before"
-        packed = source.compression or source.kind == "parquet"
-        num_bytes += source.path.stat().st_size * (_COMPRESSION if packed else 1)
-    tokens = num_bytes / _BYTES_PER_TOKEN
-    return tokens, f"{described}; about {tokens:,.0f} tokens, estimated from the file sizes"
 
 
 def _describe_budget(config: PretrainConfig) -> str:

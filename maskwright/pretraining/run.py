@@ -16,7 +16,7 @@ from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.files import as_mapping
 from maskwright.objectives.objective import count_parameters_of
-from maskwright.pretraining.budget import choose_size_here
+from maskwright.pretraining.budget import choose_size_here, choose_vocabulary
 from maskwright.pretraining.dry_run import describe_run, warn_of_budget
 from maskwright.pretraining.init_from import (
     adopt_model,
@@ -259,6 +259,7 @@ def _start(request: _Request) -> None:
         initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
+        config = choose_vocabulary(config, world)
         data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
         teacher = load_teacher(config, data.tokenizer)
         origin = initial.describe() if initial is not None else None

@@ -120,12 +120,28 @@ def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
     return from_mapping(PretrainConfig, plain)
 
 
+def set_vocabulary(config: PretrainConfig, width: int) -> PretrainConfig:
+    """Return the configuration with the vocabulary size that goes with a width.
+
+    A size that differs from that of `auto` was set by the user and stays.
+    """
+    return _replace_vocab_size(config, resolve(find_recipe(width)).tokenizer.vocab_size)
+
+
+def _replace_vocab_size(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
+    tokenizer = config.tokenizer
+    if tokenizer.path or tokenizer.vocab_size != resolve(_NARROW_RECIPE).tokenizer.vocab_size:
+        return config
+    return replace(config, tokenizer=replace(tokenizer, vocab_size=vocab_size))
+
+
 def keep_rung(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
     """Return the configuration with the size of a run that began, and what goes with it."""
     size = Size(0.0, begun.model.hidden_size, begun.model.num_hidden_layers)
     kept = set_rung(config, size)
     chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}
     kept = replace(kept, model=replace(kept.model, **chosen))
+    kept = _replace_vocab_size(kept, begun.tokenizer.vocab_size)
     if kept.train.batch_tokens == config.train.batch_tokens:
         return kept
     return replace(kept, train=replace(kept.train, batch_tokens=begun.train.batch_tokens))

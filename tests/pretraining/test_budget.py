@@ -7,9 +7,11 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.errors import ConfigError
 from maskwright.pretraining import budget
-from maskwright.pretraining.budget import choose_size
+from maskwright.pretraining.budget import choose_size, choose_vocabulary
 from maskwright.pretraining.prepared_data import guess_model, objective_of
+from maskwright.pretraining.rungs import keep_rung
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.train.device import parse_cards
 from tests.workplace import SMALL, data_of
 
 SIZES = {"model": {"sizes": ["0:64x1", "1:128x2", "3:192x2"]}}
@@ -110,3 +112,44 @@ def test_a_run_keeps_the_size_with_which_it_began(
     assert "model.hidden_dropout" in capsys.readouterr().err
     assert main(["pretrain", str(data), *small, "--model.sizes", "0:64x1", "--dry-run"]) == 0
     assert "width 64, layers 1" in capsys.readouterr().out
+
+
+@pytest.fixture
+def large_text(tmp_path: Path) -> str:
+    """A file of 100 MB that takes no room on the disk."""
+    path = tmp_path / "text.txt"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("device", "minutes", "given", "vocab_size"),
+    [
+        ("H200", 10, None, 16384),
+        ("H200", 0.01, None, 8192),  # pays for a narrow model
+        ("H200", 10, 9984, 9984),
+        (None, 10, None, 8192),  # the speed of this CPU is not known before it is measured
+    ],
+)
+def test_a_wide_model_has_a_larger_vocabulary(
+    device: str | None, minutes: float, given: int | None, vocab_size: int, large_text: str
+):
+    tokenizer = {} if given is None else {"vocab_size": given}
+    sections = {"train": {"max_minutes": minutes, "device": "cpu"}, "tokenizer": tokenizer}
+    config = resolve("auto", None, {"text": [large_text], **sections})
+    cards = parse_cards(device, "device") if device else None
+    chosen = choose_vocabulary(config, cards=cards)
+    assert chosen.tokenizer.vocab_size == vocab_size
+    # The same command continues the run, wherever it is given again.
+    assert keep_rung(config, chosen).tokenizer.vocab_size == vocab_size
+
+
+def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
+    large_text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    command = ["pretrain", large_text, "--runs-dir", str(tmp_path), "--dry-run", "--for-device"]
+    assert main([*command, "H200"]) == 0
+    shown = capsys.readouterr().out
+    width = int(shown.split("width ")[1].split(",")[0])
+    assert f"embeddings {width * 16384:,}" in shown
