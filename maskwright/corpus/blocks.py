@@ -19,7 +19,7 @@ from maskwright.corpus.documents import Source, Span
 from maskwright.corpus.readers.blocks import BLANK_LINE, LINE_END, read_blocks
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.readers.dump import DUMP_END, DumpReader
-from maskwright.corpus.readers.parquet import count_row_groups
+from maskwright.corpus.readers.parquet import opening_parquet
 from maskwright.corpus.readers.records import find_declared, parse_rows
 from maskwright.corpus.readers.text import has_safe_line_ends, infer_beginning
 from maskwright.errors import MaskwrightError
@@ -156,17 +156,16 @@ def _find_spans(
             f"a {source.compression} file cannot be cut. Unpack it, or split it into several files"
         )
     if source.kind == "parquet":
-        return _cut_parquet(source, source.path, config, -(-size // block_bytes))
+        return _cut_parquet(source, config, -(-size // block_bytes))
     step = max(1, block_bytes // _get_factor(source))
     if source.kind == "dump":
         return _cut_dump(source, source.path, step)
     return _cut_text(source, source.path, config, step)
 
 
-def _cut_parquet(
-    source: Source, path: Path, config: CorpusConfig, num_parts: int
-) -> Iterator[Span]:
-    num_groups = count_row_groups(path)
+def _cut_parquet(source: Source, config: CorpusConfig, num_parts: int) -> Iterator[Span]:
+    with opening_parquet(source) as table:
+        num_groups = table.num_groups
     _check_beginning(replace(source, span=Span(0, 1)), config)
     each = -(-num_groups // num_parts)
     starts = range(0, num_groups, each)
