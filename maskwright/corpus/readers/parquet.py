@@ -9,11 +9,10 @@ from typing import Any, BinaryIO
 from maskwright.corpus.documents import Reading, Source
 from maskwright.corpus.readers.blocks import Expansion, read_blocks
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, TextField
-from maskwright.corpus.readers.signatures import UnreadableError, check_signature
+from maskwright.corpus.readers.text import UnreadableError
 from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
 
-_HEAD_BYTES = 1 << 12
 _BUFFER_BYTES = 1 << 20  # with a buffer, pyarrow reads a column chunk in parts
 _BATCH_ROWS, _BATCH_BYTES = 64, 64 << 20
 _ROW_BYTES = 64  # estimated for each row, even an empty one
@@ -67,7 +66,7 @@ def opening_parquet(source: Source) -> Generator[ParquetTable]:
     Raises:
         CorpusError: the file, or a part that is read in the block, is damaged.
         MissingPackageError: pyarrow is not installed.
-        UnreadableError: the file is empty, or of another format.
+        UnreadableError: the file is empty.
     """
     assert source.path is not None, "only files are Parquet"
     arrow: Any = import_extra("pyarrow", "parquet", source.name)
@@ -80,14 +79,10 @@ def opening_parquet(source: Source) -> Generator[ParquetTable]:
             else:
                 file = stack.enter_context(source.path.open("rb"))
             num_bytes = file.seek(0, 2)
-            file.seek(0)
-            head = file.read(_HEAD_BYTES)
         except OSError as error:
             raise CorpusError(f"{source.name} cannot be read: {error.strerror}.") from None
-        if not head:
+        if not num_bytes:
             raise UnreadableError("empty file", f"{source.name} is empty: it has no text.")
-        if not head.startswith(b"PAR1"):
-            check_signature(head, source.name)
         try:
             table = parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             yield ParquetTable(source.name, table, num_bytes)
