@@ -22,9 +22,8 @@ from maskwright.runs.run_directory import (
     name_prepared,
     read_provenance,
 )
-from maskwright.shards.concat import ConcatStore, fingerprint_folders
 from maskwright.shards.manifest import MANIFEST_NAME
-from maskwright.shards.reader import TokenStore
+from maskwright.shards.reader import ConcatStore, TokenStore, fingerprint_folders
 
 if TYPE_CHECKING:
     from maskwright.pretraining.prepared_data import PreparedData

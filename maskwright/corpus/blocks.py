@@ -19,15 +19,15 @@ from maskwright.corpus.documents import Source, Span
 from maskwright.corpus.readers.blocks import BLANK_LINE, LINE_END, read_blocks
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.readers.dump import DUMP_END, DumpReader
-from maskwright.corpus.readers.parquet import count_row_groups
+from maskwright.corpus.readers.parquet import opening_parquet
 from maskwright.corpus.readers.records import find_declared, parse_rows
 from maskwright.corpus.readers.text import has_safe_line_ends, infer_beginning
 from maskwright.errors import MaskwrightError
 
-_FEWEST_BYTES = 2_000_000
-_MOST_BLOCKS = 64  # of a text that is smaller than 64 blocks of the configured size
+_MIN_BYTES = 2_000_000
+_MIN_BLOCKS = 64  # of a text that is smaller than 64 blocks of the configured size
 _LATE, _SMALLER = 0.6, 4  # after 60 % of a long text, blocks are 4 times smaller
-_MOST_PACKED_PARTS = 16  # each part unpacks the file again, 60 times as fast as the other work
+_MAX_PACKED_PARTS = 16  # each part unpacks the file again, 60 times as fast as the other work
 _UNPACKED = 3  # estimated bytes of text in a byte of a compressed file
 
 _HEAD_BYTES = 1 << 20  # contain the first document, or the XML before the first page of a dump
@@ -73,7 +73,7 @@ class _UncuttableError(Exception):
 
 def choose_block_bytes(total_bytes: int, most: int) -> int:
     """Return the bytes of text in a block: `most`, or fewer so that small text has 64 blocks."""
-    return min(most, max(_FEWEST_BYTES, total_bytes // _MOST_BLOCKS))
+    return min(most, max(_MIN_BYTES, total_bytes // _MIN_BLOCKS))
 
 
 def estimate_bytes(source: Source) -> int:
@@ -106,7 +106,7 @@ def cut_into_blocks(
     size = before = 0
     total = sum(map(estimate_bytes, sources))
     for source in sources:
-        is_late = before > _LATE * total > 2 * _LATE * _MOST_BLOCKS * block_bytes
+        is_late = before > _LATE * total > 2 * _LATE * _MIN_BLOCKS * block_bytes
         step = block_bytes // _SMALLER if is_late else block_bytes
         before += estimate_bytes(source)
         for part, part_bytes in _cut(source, config, step, report):
@@ -156,17 +156,16 @@ def _find_spans(
             f"a {source.compression} file cannot be cut. Unpack it, or split it into several files"
         )
     if source.kind == "parquet":
-        return _cut_parquet(source, source.path, config, -(-size // block_bytes))
+        return _cut_parquet(source, config, -(-size // block_bytes))
     step = max(1, block_bytes // _get_factor(source))
     if source.kind == "dump":
         return _cut_dump(source, source.path, step)
     return _cut_text(source, source.path, config, step)
 
 
-def _cut_parquet(
-    source: Source, path: Path, config: CorpusConfig, num_parts: int
-) -> Iterator[Span]:
-    num_groups = count_row_groups(path)
+def _cut_parquet(source: Source, config: CorpusConfig, num_parts: int) -> Iterator[Span]:
+    with opening_parquet(source) as table:
+        num_groups = table.num_groups
     _check_beginning(replace(source, span=Span(0, 1)), config)
     each = -(-num_groups // num_parts)
     starts = range(0, num_groups, each)
@@ -211,7 +210,7 @@ def _cut_packed(path: Path, step: int, part: Span) -> Iterator[Span]:
     begins at the beginning of the file.
     """
     size = path.stat().st_size
-    number = min(_MOST_PACKED_PARTS, -(-size // step))
+    number = min(_MAX_PACKED_PARTS, -(-size // step))
     for n in range(number):
         yield replace(part, start=size * n // number, end=size * (n + 1) // number, total=size)
 

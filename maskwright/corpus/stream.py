@@ -19,9 +19,9 @@ from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
 
 Split = Literal["train", "valid"]
-LEAST_VALID_FRACTION = 0.01
-_MOST = 0.1
-_ENOUGH_BYTES = 80_000  # about 20,000 tokens
+MIN_VALID_FRACTION = 0.01
+_MAX_VALID_FRACTION = 0.1
+_MIN_VALID_BYTES = 80_000  # about 20,000 tokens
 
 
 def stream_corpus(
@@ -70,10 +70,10 @@ def choose_valid_fraction(sizes: Iterable[int]) -> float:
     """Return the default share of documents to hold out, given their sizes in bytes of UTF-8. Stops
     reading sizes at 8 MB, where the smallest share is enough.
     """
-    most, num_bytes = _ENOUGH_BYTES / LEAST_VALID_FRACTION, 0
+    most, num_bytes = _MIN_VALID_BYTES / MIN_VALID_FRACTION, 0
     for size in sizes:
         num_bytes += size
         if num_bytes >= most:
             break
-    enough = _ENOUGH_BYTES / max(num_bytes, 1)
-    return min(_MOST, max(LEAST_VALID_FRACTION, round(enough, 4)))
+    enough = _MIN_VALID_BYTES / max(num_bytes, 1)
+    return min(_MAX_VALID_FRACTION, max(MIN_VALID_FRACTION, round(enough, 4)))

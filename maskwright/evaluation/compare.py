@@ -51,7 +51,7 @@ from maskwright.runs.evaluation_file import (
 from maskwright.runs.find_data import check_made_for, is_prepared, locate
 from maskwright.runs.find_model import find_masked_model
 from maskwright.runs.run_directory import METRICS_NAME
-from maskwright.shards.folder import name_path
+from maskwright.shards.remote import name_path
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _COMPARISON_NAME = "comparison.json"

@@ -28,9 +28,8 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import InputError, ShardError
 from maskwright.runs.evaluation_file import DataFacts
 from maskwright.runs.find_data import check_made_for, locate_prepared
-from maskwright.shards.concat import ConcatStore
-from maskwright.shards.folder import name_path
-from maskwright.shards.reader import TokenStore
+from maskwright.shards.reader import ConcatStore, TokenStore
+from maskwright.shards.remote import name_path
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 

@@ -14,14 +14,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
+from maskwright.corpus.readers.parquet import opening_parquet
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, show_value
-from maskwright.extras import import_extra
 from maskwright.files import JsonObject, parse_object
 
 Column = str | int  # a name, or a position from 0
@@ -153,7 +153,8 @@ def list_names(path: Path | str) -> list[str]:
     """
     source = _find_one(str(path))
     if source.kind == "parquet":
-        return _open_parquet(source)[1]
+        with opening_parquet(source) as table:
+            return table.columns
     if source.kind == "jsonl":
         first = next(filter(str.strip, read_exact_lines(source)), "")
         return list(_parse_object(first, f"{source.name}:1"))
@@ -275,10 +276,6 @@ def _missing(source: Source, role: str, column: Column, known: list[str]) -> Cor
     )
 
 
-def _unreadable(source: Source, error: Exception) -> CorpusError:
-    return CorpusError(f"{source.name} cannot be read: {str(error).rstrip('.')}.")
-
-
 def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     for number, line in enumerate(read_exact_lines(source), start=1):
         if not line.strip():
@@ -308,32 +305,20 @@ def _parse_object(line: str, place: str) -> JsonObject:
     return record
 
 
-def _open_parquet(source: Source) -> tuple[Any, list[str]]:
-    """Return the file, and the names of its columns."""
-    parquet: Any = import_extra("pyarrow.parquet", "parquet", source.name)
-    try:
-        table = parquet.ParquetFile(source.path)
-        return table, [str(name) for name in table.schema_arrow.names]
-    except (OSError, ValueError) as error:
-        raise _unreadable(source, error) from None
-
-
 def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
-    table, known = _open_parquet(source)
-    names: dict[str, str] = {}
-    for role, column in columns.items():
-        if isinstance(column, int) and column < len(known):
-            column = known[column]
-        if not isinstance(column, str) or column not in known:
-            raise _missing(source, role, column, known)
-        names[role] = column
-    try:
-        read = table.read(columns=sorted(set(names.values()))).to_pylist()
-    except (OSError, ValueError) as error:
-        raise _unreadable(source, error) from None
-    for number, record in enumerate(read, start=1):
-        values = {role: record[name] for role, name in names.items()}
-        yield TableRow(f"{source.name}, row {number}", values)
+    with opening_parquet(source) as table:
+        known, names = table.columns, dict[str, str]()
+        for role, column in columns.items():
+            if isinstance(column, int) and column < len(known):
+                column = known[column]
+            if not isinstance(column, str) or column not in known:
+                raise _missing(source, role, column, known)
+            names[role] = column
+        batches = table.read(sorted(set(names.values())))
+        rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+        for number, record in enumerate(rows, start=1):
+            values = {role: record[name] for role, name in names.items()}
+            yield TableRow(f"{source.name}, row {number}", values)
 
 
 def find_delimiter(lines: Sequence[str], own: str) -> str:

@@ -12,7 +12,7 @@ from maskwright.tokenizer.config import TokenizerConfig, check_extension
 
 EngineName = Literal["local", "datatrove-local", "datatrove-slurm", "datatrove-ray"]
 
-_MOST_TASKS = 1_000  # Slurm's usual MaxArraySize is 1,001
+_MAX_TASKS = 1_000  # Slurm's usual MaxArraySize is 1,001
 _TIME = re.compile(r"(\d{1,4}):([0-5]\d):([0-5]\d)")
 _SBATCH = re.compile(r"([a-z][a-z-]*)(?:=([^\r\n]*))?")
 
@@ -29,8 +29,8 @@ class ClusterConfig:
     sbatch: tuple[str, ...] = setting((), "further sbatch options: account=NAME, qos=NAME, …")
 
     def __post_init__(self) -> None:
-        if not 1 <= self.tasks <= _MOST_TASKS:
-            rule = f"must be between 1 and {_MOST_TASKS:,}"
+        if not 1 <= self.tasks <= _MAX_TASKS:
+            rule = f"must be between 1 and {_MAX_TASKS:,}"
             raise ConfigError("tasks", self.tasks, rule, "Raise cores, the cores of each task.")
         check_numbers(self, "cores", "memory_gigabytes", above=0)
         if not _TIME.fullmatch(self.time):

@@ -52,8 +52,8 @@ from maskwright.shards.manifest import (
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 # 15 % of 10,000 tokens are 1,500 masked tokens: an accuracy of 0.3 is then within 0.025.
-_FEW_HELD_OUT = 10_000
-_MUCH_UNKNOWN = 0.01
+_MIN_HELD_OUT = 10_000
+_MAX_UNKNOWN = 0.01
 _SAMPLE_SLACK = 1.5  # more candidates for the tokenizer's sample, as duplicates are dropped later
 
 
@@ -225,7 +225,7 @@ def _report_result(out: Path, report: Report) -> Manifest:
     report(_summarize(manifest := read_manifest(out)))
     counts = np.fromfile(out / COUNTS_NAME, "<u8")
     unknown = counts[Tokenizer.load(out / TOKENIZER_NAME).unk_id] / max(counts.sum(), 1)
-    if unknown > _MUCH_UNKNOWN:
+    if unknown > _MAX_UNKNOWN:
         report(
             f"{unknown:.1%} of the tokens are [UNK], for words with unknown characters. Raise "
             "--tokenizer.vocab_size, or set --tokenizer.kind bpe, which knows all characters; "
@@ -249,7 +249,7 @@ def _summarize(manifest: Manifest) -> str:
             "no text is held out, which pretrain and inspect need. Prepare it again without "
             "--corpus.valid_fraction 0."
         )
-    elif valid.num_tokens < _FEW_HELD_OUT:
+    elif valid.num_tokens < _MIN_HELD_OUT:
         lines.append(
             f"only {valid.num_tokens:,} validation tokens: scores will be noisy. Raise "
             "--corpus.valid_fraction or name files with --corpus.valid_text."

@@ -45,7 +45,7 @@ Item = TypeVar("Item")
 # Called once in each process; returns the function that is called for each item.
 Start: TypeAlias = Callable[[], Callable[[Item], None]]
 
-_FEW_ITEMS = 2  # take less time than starting other processes
+_MIN_ITEMS = 2  # take less time than starting other processes
 
 
 def count_cores() -> int:
@@ -69,7 +69,7 @@ def work_through(
     Raises:
         ShardError: a process died.
     """
-    if items and not apart and (workers == 1 or len(items) <= _FEW_ITEMS):
+    if items and not apart and (workers == 1 or len(items) <= _MIN_ITEMS):
         work = start()
         for item in items:
             yield work(item)

@@ -28,8 +28,8 @@ from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
-_ENOUGH_CHARACTERS = 2_000  # of validation text, however small a share this is
-_SHORT_END = 200
+_MIN_VALID_CHARACTERS = 2_000  # of validation text, however small a share this is
+_MIN_END_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def settle_splits(work: Work) -> Splits:
             longest[split] = characters, block, index, fingerprint
         num_characters += characters
         num_valid += characters if split == "valid" else 0
-        most_valid = max(_ENOUGH_CHARACTERS, 2 * fraction * num_characters)
-        is_share = _ENOUGH_CHARACTERS <= num_valid <= most_valid or not fraction
+        most_valid = max(_MIN_VALID_CHARACTERS, 2 * fraction * num_characters)
+        is_share = _MIN_VALID_CHARACTERS <= num_valid <= most_valid or not fraction
         if "train" in longest and is_share:
             return splits
     if not longest:
@@ -98,7 +98,7 @@ def settle_splits(work: Work) -> Splits:
     is_too_much = num_valid > most_valid or "train" not in longest
     characters, block, index, fingerprint = longest["valid" if is_too_much else "train"]
     if is_too_much:  # without this document, what is missing to as much as would be enough
-        num_missing = min(max(share, _ENOUGH_CHARACTERS), 2 * share) - num_valid + characters
+        num_missing = min(max(share, _MIN_VALID_CHARACTERS), 2 * share) - num_valid + characters
         is_settled = num_missing <= 0 and "train" in longest  # other documents are the reason
     else:
         num_missing = share - num_valid
@@ -150,11 +150,11 @@ def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, 
 def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
     """Cut about `num_characters`, at most half, off the end, at a line end or else at a blank.
 
-    The end is at most twice as long as asked for, or `_SHORT_END` characters.
+    The end is at most twice as long as asked for, or `_MIN_END_CHARACTERS` characters.
     """
     asked = min(max(num_characters, 1), len(text) // 2)
     place = len(text) - asked
-    first = len(text) - min(max(2 * asked, _SHORT_END), len(text) // 2)
+    first = len(text) - min(max(2 * asked, _MIN_END_CHARACTERS), len(text) // 2)
     for blank in ("\n", " "):
         found = text.rfind(blank, first, place)
         if found > 0:
@@ -163,7 +163,7 @@ def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
     return text[:place].strip(), text[place:].strip()
 
 
-_MEASURED_CHARACTERS = 4_000_000  # of held-out text
+_MAX_MEASURED_CHARACTERS = 4_000_000  # of held-out text
 _NEVER = np.uint64((1 << 64) - 1)
 
 
@@ -223,7 +223,7 @@ def _sample(work: Work, splits: Splits) -> Iterator[str]:
 
 
 def _list_held_out(work: Work, splits: Splits) -> Iterator[str]:
-    """Yield held-out text, up to `_MEASURED_CHARACTERS`."""
+    """Yield held-out text, up to `_MAX_MEASURED_CHARACTERS`."""
     num_characters = 0
     for block in range(len(work.plan.blocks)):
         for _, _, parts in splits.divide_block(work, block):
@@ -231,5 +231,5 @@ def _list_held_out(work: Work, splits: Splits) -> Iterator[str]:
                 if split == "valid":
                     yield part
                     num_characters += len(part)
-            if num_characters >= _MEASURED_CHARACTERS:
+            if num_characters >= _MAX_MEASURED_CHARACTERS:
                 return

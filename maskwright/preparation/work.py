@@ -48,7 +48,7 @@ KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("key", "<u8"), ("characters", 
 BLOCK = np.uint64(32)  # a key is block << 32 | index
 BEFORE_MENDING = np.uint64(1 << 63)  # added to the key of an original
 TEXTS, PIECES = "texts.zst", "pieces.zst"
-_MOST_RANGES, _BLOCKS_A_RANGE = 64, 16
+_MAX_RANGES, _BLOCKS_A_RANGE = 64, 16
 SEPARATOR = b"\0"  # no cleaned text contains it
 _READ_BYTES = 1 << 20
 
@@ -99,7 +99,7 @@ class Plan:
     @property
     def num_ranges(self) -> int:
         """The number of ranges of hashes: fewer than blocks, so that there are few files."""
-        return min(_MOST_RANGES, -(-len(self.blocks) // _BLOCKS_A_RANGE))
+        return min(_MAX_RANGES, -(-len(self.blocks) // _BLOCKS_A_RANGE))
 
     @property
     def finds_exact(self) -> bool:

@@ -267,7 +267,7 @@ def choose_vocabulary(
 ) -> PretrainConfig:
     """Return the configuration with the vocabulary of the size that GPUs will be given.
 
-    Text is tokenized before its tokens are counted, so this size is that of an estimate, for `cards`
+    Text is tokenized before its tokens are counted, so this size is that of an estimate for `cards`
     or those of this machine. Without a known GPU nothing changes.
     """
     known = cards or find_cards_here(config, world)

@@ -32,8 +32,8 @@ from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import named_folder
 from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
-from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
+from maskwright.shards.remote import name_path
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.extension import extends
 from maskwright.tokenizer.template import wraps_inputs

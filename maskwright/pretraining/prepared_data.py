@@ -24,11 +24,10 @@ from maskwright.objectives.distillation import DistilledMaskedLM
 from maskwright.objectives.objective import Loss, Objective, build_objective
 from maskwright.optim.build import build_optimizers
 from maskwright.runs.config import PretrainConfig
-from maskwright.shards.checks import Verify
-from maskwright.shards.concat import ConcatStore
-from maskwright.shards.folder import name_path
+from maskwright.shards.folder import Verify
 from maskwright.shards.manifest import TOKENIZER_NAME
-from maskwright.shards.reader import TokenStore
+from maskwright.shards.reader import ConcatStore, TokenStore
+from maskwright.shards.remote import name_path
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device, computes_in_bf16, product_dtype

@@ -65,7 +65,7 @@ from maskwright.runs.run_directory import (
     read_provenance,
     record_resumption,
 )
-from maskwright.shards.concat import fingerprint_folders
+from maskwright.shards.reader import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.config import BUDGETS

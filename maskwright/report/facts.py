@@ -24,9 +24,8 @@ from maskwright.runs.run_directory import (
     shorten_paths,
     shorten_provenance,
 )
-from maskwright.shards.concat import ConcatStore
 from maskwright.shards.manifest import Manifest
-from maskwright.shards.reader import TokenStore
+from maskwright.shards.reader import ConcatStore, TokenStore
 
 _MAX_BYTES = 64 << 20
 _SAMPLED_AT = (0.01, 0.1, 0.5, 1.0)  # of the training time

@@ -3,25 +3,26 @@
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from maskwright.config import from_mapping, to_mapping
+from maskwright.console import tell
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CheckpointError, ConfigError, InputError, MaskwrightError, ShardError
+from maskwright.files import locking_folder
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.input_identity import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import name_prepared, read_provenance
 from maskwright.selection.config import SelectionConfig
-from maskwright.shards.cache import locking_file
-from maskwright.shards.folder import Mirror, check_json, name_path, open_mirror
 from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
-from maskwright.shards.remote import is_remote
+from maskwright.shards.remote import is_remote, name_path, open_mirror
 from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.files import CONFIG, MAX_TOKENIZER_BYTES, TOKENIZER
+from maskwright.tokenizer.files import CONFIG, TOKENIZER
 from maskwright.tokenizer.template import wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -209,27 +210,16 @@ def locate(name: str) -> Path:
         return Path(name)
     mirror = open_mirror(name)
     folder = mirror.path / TOKENIZER_NAME
-    with locking_file(mirror.path / f".{TOKENIZER_NAME}.lock"):
-        if not _is_tokenizer(folder, mirror):
-            _fetch_tokenizer(folder, mirror)
-    return mirror.path
-
-
-def _is_tokenizer(path: Path, mirror: Mirror) -> bool:
-    """Return True if the tokenizer of the tokens is at `path`, a folder or a ``tokenizer.json``."""
-    try:
-        return Tokenizer.load(path).fingerprint == mirror.manifest.tokenizer_fingerprint
-    except MaskwrightError:
-        return False
-
-
-def _fetch_tokenizer(folder: Path, mirror: Mirror) -> None:
-    """Download the tokenizer; check its fingerprint, because the manifest has no file hashes."""
-
-    def check(path: Path) -> None:
-        if not _is_tokenizer(path, mirror):
-            raise ShardError(f"{path} is not the tokenizer that the tokens were made with.")
-
-    most = MAX_TOKENIZER_BYTES
-    mirror.remote.fetch(f"{TOKENIZER_NAME}/{CONFIG}", folder / CONFIG, most, check_json)
-    mirror.remote.fetch(f"{TOKENIZER_NAME}/{TOKENIZER}", folder / TOKENIZER, most, check)
+    with locking_folder(folder, lambda: None, tell):
+        for _ in range(2):  # the first one may be damaged in the cache
+            files = [mirror.place(f"{TOKENIZER_NAME}/{file}") for file in (CONFIG, TOKENIZER)]
+            # The manifest has no hashes of these files.
+            with suppress(MaskwrightError):
+                if Tokenizer.load(folder).fingerprint == mirror.manifest.tokenizer_fingerprint:
+                    return mirror.path
+            for file in files:
+                file.unlink()
+    raise ShardError(
+        f"{mirror.url}/{TOKENIZER_NAME} is not the tokenizer that the tokens were made with. Copy "
+        "the prepared folder there again."
+    )

@@ -28,7 +28,7 @@ from maskwright.selection.words import (
     split_words,
 )
 
-WORDS, FEWEST_WORDS = 13, 8
+WORDS, MIN_WORDS = 13, 8
 
 
 class EvaluationTexts:
@@ -43,7 +43,7 @@ class EvaluationTexts:
         for text in (clean_text(each, Counter()) for each in texts):  # as documents are
             words = split_words(text)
             letters = count_letters_a_word(text, words)
-            if len(words) >= FEWEST_WORDS * letters:
+            if len(words) >= MIN_WORDS * letters:
                 n = min(len(words), WORDS * letters)
                 found[n] += dict(join_hashes(hashes.of(words), [n])).values()
         self._runs = {n: np.unique(np.concatenate(runs)) for n, runs in found.items()}

@@ -15,7 +15,7 @@ from maskwright.selection.tally import Tally
 from maskwright.selection.words import Hashes, WordHashes, split_words
 
 _ALL = 176
-_ENOUGH_CHARACTERS = 1_000  # from the middle of a text, as the beginning is often a title or menu
+_MAX_CHARACTERS = 1_000  # from the middle of a text, as the beginning is often a title or menu
 
 
 class LanguageIdentifier:
@@ -44,8 +44,8 @@ class LanguageIdentifier:
 
     def __call__(self, text: str) -> tuple[str, float]:
         """Return the most likely language (ISO 639) and its probability."""
-        start = max(0, (len(text) - _ENOUGH_CHARACTERS) // 2)
-        [found] = self._detector.detect(text[start : start + _ENOUGH_CHARACTERS], k=1)
+        start = max(0, (len(text) - _MAX_CHARACTERS) // 2)
+        [found] = self._detector.detect(text[start : start + _MAX_CHARACTERS], k=1)
         return str(found["lang"]), float(found["score"])
 
 

@@ -35,7 +35,7 @@ SPLITS = ("train", "valid")
 MAX_MANIFEST_BYTES = 64 << 20  # enough for a hundred thousand shards
 
 _SHARD_NAME = re.compile(r"[0-9]{5,12}")  # digits only, so that it is not a path out of the folder
-_MOST = (1 << 53) - 1  # the largest count that a JSON number represents exactly
+_MAX_COUNT = (1 << 53) - 1  # the largest count that a JSON number represents exactly
 
 TOKENS, ENDS, STARTS = "tokens", "ends", "starts"
 ENDS_DTYPE = np.dtype("<u8")
@@ -200,6 +200,6 @@ def _build(cls: type[_Described], values: Mapping[str, Any], **parsed: Any) -> _
 
 
 def _count(value: Any, name: str) -> int:
-    if type(value) is not int or not 0 <= value <= _MOST:
+    if type(value) is not int or not 0 <= value <= _MAX_COUNT:
         raise ValueError(f"{name} = {show_value(value)} is not a count")
     return value

@@ -5,9 +5,13 @@ faster, every page once read would count as this process's memory, each mapped s
 file open, and a file that is truncated during a run would kill the process with SIGBUS.
 """
 
+import hashlib
 import os
+import threading
+import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain
 from pathlib import Path
@@ -16,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.console import tell
 from maskwright.errors import ShardError
-from maskwright.shards.checks import REMEDY, Verify, check_known
-from maskwright.shards.folder import File, Mirror, PreparedFolder, fetch_ahead, open_folder
+from maskwright.shards.folder import REMEDY, PreparedFolder, Verify, check_known
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,
@@ -27,10 +31,16 @@ from maskwright.shards.manifest import (
     STARTS,
     TOKEN_DTYPES,
     TOKENS,
+    FileInfo,
     Manifest,
+    SplitInfo,
+    read_manifest,
 )
+from maskwright.shards.remote import AT_ONCE, Mirror, make_room, open_folder
 
-_MOST_OPEN = 128  # open files of a store; the usual limit of a process is 1024
+_MAX_OPEN = 128  # open files of a store; the usual limit of a process is 1024
+
+File = tuple[PreparedFolder, str]  # a folder, and the name of a file in it
 
 
 class TokenStore:
@@ -68,7 +78,7 @@ class TokenStore:
         self._dtype = TOKEN_DTYPES[manifest.dtype]
         self._tokens = _list_files(folders, split, TOKENS)
         self._starts = _list_files(folders, split, STARTS)
-        self._open_file = lru_cache(_MOST_OPEN)(_OpenFile)
+        self._open_file = lru_cache(_MAX_OPEN)(_OpenFile)
         self.document_lengths = _read_document_lengths(_list_files(folders, split, ENDS))
 
     @classmethod
@@ -105,7 +115,10 @@ class TokenStore:
         return any(isinstance(folder, Mirror) for folder in self.folders)
 
     def fetch_ahead(self, positions: Iterable[NDArray[np.int64]]) -> None:
-        """Start downloading the missing files of remote folders.
+        """Start downloading the missing files of remote folders, in threads.
+
+        A file that is needed sooner is downloaded at once. A failed download is tried again when
+        the file is needed, and raises then if it fails again.
 
         Args:
             positions: token positions in the order of reading, in arrays [n]. Files without any of
@@ -114,7 +127,17 @@ class TokenStore:
         Raises:
             ShardError: the cache has not enough space.
         """
-        fetch_ahead(self.folders, self.split, self._order_files(positions))
+        mirrors = [folder for folder in self.folders if isinstance(folder, Mirror)]
+        found = {mirror: mirror.find_missing(mirror.list_files(self.split)) for mirror in mirrors}
+        missing = {mirror: sizes for mirror, sizes in found.items() if sizes}
+        make_room(missing)
+        what: list[str] = []
+        for mirror, sizes in missing.items():
+            what.append(f"{sum(sizes.values()) / 1e6:,.1f} MB of {mirror.url}/{self.split}")
+            files = f"({len(sizes):,} files) to {mirror.path}"
+            tell(f"downloading {what[-1]} {files} in the background")
+        if missing:
+            _fetch(self._order_files(positions), list(missing), " and ".join(what))
 
     def _order_files(self, positions: Iterable[NDArray[np.int64]]) -> Iterator[File]:
         """Yield the files of all shards in the order in which `positions` need them."""
@@ -172,6 +195,34 @@ class TokenStore:
         return shard, self._offsets[shard]
 
 
+def _fetch(files: Iterator[File], mirrors: Sequence[Mirror], what: str) -> None:
+    """Download files in order, in daemon threads, so the program may end before they do."""
+    begun, turn, failed = time.monotonic(), threading.Lock(), list[File]()
+
+    def work() -> None:
+        while True:
+            with turn:
+                file = next(files, None)
+            if file is None:
+                return
+            try:
+                file[0].place(file[1])
+            except ShardError:
+                failed.append(file)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(AT_ONCE)]
+
+    def conclude() -> None:
+        for thread in threads:
+            thread.join()
+        seconds, retries = time.monotonic() - begun, sum(mirror.num_retries for mirror in mirrors)
+        lost = f", {len(failed):,} files could not be downloaded" if failed else ""
+        tell(f"downloaded {what} in {seconds:,.1f} seconds, {retries:,} retries{lost}")
+
+    for thread in (*threads, threading.Thread(target=conclude, daemon=True)):
+        thread.start()
+
+
 def _list_files(folders: Sequence[PreparedFolder], split: str, kind: str) -> list[File]:
     """Return the files of one kind of all shards."""
     return [
@@ -214,3 +265,94 @@ class _OpenFile:
             end = start + num_bytes
             raise ShardError(f"{self.name} ends before byte {end}: it is truncated. {REMEDY}")
         return content
+
+
+class ConcatStore(TokenStore):
+    """One split of several prepared folders, concatenated.
+
+    Args:
+        stores: the stores by name; the caller ensures that they have the same tokenizer.
+        passes: the passes of training over each store; empty: one each.
+
+    Attributes:
+        folder: the folder of the first store.
+        num_documents_each: the number of documents of each store, in order.
+    """
+
+    def __init__(self, stores: Mapping[str, TokenStore], passes: Sequence[float] = ()) -> None:
+        self.stores, self.passes = dict(stores), tuple(passes) or (1.0,) * len(stores)
+        first = next(iter(stores.values()))
+        folders = [folder for store in stores.values() for folder in store.folders]
+        manifest = concat_manifests({name: store.manifest for name, store in stores.items()})
+        super().__init__(folders, first.split, manifest)
+        self.num_documents_each = tuple(store.num_documents for store in stores.values())
+        self._ends = [*accumulate(store.num_tokens for store in stores.values())]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ConcatStore, (self.stores, self.passes)
+
+    @property
+    def name(self) -> str:
+        return " + ".join(store.name for store in self.stores.values())
+
+    @cached_property
+    def unigram_counts(self) -> NDArray[np.int64]:
+        """The count of each id in an epoch over all stores, int64 [vocab_size]."""
+        counts = zip(self.stores.values(), self.passes, strict=True)
+        return np.rint(sum(store.unigram_counts * times for store, times in counts)).astype(
+            np.int64
+        )
+
+    def source_of(self, position: int) -> str:
+        """Return the name of the store that contains the token at `position`."""
+        return [*self.stores][bisect_right(self._ends, position)]
+
+
+def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
+    """Return a manifest (not a file) for the concatenation of these folders.
+
+    Args:
+        manifests: the manifests by name, with the same tokenizer; the names are in ``source``.
+    """
+    parts = [*manifests.values()]
+    paths = [str(path) for part in parts for path in part.source.get("paths", [])]
+    described = {
+        name: {"fingerprint": part.fingerprint, **part.source} for name, part in manifests.items()
+    }
+    return Manifest(
+        vocab_size=parts[0].vocab_size,
+        dtype=parts[0].dtype,
+        tokenizer_fingerprint=parts[0].tokenizer_fingerprint,
+        fingerprint=_hash([part.fingerprint for part in parts]),
+        source={"paths": paths, "sources": described},
+        splits={split: _join_splits([part.splits[split] for part in parts]) for split in SPLITS},
+        unigram_counts=FileInfo(
+            parts[0].unigram_counts.num_bytes, _hash([part.unigram_counts.sha256 for part in parts])
+        ),
+        dropped=dict(sum((Counter(part.dropped) for part in parts), Counter[str]())),
+    )
+
+
+def fingerprint_folders(folders: Mapping[str, Path]) -> str:
+    """Return the fingerprint of the input of one folder, or of several concatenated ones.
+
+    Raises:
+        ShardError: a folder is missing or damaged.
+    """
+    found = [read_manifest(folder).fingerprint for folder in folders.values()]
+    return found[0] if len(found) == 1 else _hash(found)
+
+
+def _join_splits(parts: Sequence[SplitInfo]) -> SplitInfo:
+    return SplitInfo(
+        num_tokens=sum(part.num_tokens for part in parts),
+        num_documents=sum(part.num_documents for part in parts),
+        num_characters=sum(part.num_characters for part in parts),
+        num_bytes=sum(part.num_bytes for part in parts),
+        num_words=sum(part.num_words for part in parts),
+        shards=tuple(shard for part in parts for shard in part.shards),
+    )
+
+
+def _hash(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

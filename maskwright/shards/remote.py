@@ -1,95 +1,73 @@
-"""Download of remote prepared data: files are checked, and transient errors are retried.
+"""Prepared folders at URLs, whose files are downloaded when they are needed (extra `remote`)::
 
-The transport is fsspec (extra `remote`), so every scheme that it supports can be read: ``s3://``,
-``gs://``, ``hf://``, ``https://`` and others. It finds credentials in their usual places. fsspec
-imports its backends late, so errors are classified by HTTP status or by class name.
+    CACHE/
+      NAME-0123456789abcdef/        a mirror: a prepared folder with the files needed so far
+        .origin                       its URL; locked while in use; its mtime is the last use
+        train/.00003.tokens.part      a file that is being downloaded, locked by that process
+
+The name of a mirror has a hash of URL and manifest, so data that changed at its origin gets another
+mirror. Every file is compared with the manifest before it gets its name. Only `get_file` of fsspec
+is used: its caches (``filecache::``) ask twice for each file, compare nothing and lock nothing.
 """
 
 import errno
+import fcntl
+import hashlib
 import importlib
+import math
+import os
 import re
-import threading
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from functools import cached_property, partial
+import weakref
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from maskwright.console import tell
-from maskwright.errors import ShardError
+from maskwright.errors import ConfigError, ShardError
 from maskwright.extras import how_to_install
-
-_KINDS = (
-    FileNotFoundError,
-    PermissionError,
-    IsADirectoryError,
-    NotADirectoryError,
-    ImportError,
-    NotImplementedError,
+from maskwright.files import read_json, write_text
+from maskwright.shards.folder import (
+    REMEDY,
+    PreparedFolder,
+    Verify,
+    check_ends,
+    check_file,
+    check_ids,
 )
-_NAMES = frozenset((
-    # botocore, for S3
-    "NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "ParamValidationError",
-    "SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError",
-    # google.auth, for Google Cloud Storage; gcsfs has already retried the second one
-    "DefaultCredentialsError", "RefreshError",
-    # huggingface_hub
-    "LocalTokenNotFoundError", "HFValidationError", "OfflineModeIsEnabled",
-))  # fmt: skip
-_FORBIDDEN = "Forbidden: "  # gcsfs reports the status 403 only in this text
-# Request timeout, too early, too many requests.
-_PASSING = (408, 425, 429)
+from maskwright.shards.manifest import (
+    COUNTS_NAME,
+    ENDS,
+    MANIFEST_NAME,
+    MAX_MANIFEST_BYTES,
+    SPLITS,
+    TOKENIZER_NAME,
+    TOKENS,
+    read_manifest,
+)
 
-
-def is_permanent(error: BaseException) -> bool:
-    """Return True if a retry cannot succeed."""
-    if isinstance(error, _KINDS) or _NAMES.intersection(c.__name__ for c in type(error).__mro__):
-        return True
-    if isinstance(error, TimeoutError):  # S3 reports timeouts with the status 400
-        return False
-    status = next(filter(None, map(_find_status, _list_causes(error))), None)
-    if status is not None:
-        return 300 <= status < 500 and status not in _PASSING
-    return type(error) is OSError and str(error).startswith(_FORBIDDEN)
-
-
-def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def _find_status(error: BaseException) -> int | None:
-    """Return the HTTP status of an error, or None."""
-    response: Any = getattr(error, "response", None)
-    if isinstance(response, Mapping):  # botocore
-        metadata = cast(Mapping[str, Any], response).get("ResponseMetadata", {})
-        found = metadata.get("HTTPStatusCode")
-    elif response is not None:  # requests, httpx
-        found = getattr(response, "status_code", None)
-    elif hasattr(error, "status"):  # aiohttp
-        found = getattr(error, "status", None)
-    else:  # gcsfs
-        found = getattr(error, "code", None)
-    return found if isinstance(found, int) else None
-
-
+FOLDER, LIMIT = "MASKWRIGHT_CACHE", "MASKWRIGHT_CACHE_GB"
 ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 1.0  # before the second attempt; doubled each time, 15 seconds in all
-PATIENCE_SECONDS = 60.0  # a download with fewer new bytes in this time than
-LEAST_BYTES = 64 << 10  # these is stopped and retried
-
+AT_ONCE = 8  # parallel downloads of a process, because a single connection to a store is slow
+_ORIGIN_NAME = ".origin"
+_MAX_URL_BYTES = 10_000
+_GB = 1e9
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SIGNED_IN = re.compile(r"([^:/]+)://(?P<user>[^/?#]*)@|(https?)://[^?]*\?", re.IGNORECASE)
 # In these schemes the part before @ is an Azure container, or a name on the hub with a revision.
 _NO_USER = ("abfs", "abfss", "wasb", "wasbs", "hf")
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OURS = ("s3", "s3a", "gs", "gcs", "hf", "http", "https")  # the extra installs their packages
 _CHECK = (
     "Check the URL and the credentials (AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS, HF_TOKEN or "
     "~/.config/fsspec)."
 )
+_PASSING = (408, 425, 429)  # HTTP: request timeout, too early, too many requests
 
 Check = Callable[[Path], None]
 
@@ -99,85 +77,245 @@ def is_remote(name: str) -> bool:
     return _URL.match(name) is not None
 
 
-class RemoteFolder:
-    """The files below a URL.
+class Mirror(PreparedFolder):
+    """A remote prepared folder. While the object exists, its files are not removed.
 
     Attributes:
         url: the URL, without a slash at its end.
         num_retries: number of repeated requests.
-
-    Raises:
-        ShardError: the URL may contain a credential: a user, a token, a query.
+        has_room: names of files for which `make_room` was called.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+    def __init__(self, path: Path) -> None:
+        """Use `open_mirror` or `open_folder`."""
+        descriptor = os.open(path / _ORIGIN_NAME, os.O_RDWR)
+        weakref.finalize(self, os.close, descriptor)
+        _lock(descriptor, path, fcntl.LOCK_SH)
+        os.utime(descriptor)
+        super().__init__(path)
+        self.url = os.read(descriptor, _MAX_URL_BYTES).decode()
+        self.name = self.url.rpartition("/")[2]
         self.num_retries = 0
-        _check_credentials(url)
+        self.has_room = set[str]()
+        self._infos = {COUNTS_NAME: self.manifest.unigram_counts}
+        for split in SPLITS:
+            for shard in self.manifest.splits[split].shards:
+                files = {f"{split}/{shard.name}.{kind}": info for kind, info in shard.files.items()}
+                self._infos |= files
 
-    @cached_property
-    def _system(self) -> tuple[Any, str]:
-        """The fsspec file system, and the folder's name in it."""
-        try:
-            return importlib.import_module("fsspec").core.url_to_fs(self.url)
-        except Exception as error:  # every backend has its own exceptions
-            remedy = self._choose_remedy(error)
-            reason = _describe(error).rstrip(".")
-        raise ShardError(f"{self.url} cannot be reached: {reason}. {remedy}")
+    def list_files(self, split: str) -> list[str]:
+        """Return the names of the files of a split."""
+        return [name for name in self._infos if name.startswith(f"{split}/")]
 
-    def _choose_remedy(self, error: Exception) -> str:
-        if not isinstance(error, ImportError):
-            return _CHECK
-        if error.name == "fsspec" or self.url.partition("://")[0].lower() in _OURS:
-            return how_to_install("remote")
-        return "The extra remote does not include this package."
+    def find_missing(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of the files with these names that are not here yet."""
+        missing = (name for name in names if not (self.path / name).exists())
+        return {name: self._infos[name].num_bytes for name in missing if name in self._infos}
 
-    def fetch(self, name: str, path: Path, most_bytes: int, check: Check) -> None:
-        """Download ``URL/NAME`` to `path`, which exists only once it is complete.
-
-        Args:
-            most_bytes: the download fails if the file is longer.
-            check: raises a ShardError if a downloaded file is damaged.
+    def check(self, split: str, verify: Verify) -> None:
+        """Remove files that differ from the manifest, and download the counts and ends.
 
         Raises:
-            ShardError: the file is missing or forbidden, which is not retried; every attempt
-                failed; or the local file cannot be written.
+            ShardError: these cannot be downloaded, or do not match the manifest.
         """
-        system, root = self._system
-        get_file, complaint = partial(system.get_file, f"{root}/{name}"), ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self.num_retries += 1
-                tell(f"{self.url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}; retrying)")
-                time.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
-            # A stopped download may continue in its thread, so each attempt has its own file.
-            temporary = path.with_name(f".{path.name}.{attempt}.tmp")
+        for name in (COUNTS_NAME, *self.list_files(split)):
+            path = self.path / name
+            if path.exists():
+                try:
+                    check_file(path, self._infos[name], verify)
+                except ShardError as damage:
+                    text = str(damage).replace(str(path), self.describe(name))
+                    tell(f"{text.removesuffix(REMEDY)}It is downloaded again.")
+                    path.unlink(missing_ok=True)
+        shards = self.manifest.splits[split].shards
+        names = [COUNTS_NAME, *(f"{split}/{shard.name}.{ENDS}" for shard in shards)]
+        make_room({self: self.find_missing(names)})
+        with ThreadPoolExecutor(AT_ONCE) as threads:
             try:
-                _fetch_once(get_file, temporary, most_bytes)
-                check(temporary)
-                temporary.replace(path)
-                return
-            except Exception as error:  # every backend has its own exceptions
-                complaint = _describe(error).replace(str(temporary), "it")
-                if isinstance(error, OSError) and _is_local(error, temporary):
-                    reason = f"cannot be written to {path}: {error.strerror}."
-                elif is_permanent(error):
-                    reason = (
-                        f"cannot be read: {complaint.rstrip('.')}. {self._choose_remedy(error)}"
-                    )
-                else:
-                    continue
-                raise ShardError(f"{self.url}/{name} {reason}") from None
-            finally:
-                with suppress(OSError):
-                    temporary.unlink()
+                for fetched in [threads.submit(self.place, name) for name in names]:
+                    fetched.result()
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise
+        try:
+            for shard in shards:
+                check_ends(self.path / split, shard, self.manifest.dtype)
+        except ShardError as damage:
+            raise ShardError(str(damage).replace(str(self.path), self.url)) from None
+
+    def place(self, name: str) -> Path:
+        """Return the path of a file in the folder; download the file if it is missing.
+
+        If several threads or processes need it, one of them downloads it.
+
+        Raises:
+            ShardError: it cannot be downloaded, or there is no space for it.
+        """
+        path = self.path / name
+        if path.exists():
+            return path
+        if name not in self.has_room:
+            make_room({self: self.find_missing([name])})
+        part = path.with_name(f".{path.name}.part")
+        with _locking(part):
+            if path.exists():  # another process was faster
+                part.unlink(missing_ok=True)
+            else:
+                self.num_retries += _download(self.url, name, part, partial(self._check, name))
+                part.replace(path)
+        return path
+
+    def _check(self, name: str, path: Path) -> None:
+        if (info := self._infos.get(name)) is None:  # of the tokenizer the manifest has no hash
+            _check_json(path)
+            return
+        try:
+            check_file(path, info, "full")
+        except ShardError as damage:
+            again = "Copy the prepared folder there again."
+            raise ShardError(f"{str(damage).removesuffix(REMEDY)}{again}") from None
+        if name.endswith(f".{TOKENS}"):
+            check_ids(path, self.manifest)
+
+    def describe(self, name: str) -> str:
+        return f"the local copy of {self.url}/{name}"
+
+
+MIRRORS: dict[Path, Mirror] = {}  # the mirrors that this process has opened; it never closes them
+
+
+@cache
+def open_mirror(url: str) -> Mirror:
+    """Open the mirror of the prepared folder at `url`, as it was when first requested.
+
+    Raises:
+        ShardError: there is no prepared folder, it cannot be reached, or its manifest is damaged.
+    """
+    check_credentials(url)
+    url = url.rstrip("/")
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / MANIFEST_NAME
+        _download(url, MANIFEST_NAME, file, _check_json)
+        try:
+            read_manifest(Path(scratch))
+        except ShardError as error:
+            raise ShardError(str(error).replace(scratch, url)) from None
+        manifest = file.read_bytes()
+    stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in url.rpartition("/")[2])
+    digest = hashlib.sha256(url.encode() + b"\n" + manifest).hexdigest()
+    path = cache_folder() / f"{stem[:50]}-{digest[:16]}"
+    with _locking_cache():
+        for folder in (TOKENIZER_NAME, *SPLITS):
+            (path / folder).mkdir(parents=True, exist_ok=True)
+        if not (path / MANIFEST_NAME).exists() or (path / MANIFEST_NAME).read_bytes() != manifest:
+            write_text(path / MANIFEST_NAME, manifest.decode())
+        if not (path / _ORIGIN_NAME).exists():  # else other processes may hold locks on this file
+            write_text(path / _ORIGIN_NAME, url)
+        return MIRRORS.get(path) or MIRRORS.setdefault(path, Mirror(path))
+
+
+def open_folder(name: Path | str) -> PreparedFolder:
+    """Open the prepared folder at a path or a URL.
+
+    Raises:
+        ShardError: there is no prepared folder, or its manifest is damaged.
+    """
+    if isinstance(name, str) and is_remote(name):
+        return open_mirror(name)
+    # Other folders may contain any file names, so only folders in the cache can be mirrors.
+    if (Path(name) / _ORIGIN_NAME).is_file():
+        root, found = cache_folder(), Path(name).resolve()  # runs store resolved paths
+        if found.parent == root.resolve():
+            path = root / found.name
+            with _locking_cache():
+                return MIRRORS.get(path) or MIRRORS.setdefault(path, Mirror(path))
+    return PreparedFolder(Path(name))
+
+
+def name_path(path: Path) -> str:
+    """Return the name of a path for messages: a file in a mirror is named by its origin."""
+    found = path.resolve()
+    for root, mirror in MIRRORS.items():
+        if found.is_relative_to(root.resolve()):
+            below = found.relative_to(root.resolve()).as_posix()
+            return mirror.url if below == "." else f"{mirror.url}/{below}"
+    return str(path)
+
+
+def _download(url: str, name: str, path: Path, check: Check) -> int:
+    """Download ``URL/NAME`` to `path`; return the number of retries.
+
+    Args:
+        check: raises a ShardError if the downloaded file is damaged.
+
+    Raises:
+        ShardError: the file is missing or forbidden, which is not retried, or every attempt failed.
+    """
+    system, root = _open_system(url)
+    complaint = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            tell(f"{url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}; retrying)")
+            time.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+        try:
+            system.get_file(f"{root}/{name}", str(path))
+            check(path)
+            return attempt
+        except Exception as error:  # every backend has its own exceptions
+            complaint = _describe(error).replace(str(path), "it")
+            if (remedy := find_remedy(error, url)) is not None:
+                reason = f"cannot be read: {complaint.rstrip('.')}. {remedy}"
+                raise ShardError(f"{url}/{name} {reason}") from None
+    raise ShardError(
+        f"{url}/{name} could not be downloaded in {ATTEMPTS} attempts. The last error: {complaint}"
+    )
+
+
+def _open_system(url: str) -> tuple[Any, str]:
+    """Return the fsspec file system of a URL, and the folder's name in it."""
+    try:
+        return importlib.import_module("fsspec").core.url_to_fs(url)
+    except Exception as error:  # every backend has its own exceptions
+        remedy = find_remedy(error, url) or _CHECK
         raise ShardError(
-            f"{self.url}/{name} could not be downloaded in {ATTEMPTS} attempts. The last error: "
-            f"{complaint}"
-        )
+            f"{url} cannot be reached: {_describe(error).rstrip('.')}. {remedy}"
+        ) from None
 
 
-def _check_credentials(url: str) -> None:
+def find_remedy(error: Exception, url: str) -> str | None:
+    """Return the remedy of an error; None if another attempt may succeed.
+
+    fsspec imports its backends late, so errors are known by HTTP status or by the name of a class.
+    """
+    if isinstance(error, ImportError):
+        if error.name == "fsspec" or url.partition("://")[0].lower() in _OURS:
+            return how_to_install("remote")
+        return "The extra remote does not include this package."
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"Set {FOLDER} to a folder with more space."
+    status = getattr(error, "status", None)  # of aiohttp
+    is_refused = isinstance(status, int) and 400 <= status < 500 and status not in _PASSING
+    is_final = isinstance(error, FileNotFoundError | PermissionError | NotImplementedError)
+    return _CHECK if is_refused or is_final or "Credential" in type(error).__name__ else None
+
+
+def _describe(error: Exception) -> str:
+    """Return an error as one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, ShardError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _check_json(path: Path) -> None:
+    """Raise ShardError unless a file is valid JSON, which a truncated file is not."""
+    try:
+        read_json(path, MAX_MANIFEST_BYTES)
+    except ValueError as error:
+        raise ShardError(f"{path} is not JSON: {error}") from None
+
+
+def check_credentials(url: str) -> None:
     """Raise a ShardError if a URL contains a credential, because runs and logs store the URL."""
     found = _SIGNED_IN.match(url)
     if found is None:
@@ -195,71 +333,112 @@ def _check_credentials(url: str) -> None:
         )
 
 
-def _is_local(error: OSError, path: Path) -> bool:
-    """Return True if the error is about the local disk or the file being written."""
-    return error.errno in _DISK_FULL or error.filename == str(path)
+def cache_folder() -> Path:
+    """Return ``$MASKWRIGHT_CACHE``, or ``maskwright`` in the system's cache folder.
 
-
-def _fetch_once(get_file: Callable[..., None], path: Path, most_bytes: int) -> None:
-    """Download in a separate thread, because some backends never close a silent connection."""
-    transfer = Transfer(most_bytes)
-
-    def work() -> None:
-        try:
-            get_file(str(path), callback=transfer)
-        except BaseException as error:
-            transfer.error = error
-        transfer.ended.set()
-
-    threading.Thread(target=work, name=f"fetch {path.name}", daemon=True).start()
-    before = 0
-    while not transfer.ended.wait(PATIENCE_SECONDS):
-        after = transfer.num_bytes + _size_of(path)
-        if after - before < LEAST_BYTES:
-            transfer.is_given_up = True
-            raise TimeoutError(
-                f"fewer than {LEAST_BYTES:,} bytes arrived in {PATIENCE_SECONDS:g} seconds"
-            )
-        before = after
-    if transfer.error is not None:
-        raise transfer.error
-
-
-class Transfer:
-    """The progress callback of fsspec for one download."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-        self.ended = threading.Event()
-        self.error: BaseException | None = None
-        self.num_bytes = 0
-        self.is_given_up = False
-
-    def set_size(self, size: int | None) -> None:
-        """Do nothing: the manifest states the size."""
-
-    def relative_update(self, inc: int = 1) -> None:
-        self.absolute_update(self.num_bytes + inc)
-
-    def absolute_update(self, value: int) -> None:
-        self.num_bytes = value
-        if self.is_given_up:
-            raise TimeoutError("stopped")
-        if value > self.most_bytes:
-            raise ShardError(f"it has more than {self.most_bytes:,} bytes, its largest valid size.")
-
-
-def _size_of(path: Path) -> int:
-    """Return the size of a growing file, because some backends report no progress."""
+    Raises:
+        ConfigError: there is no home folder.
+    """
+    given = os.environ.get(FOLDER) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+        folder = Path(given).expanduser().absolute()
+    except RuntimeError:
+        rule = "must be set, as there is no home folder"
+        raise ConfigError(FOLDER, os.environ.get(FOLDER), rule, "Name a folder.") from None
+    return folder if os.environ.get(FOLDER) else folder / "maskwright"
 
 
-def _describe(error: BaseException) -> str:
-    """Return an error as one line, or only its class if its text may contain secrets."""
-    text = " ".join(str(error).split())
-    if isinstance(error, ShardError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def make_room(missing: Mapping[Mirror, Mapping[str, int]]) -> None:
+    """Remove the mirrors that were unused for longest until there is room for these files.
+
+    Args:
+        missing: the sizes of the files by name, by mirror.
+
+    Raises:
+        ShardError: there is not enough space even without the mirrors that no process uses.
+    """
+    num_bytes = sum(sum(sizes.values()) for sizes in missing.values())
+    if not num_bytes:
+        return
+    folder, wanted = cache_folder(), " and ".join(mirror.url for mirror in missing)
+    with _locking_cache():
+        mirrors = [path.parent for path in folder.glob(f"*/{_ORIGIN_NAME}")]
+        mirrors.sort(key=lambda mirror: (mirror / _ORIGIN_NAME).stat().st_mtime)
+        sizes = {mirror: _size_of(mirror) for mirror in mirrors}
+        present, idle = sum(sizes.values()), list(filter(_is_idle, mirrors))
+        limit = _read_limit() or (present + shutil.disk_usage(folder).free) // 2
+        excess, in_use = present + num_bytes - limit, present - sum(sizes[one] for one in idle)
+        if in_use + num_bytes > limit:
+            raise ShardError(
+                f"{wanted} needs {num_bytes / _GB:,.3f} GB more in {folder}, whose limit is "
+                f"{limit / _GB:,.3f} GB, of which {in_use / _GB:,.3f} are in use. Training reads "
+                f"shards in random order, so it needs all of them: raise {LIMIT}, or set {FOLDER} "
+                "to a folder with more space."
+            )
+        for mirror in idle:
+            if excess > 0:
+                tell(
+                    f"removing {mirror} ({sizes[mirror] / _GB:,.3f} GB) to free space for {wanted}"
+                )
+                shutil.rmtree(mirror)
+                excess -= sizes[mirror]
+    for mirror, names in missing.items():
+        mirror.has_room.update(names)
+
+
+def _size_of(mirror: Path) -> int:
+    return sum(path.lstat().st_size for path in mirror.rglob("*") if path.is_file())
+
+
+def _is_idle(mirror: Path) -> bool:
+    """Return True if no process uses the mirror. Call it while the cache is locked."""
+    descriptor = os.open(mirror / _ORIGIN_NAME, os.O_RDWR)
+    try:
+        _lock(descriptor, mirror, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _read_limit() -> int | None:
+    given = os.environ.get(LIMIT)
+    if not given:
+        return None
+    try:
+        limit = float(given)
+    except ValueError:
+        limit = math.nan
+    if not 0 < limit < math.inf:
+        raise ConfigError(LIMIT, given, "must be a number above 0", "Give it in gigabytes.")
+    return int(limit * _GB)
+
+
+@contextmanager
+def _locking_cache() -> Generator[None]:
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with _locking(cache_folder() / ".lock"):
+        yield
+
+
+@contextmanager
+def _locking(path: Path) -> Generator[None]:
+    """Hold an exclusive lock on a file, which is created if needed."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _lock(descriptor, path, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, kind: int) -> None:
+    try:
+        fcntl.flock(descriptor, kind)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise ShardError(
+            f"{path} cannot be locked ({error.strerror}). Set {FOLDER} to a folder on a local disk."
+        ) from None

@@ -68,7 +68,7 @@ def check_same(name: str, content: bytes, block_bytes: int, **settings: object) 
         blocks, _ = cut(path, block_bytes, **settings)
         assert cut(path, block_bytes, **settings)[0] == blocks
         # The rows of another width are few, or not, in each part.
-        with patch("maskwright.corpus.readers.records._FEW_ROWS", len(content)):
+        with patch("maskwright.corpus.readers.records._MAX_BAD_ROWS", len(content)):
             whole = read(find_sources([path]), **settings)
             parts = read([source for block in blocks for source in block.sources], **settings)
     assert parts == whole

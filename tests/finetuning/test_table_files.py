@@ -74,6 +74,10 @@ def test_parquet(tmp_path: Path) -> None:
     expected = [{"text": "x", "label": 0.5}, {"text": "y", "label": 2.0}]
     assert read(tmp_path / "a.parquet", text="s", label="score") == expected
     assert read(tmp_path / "a.parquet", text="0", label="1") == expected
+    packed = gzip.compress((tmp_path / "a.parquet").read_bytes())
+    (tmp_path / "a.parquet.gz").write_bytes(packed)
+    assert list_names(tmp_path / "a.parquet.gz") == ["s", "score"]
+    assert read(tmp_path / "a.parquet.gz", text="s", label="score") == expected
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_a_spreadsheet_is_refused_by_name(
 def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow.parquet")
     (tmp_path / "a.parquet").write_bytes(b"this is no parquet file")
-    with pytest.raises(CorpusError, match=r"a\.parquet cannot be read: [^\n]*[^.]\.$"):
+    with pytest.raises(CorpusError, match=r"a\.parquet cannot be read as Parquet: [^\n]+\.$"):
         read(tmp_path / "a.parquet", text="s", label="score")
 
 

@@ -70,7 +70,7 @@ def prepare_quietly(
 
 def cut_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
     """Has text cut into blocks of at least `num_bytes`, so that a little gives many."""
-    monkeypatch.setattr(blocks, "_FEWEST_BYTES", num_bytes)
+    monkeypatch.setattr(blocks, "_MIN_BYTES", num_bytes)
 
 
 def make_work(

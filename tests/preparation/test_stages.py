@@ -341,7 +341,7 @@ from maskwright.corpus import blocks
 from maskwright.preparation.pipeline import prepare
 from tests.preparation.helpers import small_config
 print("the script is run", flush=True)
-blocks._FEWEST_BYTES = 10_000
+blocks._MIN_BYTES = 10_000
 prepare([sys.argv[1]], Path(sys.argv[2]), small_config(workers=2))
 """
 

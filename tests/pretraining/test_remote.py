@@ -93,7 +93,7 @@ def plan(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generato
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
-        hurry(monkeypatch, patience_seconds=30)
+        hurry(monkeypatch)
         s3fs.S3FileSystem.clear_instance_cache()
         start_anew()
         yield plan
@@ -109,9 +109,8 @@ def files_asked(plan: Plan) -> dict[str, int]:
 
 
 def test_training_from_s3_with_faults_is_training_from_here(
-    data: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, plan: Plan, tmp_path: Path
 ) -> None:
-    hurry(monkeypatch, patience_seconds=2)  # the first connection may take half a second
     files = sorted(file.relative_to(data).as_posix() for file in data.rglob("*.*"))
     files.remove("tokenizer/tokenizer_config.json")  # whose last byte nothing depends on
     for number, name in enumerate(files):

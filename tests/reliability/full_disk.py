@@ -27,7 +27,7 @@ from tests.reliability.small import PREPARE, PRETRAIN, cut_back
 KILOBYTE = 1024
 PLENTY = 64 * 1024 * KILOBYTE
 # Of which little text has three, each with more shards than what is left of a full disk.
-SMALL_BLOCKS = patch.object(blocks, "_FEWEST_BYTES", 40_000)
+SMALL_BLOCKS = patch.object(blocks, "_MIN_BYTES", 40_000)
 
 
 def run_command(*arguments: str | Path) -> dict[str, Any]:

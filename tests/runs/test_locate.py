@@ -66,6 +66,6 @@ def test_another_tokenizer_is_refused(plan: Plan) -> None:
     with pytest.raises(ShardError) as caught:
         locate(URL)
     assert str(caught.value) == (
-        f"{URL}/tokenizer/tokenizer.json could not be downloaded in 5 attempts. The last error: "
-        "it is not the tokenizer that the tokens were made with."
+        f"{URL}/tokenizer is not the tokenizer that the tokens were made with. Copy the prepared "
+        "folder there again."
     )

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import Any, Literal
 
 import fsspec
 import pytest
 
-from maskwright.shards import folder, remote
+from maskwright.shards import remote
 from tests.shards.helpers import write_prepared
 
-Fault = Literal["drop", "truncate", "corrupt", "stall", "refuse", "forbid"]
-FAULTS: tuple[Fault, ...] = ("drop", "truncate", "corrupt", "stall", "refuse")  # that pass
+Fault = Literal["drop", "truncate", "corrupt", "refuse", "forbid"]
+FAULTS: tuple[Fault, ...] = ("drop", "truncate", "corrupt", "refuse")  # that pass
 STATUSES: dict[Fault | None, int] = {"refuse": 503, "forbid": 403}
 _FORWARDED = ("content-type", "content-range", "accept-ranges", "etag", "last-modified")
 
@@ -30,7 +30,6 @@ class Plan:
         self.faults: defaultdict[str, list[Fault]] = defaultdict(list)
         self.asked: Counter[str] = Counter()
         self.lock = Lock()
-        self.ended = Event()  # lets go of what stalls
 
     def add(self, name: str, fault: Fault, times: int = 1) -> None:
         """The next transfers of the file whose path ends with `name` go wrong so."""
@@ -63,8 +62,8 @@ def upload(path: Path, url: str) -> None:
 
 def start_anew() -> None:
     """As in a process of its own: no mirror is open."""
-    folder.MIRRORS.clear()
-    folder.open_mirror.cache_clear()
+    remote.MIRRORS.clear()
+    remote.open_mirror.cache_clear()
 
 
 def begin_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -82,13 +81,11 @@ def break_memory(monkeypatch: pytest.MonkeyPatch) -> Plan:
     kind: Any = fsspec.get_filesystem_class("memory")
     get_file = kind.get_file
 
-    def get_with_fault(system: Any, rpath: str, lpath: str, callback: Any) -> None:
+    def get_with_fault(system: Any, rpath: str, lpath: str) -> None:
         fault = plan.next_fault(rpath)
         if fault == "refuse":
             raise ConnectionRefusedError("refused")
-        if fault == "stall":
-            plan.ended.wait(30)
-        get_file(system, rpath, lpath, callback=callback)
+        get_file(system, rpath, lpath)
         file = Path(lpath)
         if fault == "drop":
             file.write_bytes(file.read_bytes()[:1])
@@ -96,13 +93,12 @@ def break_memory(monkeypatch: pytest.MonkeyPatch) -> Plan:
         file.write_bytes(change(file.read_bytes(), fault))
 
     monkeypatch.setattr(kind, "get_file", get_with_fault)
-    hurry(monkeypatch, patience_seconds=0.2)
+    hurry(monkeypatch)
     return plan
 
 
-def hurry(monkeypatch: pytest.MonkeyPatch, patience_seconds: float) -> None:
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(remote, "PATIENCE_SECONDS", patience_seconds)
 
 
 @contextmanager
@@ -129,11 +125,9 @@ def faulty_proxy(port: int, plan: Plan) -> Generator[str]:
             size = answer.getheader("content-length") if self.command == "HEAD" else len(body)
             self.send_header("content-length", str(size))
             self.end_headers()
-            if fault in ("drop", "stall"):
+            if fault == "drop":
                 self.wfile.write(body[: len(body) // 2])
                 self.wfile.flush()
-                if fault == "stall":
-                    plan.ended.wait(30)
                 self.close_connection = True
             elif self.command != "HEAD":
                 self.wfile.write(body)
@@ -157,7 +151,6 @@ def faulty_proxy(port: int, plan: Plan) -> Generator[str]:
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
-        plan.ended.set()
         server.shutdown()
         server.server_close()
 

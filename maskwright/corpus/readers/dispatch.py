@@ -21,8 +21,7 @@ from maskwright.corpus.readers.hub import read_hub
 from maskwright.corpus.readers.parquet import read_parquet
 from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.records import read_jsonl, read_table
-from maskwright.corpus.readers.signatures import UnreadableError
-from maskwright.corpus.readers.text import read_markdown, read_plain
+from maskwright.corpus.readers.text import UnreadableError, read_markdown, read_plain
 from maskwright.errors import CorpusError
 
 # Yields texts, or (name, text) if texts have names.

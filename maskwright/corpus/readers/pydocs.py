@@ -13,6 +13,7 @@ import re
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -24,8 +25,7 @@ _SKIPPED_FOLDERS = frozenset(
 _LONG_CHARACTERS = 1_000
 
 # Everything up to the next triple-quoted string (or the end), then that string. Both parts match
-# any text without backtracking, so every file takes linear time. Possessive groups would state
-# this, but may loop forever in Python before 3.11.5 (gh-106052).
+# any text without backtracking, so every file takes linear time.
 _SHORT = r"""(?!"{3}|'{3})(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|["'])"""
 _CODE = rf"""[^"'\#]*(?:(?:\#[^\n]*|{_SHORT})[^"'\#]*)*"""
 _TRIPLE = (
@@ -33,11 +33,14 @@ _TRIPLE = (
     r"""'{3}[^'\\]*(?:(?:\\.?|'(?!''))[^'\\]*)*(?:'{3}|\Z)"""
 )
 _NEXT_TRIPLE = re.compile(f"({_CODE})({_TRIPLE}|\\Z)", re.DOTALL)
-
-_DEFINITION = re.compile(r"\b(?:class|def)\s+(\w+)")
-# Calls by which torch and numpy document functions that are written in C.
-_DOCUMENTING_CALL = re.compile(r"add_?(?:newdoc|docstr)\w*\(([^()]*(?:\([^()]*)?),$")
-_DOTTED_NAME = re.compile(r"\w+(?:\.\w+)*")
+# The end of code that such a string documents: a class, a function, or, for functions of C, a call
+# by which numpy and torch document them; comments and the prefix of the string may follow.
+_DOCUMENTED = re.compile(
+    r"(?:\b(?:class|def)\b.*:|add_?(?:newdoc|docstr)\w*\([^()]*(?:\([^()]*)?,)"
+    r"[ \t]*(?:\#[^\n]*)?(?:\n[ \t]*(?:\#[^\n]*)?)+[rRuU]?\Z",
+    re.DOTALL,
+)
+_BEGINNING = re.compile(r"(?:\s*(?:\#[^\n]*\n)?)*[rRuU]?\Z")
 _TAIL_CHARACTERS = 4_000  # of the code before a string: the longest signatures
 
 _LITERAL = re.compile(r"``([^`]+)``")
@@ -107,74 +110,30 @@ def _read_module(path: Path, module: str) -> Iterator[tuple[str, str]]:
     except OSError:
         return
     short: list[str] = []
-    for name, docstring in find_docstrings(source):
+    for number, docstring in enumerate(find_docstrings(source), start=1):
         prose = extract_prose(docstring)
         if len(prose) >= _LONG_CHARACTERS:
-            yield (f"{module}.{name}" if name else module), prose
+            yield f"{module}:{number}", prose
         elif prose:
             short.append(prose)
     if short:
         yield f"{module} (members)", "\n".join(short)
 
 
-def find_docstrings(source: str) -> Iterator[tuple[str, str]]:
-    """Yield the name of each documented object ("" for the module) and its docstring, in order.
+def find_docstrings(source: str) -> Iterator[str]:
+    """Yield the docstring of each documented object, in order.
 
-    A regular expression finds the strings, because `ast.parse` takes 10 seconds instead of 2.5 for
-    the whole environment, which preparation reads three times. `ast.literal_eval` evaluates them.
+    A regular expression finds them, because `ast.parse` takes four times as long for the whole
+    environment, which doubles the time to prepare it.
     """
     for match in _NEXT_TRIPLE.finditer(source):
-        if not match[2]:
-            continue
-        before, prefix = match[1], ""
-        if before[-1:] in ("r", "R", "u", "U"):
-            before, prefix = before[:-1], before[-1]
-        at_start = match.start() == 0
-        name = _find_name(before if at_start else before[-_TAIL_CHARACTERS:], at_start)
-        if name is None:
-            continue
-        if (text := _evaluate(prefix + match[2])) is not None:
-            yield name, inspect.cleandoc(text)
-
-
-def _evaluate(literal: str) -> str | None:
-    try:
-        with warnings.catch_warnings():  # other packages' docstrings have invalid escapes
-            warnings.simplefilter("ignore")
-            return ast.literal_eval(literal)
-    except (SyntaxError, ValueError):  # not closed, or a bad escape
-        return None
-
-
-def _find_name(before: str, at_start: bool) -> str | None:
-    """Return the name of the object that a string after the code `before` documents, or None."""
-    code = _strip_comments(before, "" if at_start else ":,")
-    if at_start and not code:
-        return ""
-    if "\n" not in before[len(code) :]:
-        return None
-    if code.endswith(":"):
-        last = max(code.rfind("def "), code.rfind("class "))
-        definition = _DEFINITION.match(code, last) if last >= 0 else None
-        return definition[1] if definition else None
-    if code.endswith(",") and (call := _DOCUMENTING_CALL.search(code)):
-        names = _DOTTED_NAME.findall(call[1])
-        return names[-1] if names else None
-    return None
-
-
-def _strip_comments(code: str, endings: str) -> str:
-    """Strip blanks and comments from the end of `code`, up to one of the characters `endings`.
-
-    A "#" may be part of a string, so code that ends as expected is left alone.
-    """
-    code = code.rstrip()
-    while code and code[-1] not in endings:
-        comment = code.find("#", code.rfind("\n") + 1)
-        if comment < 0:
-            break
-        code = code[:comment].rstrip()
-    return code
+        before = match[1]
+        documents = _BEGINNING.match(before) if not match.start() else None
+        if match[2] and (documents or _DOCUMENTED.search(before[-_TAIL_CHARACTERS:])):
+            prefix = before[-1:] if before[-1:] in ("r", "R", "u", "U") else ""
+            with suppress(SyntaxError, ValueError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # other packages' docstrings have invalid escapes
+                yield inspect.cleandoc(ast.literal_eval(prefix + match[2]))
 
 
 def extract_prose(text: str) -> str:

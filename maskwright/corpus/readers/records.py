@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maskwright.corpus.documents import Reading, Source
-from maskwright.corpus.readers.signatures import UnreadableError
-from maskwright.corpus.readers.text import decode_text, read_lines, read_text
+from maskwright.corpus.readers.text import UnreadableError, decode_text, read_lines, read_text
 from maskwright.errors import CorpusError
 from maskwright.files import parse_object
 
@@ -21,10 +20,10 @@ MAX_RECORD_CHARACTERS = 16_000_000
 _NUM_SHOWN = 12
 # A row with an unclosed quotation mark is dropped after this many characters.
 MAX_ROW_CHARACTERS = 10_000_000
-_MOST_TRIES = 20  # to read the lines of such a row as rows
+_MAX_TRIES = 20  # to read the lines of such a row as rows
 BAD_LINE, OTHER_WIDTH = "bad JSON line", "table row of another width"
 FIRST = " (first "  # in a reason for counting, before its first line
-_FEW_ROWS, _MANY_ROWS = 3, 1_000  # of another width
+_MAX_BAD_ROWS, _MAX_EARLY_BAD_ROWS = 3, 1_000  # of another width
 _MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|$)")  # of records, on one line or on several
@@ -223,12 +222,12 @@ class _Widths:
             place = f"{source.name}, line {row.line:,}"
             self._failure = CorpusError(f"{place}: {row.explain(width, self._delimiter)}")
         self._num_bad += 1
-        self.check_few(_MANY_ROWS)
+        self.check_few(_MAX_EARLY_BAD_ROWS)
         return False
 
     def check_few(self, least: int) -> None:
         """Raise CorpusError if over 1 % of the rows, and more than a few or all, were dropped."""
-        is_many = self._num_bad > max(least, _FEW_ROWS, self._num_rows / 100)
+        is_many = self._num_bad > max(least, _MAX_BAD_ROWS, self._num_rows / 100)
         is_all = self._num_bad == self._num_rows and self._reading.source.span is None
         if self._failure is not None and (is_many or (is_all and not least)):
             raise self._failure
@@ -247,7 +246,7 @@ class _RowLines:
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self._lines, self._tries, self.number = iter(lines), _MOST_TRIES, 0
+        self._lines, self._tries, self.number = iter(lines), _MAX_TRIES, 0
         self._waiting: deque[str] = deque()
         self.begin_row()
 
@@ -255,7 +254,7 @@ class _RowLines:
         self.row, self._num_characters = list[str](), 0
 
     def put_back(self, is_bounded: bool = True) -> None:
-        """Read the lines of the row again, but for the first; at most `_MOST_TRIES` times."""
+        """Read the lines of the row again, but for the first; at most `_MAX_TRIES` times."""
         if self._tries or not is_bounded:
             self._tries -= is_bounded
             self._waiting.extendleft(reversed(self.row[1:]))

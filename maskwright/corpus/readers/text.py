@@ -23,13 +23,31 @@ from maskwright.corpus.readers.encodings import (
     mixed,
     not_decodable,
 )
-from maskwright.corpus.readers.signatures import UnreadableError, check_signature
+from maskwright.errors import CorpusError
 
 _HEAD_BYTES = 1 << 16
 _MAX_UNDECODABLE = 0.001  # share of bytes; more is another encoding, or damage that loses words
 # Control characters. Text has none; compressed data has about 12 %.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MAX_CONTROL, _MAX_CONTROL_UNDECODABLE = 0.1, 0.01
+_TO_TEXT = "Save it as text, or a table as CSV, in UTF-8."
+_TO_SUFFIX = "Give it the suffix of its compression (.gz, .bz2, .xz, .zst), or unpack it."
+# How files begin that are not text, though people name them so; others are full of control
+# characters.
+_SIGNATURES = {
+    b"%PDF-": ("a PDF document", _TO_TEXT),
+    b"{\\rtf": ("a Rich Text document (RTF)", _TO_TEXT),
+    b"PK\x03\x04": (
+        "a zip archive or Office document (docx, xlsx, ods)",
+        f"Unpack it. {_TO_TEXT}",
+    ),
+    b"\xd0\xcf\x11\xe0": ("an older Office document (doc, xls, ppt)", _TO_TEXT),
+    b"PAR1": ("a Parquet table", "Give it the suffix .parquet."),
+    b"\x1f\x8b\x08": ("compressed by gzip", _TO_SUFFIX),
+    b"BZh91AY&SY": ("compressed by bzip2", _TO_SUFFIX),
+    b"\xfd7zXZ\0": ("compressed by xz", _TO_SUFFIX),
+    b"\x28\xb5\x2f\xfd": ("compressed by zstandard", _TO_SUFFIX),
+}
 _ASCII = bytes(range(128))
 _MARKS = {  # byte order marks; UTF-32 first, because its mark begins with that of UTF-16
     codecs.BOM_UTF8: "utf-8",
@@ -42,6 +60,18 @@ _MARKS = {  # byte order marks; UTF-32 first, because its mark begins with that 
 # Stray blank lines in a file with one document per line must not join thousands of lines; the
 # longest articles of an encyclopedia have a few hundred paragraphs.
 _MAX_LINES_A_BLANK = 500
+
+
+class UnreadableError(CorpusError):
+    """A source has no text of the expected kind: it is binary, empty, or other JSON.
+
+    This is an error for a file that the user named; a file in a folder is skipped and counted under
+    `reason`. Damage, such as a truncated archive, is a `CorpusError` in both cases.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
 
 
 def _keep_visible(error: UnicodeError) -> tuple[str, int]:
@@ -128,7 +158,7 @@ def decode_text(
     if not first and not span.total:  # a part in which no document ends is empty
         raise UnreadableError("empty file", f"{name} is empty: it has no text.")
     if not is_checked:
-        check_signature(first[:_HEAD_BYTES], name)
+        _check_signature(first, name)
     mark = _find_mark(first) if span.is_beginning else b""
     first = first[len(mark) :]
     chosen = _MARKS.get(mark) or _choose_at_once(first, encoding)
@@ -226,6 +256,12 @@ def _build_decoder(encoding: str) -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder(encoding)(errors="maskwright-keep")
 
 
+def _check_signature(first: bytes, name: str) -> None:
+    for signature, (kind, remedy) in _SIGNATURES.items():
+        if first.startswith(signature):
+            raise UnreadableError("binary file", f"{name} is {kind}. {remedy}")
+
+
 def _check_control(text: str, block: bytes, name: str, encoding: str, flag: str | None) -> None:
     """Raise if the beginning of a file is binary or in an undeclared wide encoding."""
     share = len(_CONTROL.findall(text)) / max(len(text), 1)
@@ -233,7 +269,7 @@ def _check_control(text: str, block: bytes, name: str, encoding: str, flag: str 
     if share <= (_MAX_CONTROL if is_decodable else _MAX_CONTROL_UNDECODABLE):
         return
     likely = guess_encoding(block)
-    if likely is not None and likely.startswith("utf-"):
+    if likely is not None and likely.startswith(("utf-16", "utf-32")):
         raise not_decodable(block, name, encoding, "it has no byte order mark", flag)
     raise UnreadableError(
         "binary file",

@@ -38,7 +38,7 @@ _BLOCK_TAGS = frozenset((
 _LITERAL_TAGS = frozenset(("nowiki", "pre"))
 # Templates that show the arguments with these numbers, which are parts of sentences.
 _SHOWN_ARGUMENTS = {"lang": (2,), "nowrap": (1,), "nobr": (1,), "convert": (1, 2), "cvt": (1, 2)}
-_MOST_SHOWN = 4  # by `convert`, where the second argument is one of these words
+_MAX_SHOWN = 4  # by `convert`, where the second argument is one of these words
 _RANGES = frozenset(("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1"))
 # Templates that show one character.
 _SHOWN_CHARACTERS = {
@@ -150,7 +150,7 @@ def _show_template(name: str, arguments: Sequence[str]) -> str:
     name = name.strip().lower()
     numbers = _SHOWN_ARGUMENTS.get(name, ())
     if numbers == (1, 2) and len(arguments) > 1 and arguments[1].strip() in _RANGES:
-        numbers = range(1, _MOST_SHOWN + 1)  # 10 to 20 km
+        numbers = range(1, _MAX_SHOWN + 1)  # 10 to 20 km
     shown = [arguments[number - 1].strip() for number in numbers if number <= len(arguments)]
     return " ".join(shown) if numbers else _SHOWN_CHARACTERS.get(name, "")
 
@@ -257,7 +257,7 @@ def _write_entity(node: Any, _: Links, pieces: list[str]) -> None:
 
 def _write_template(node: Any, links: Links, pieces: list[str]) -> None:
     name, arguments = str(node.name), list[str]()
-    for number in map(str, range(1, _MOST_SHOWN + 1)) if _shows_arguments(name) else ():
+    for number in map(str, range(1, _MAX_SHOWN + 1)) if _shows_arguments(name) else ():
         if not node.has(number):
             break
         argument: list[str] = []
@@ -322,10 +322,10 @@ _NESTED_ADDRESS = re.compile(
     re.IGNORECASE,
 )
 _TAGS = re.compile(r"</?[a-zA-Z][^<>]*>")
-_MOST_NESTED = 12
-_MOST_UNCLOSED = 200
-_MOST_NESTED_ADDRESSES = 8
-_MOST_CHARACTERS = 1_000_000
+_MAX_NESTED = 12
+_MAX_UNCLOSED = 200
+_MAX_NESTED_ADDRESSES = 8
+_MAX_CHARACTERS = 1_000_000
 
 
 def is_tame(text: str) -> bool:
@@ -334,15 +334,15 @@ def is_tame(text: str) -> bool:
     mwparserfromhell takes time quadratic in the unclosed markup, and exponential in the number of
     double brackets that begin with a URL and contain more brackets, ``[[http://[[http://``.
     """
-    if len(text) > _MOST_CHARACTERS:
+    if len(text) > _MAX_CHARACTERS:
         return False
     gaps = [_count_unclosed(text, pair) for pair in _PAIRS]
     gaps.append(_count_unclosed(_BREAK.sub("", text), _TAG_PAIR))
     rows = _count_unclosed(text, _TABLE_PAIR) * len(text)  # the rest are rows of each open table
     return (
-        max(gaps) <= _MOST_UNCLOSED
-        and rows <= _MOST_CHARACTERS
-        and len(_NESTED_ADDRESS.findall(text)) <= _MOST_NESTED_ADDRESSES
+        max(gaps) <= _MAX_UNCLOSED
+        and rows <= _MAX_CHARACTERS
+        and len(_NESTED_ADDRESS.findall(text)) <= _MAX_NESTED_ADDRESSES
     )
 
 
@@ -411,7 +411,7 @@ def _replace_inside_out(
     pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str
 ) -> tuple[str, bool]:
     """Replace innermost matches repeatedly; return the text, and True if no match is left."""
-    for _ in range(_MOST_NESTED):
+    for _ in range(_MAX_NESTED):
         text, count = pattern.subn(replacement, text)
         if not count:
             return text, True

@@ -25,7 +25,7 @@ def _report_unless_hit(self: Work, stage: str, number: int, facts: Facts) -> Non
 if "resource_tracker" not in " ".join(sys.orig_argv):
     # A shell that starts the tests in the background has SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    blocks.__dict__["_FEWEST_BYTES"] = int(os.environ["BLOCK_BYTES"])
+    blocks.__dict__["_MIN_BYTES"] = int(os.environ["BLOCK_BYTES"])
     os.fsync = lambda fd: None  # a killed process loses nothing that it has written
     if os.environ.get("MISHAP"):
         Work.report_done = _report_unless_hit
