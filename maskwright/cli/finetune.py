@@ -8,7 +8,7 @@ import maskwright
 from maskwright.cli.flags import (
     Parser,
     add_config_flags,
-    add_privacy_flags,
+    add_private_flag,
     add_table_flags,
     all_values,
     read_roles,
@@ -82,8 +82,8 @@ def build_parser() -> Parser:
         help="learn from the answers of a model that was fine-tuned for this task, too: a run, a "
         "model folder, or hf:NAME",
     )
-    add_privacy_flags(parser)
-    add_config_flags(parser, FinetuneConfig(), skip=("private", "card_example"))
+    add_private_flag(parser)
+    add_config_flags(parser, FinetuneConfig(), skip=("private",))
     return parser
 
 

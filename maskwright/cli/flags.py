@@ -95,24 +95,16 @@ def add_config_flags(
             parser.rare[action], action.help = action.help, hidden
 
 
-def add_privacy_flags(parser: Parser, section: str = "") -> list[argparse.Action]:
-    """Add ``--private`` and ``--no-example``, a field of `section`; return both."""
-    private = "keep no sample of the text in any file of the run, nor in the output"
-    example = "quote no text in the model card"
-    return [
-        parser.add_argument(
-            flag,
-            dest=f"{_CONFIG}{name}",
-            action="store_const",
-            const=value,
-            default=argparse.SUPPRESS,
-            help=text,
-        )
-        for flag, name, value, text in (
-            ("--private", "private", True, private),
-            ("--no-example", f"{section}card_example", False, example),
-        )
-    ]
+def add_private_flag(parser: Parser) -> argparse.Action:
+    """Add ``--private``, a field of the configuration; return it."""
+    return parser.add_argument(
+        "--private",
+        dest=f"{_CONFIG}private",
+        action="store_const",
+        const=True,
+        default=argparse.SUPPRESS,
+        help="keep no sample of the text in any file of the run, nor in the output",
+    )
 
 
 def folder_name(given: str) -> str:

@@ -129,16 +129,6 @@ class HeldOutSamples:
         )
         return [line.replace("\n", "↵") for line in lines]
 
-    def show_prompt(self) -> str | None:
-        """Return the first sample with one word or token masked, or None if there is none."""
-        if not self.samples:
-            return None
-        ids, decode = self.samples[0].ids, self.tokenizer.decode
-        masked = self.samples[0].masked[0]
-        parts = decode(ids[:masked]), self.tokenizer.mask_token, decode(ids[masked + 1 :])
-        blank = " " if self.samples[0].is_word else ""
-        return self._join(" ".join(blank.join(parts).split()))
-
     def _join(self, text: str) -> str:
         return join_punctuation(text) if self.tokenizer.kind == "wordpiece" else text
 

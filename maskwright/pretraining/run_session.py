@@ -15,7 +15,6 @@ from rich.text import Text
 from maskwright.config import to_mapping
 from maskwright.console import Console
 from maskwright.distributed.world import World
-from maskwright.inference.samples import HeldOutSamples
 from maskwright.logs import Record, read_metrics
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
@@ -39,6 +38,7 @@ from maskwright.runs.run_directory import (
     REPORT_NAME,
     Origin,
 )
+from maskwright.tokenizer.token_text import make_examples
 from maskwright.train.device import describe_computation
 from maskwright.train.panel import color_sample
 from maskwright.train.reporting import SILENT, RunReporter
@@ -143,22 +143,14 @@ class Session:
             origin=self.origin,
             teacher=self.teacher,
         )
-        shows = self.config.train.card_example and trained.fills_masks
-        if shows and self._prompt is not None:
-            card = add_example(card, [self._prompt])
-        return card
+        return add_example(card, [self._prompt]) if trained.fills_masks else card
 
     @cached_property
-    def _prompt(self) -> str | None:
-        """The first sample of held-out text, with its mask; None without, or in a private run."""
-        longest = self.trainer.model.config.max_position_embeddings
-        samples = HeldOutSamples(
-            self.data.valid,
-            self.data.tokenizer,
-            0 if self.config.private else 1,
-            longest - self.config.data.extra_slots,
-        )
-        return samples.show_prompt()
+    def _prompt(self) -> str:
+        """Frequent words around a mask."""
+        counts = self.data.train.unigram_counts
+        before, after = make_examples(self.data.tokenizer, 2, counts)
+        return f"{before} {self.data.tokenizer.mask_token} {after}".strip()
 
     def _read_beginning(self) -> Record | None:
         """Return the scores of the model that the run began with, or None.
@@ -192,13 +184,13 @@ class Session:
         self._show_next()
 
     def _show_next(self) -> None:
-        """Print a command for each model, with a sentence of the held-out text."""
+        """Print a command for each model."""
         places, commands = list[str](), list[str]()
         for trained in self.objective.list_models(self.trainer.model):
             folder = self.run if trained.folder is None else self.run / trained.folder
             places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
-            prompt = shlex.quote(self._prompt) if self._prompt else "--file sentences.txt"
             if trained.fills_masks:
+                prompt = shlex.quote(self._prompt)
                 commands.append(f"  maskwright fill {shlex.quote(str(folder))} {prompt}")
             else:
                 use = f"{shlex.quote(str(folder))} --file sentences.txt --out vectors.npy"

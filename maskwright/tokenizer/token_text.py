@@ -147,6 +147,35 @@ def _begins_character(byte: int) -> bool:
     return byte & 0xC0 != 0x80 and not chr(byte).isspace()
 
 
+def make_examples(
+    tokenizer: Tokenizer, num_texts: int, counts: NDArray[np.int64] | None = None
+) -> list[str]:
+    """Return texts that quote nothing: the most frequent words of the vocabulary, four in each.
+
+    A vocabulary with too few words, such as one of characters, provides its letters.
+
+    Args:
+        counts: how often each token occurs; None: vocabularies list frequent tokens first.
+    """
+    pieces, ids = TokenText(tokenizer), tokenizer.ordinary_ids
+    if counts is not None:
+        ids = ids[np.argsort(-counts[ids], kind="stable")]
+    tokens = tokenizer.tokens(ids.tolist())
+    texts = {token: pieces.spell(token) for token in tokens}
+    is_wordpiece = tokenizer.kind == "wordpiece"
+    words = [
+        text.strip()
+        for token, text in texts.items()
+        if (not token.startswith(pieces.prefix) if is_wordpiece else text.startswith(" "))
+    ]
+    words = [word for word in words if len(word) > 1 and word.isalpha()]
+    if len(words) < 4 * num_texts:
+        words = [word for word in dict.fromkeys(map(str.strip, texts.values())) if word.isalpha()]
+    # Sorted, because words of equal frequency may be in the order of a sentence.
+    words = sorted(words[: 4 * num_texts])
+    return [" ".join(words[4 * n : 4 * n + 4]) for n in range(num_texts)]
+
+
 def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
     """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
     found: list[str] = []
