@@ -21,6 +21,7 @@ from maskwright.pretraining.estimate import choose_size_here
 from maskwright.pretraining.init_from import (
     adopt_model,
     adopt_teacher,
+    fit_vocabulary,
     load_initial,
     load_teacher,
     tell_on_first_rank,
@@ -255,6 +256,7 @@ def _start(request: _Request) -> None:
         if named_folder(config) is None:
             check_config(config)
         data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
+        config = fit_vocabulary(config, data.tokenizer)
         teacher = load_teacher(config, data.tokenizer)
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:

@@ -34,7 +34,7 @@ On held-out text, with the same masks every time (15 % of the tokens, 80/10/10):
 ## Data
 
 {text}: {train_tokens:,} tokens in {documents:,} documents, and {valid_tokens:,} held-out tokens.
-{mixture}Tokenizer: {kind}, {vocabulary:,} tokens, {case}, fingerprint `{fingerprint}`.{extension}
+{mixture}Tokenizer: {kind}, {vocabulary}, {case}, fingerprint `{fingerprint}`.{extension}
 
 ## Training
 
@@ -93,7 +93,7 @@ def describe_training(
         valid_tokens=data.valid.num_tokens,
         mixture=_list_sources(data),
         kind=_describe_tokenizer(config),
-        vocabulary=data.tokenizer.vocab_size,
+        vocabulary=_describe_size(config, data.tokenizer.vocab_size),
         case=data.tokenizer.case,
         fingerprint=data.tokenizer.fingerprint[:12],
         extension=_describe_extension(source.get(EXTENSION_KEY)),
@@ -104,11 +104,21 @@ def describe_training(
 
 
 def _describe_tokenizer(config: PretrainConfig) -> str:
-    """Return the origin of the tokenizer, or its kind if the run trained it."""
+    """Return the origin of the tokenizer, or its kind if it was trained on this text."""
+    if config.tokenizer.replace_vocab:
+        return config.tokenizer.kind
     if config.init_from is not None:
         return f"that of {write_code(shorten_path(config.init_from))}"
     path = config.tokenizer.path
     return config.tokenizer.kind if path is None else write_code(shorten_path(path))
+
+
+def _describe_size(config: PretrainConfig, size: int) -> str:
+    """Return the number of tokens, and of those asked for if the text gave fewer."""
+    tokenizer = config.tokenizer
+    is_new = tokenizer.path is None and tokenizer.kind != "character"
+    asked = tokenizer.replace_vocab or (tokenizer.vocab_size if is_new else 0)
+    return f"{size:,} tokens" + f" (of {asked:,} asked for)" * (size < asked)
 
 
 def _list_paths(source: Mapping[str, Any]) -> str:

@@ -98,6 +98,12 @@ class TokenText:
             return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
         return self.spell(token).isspace()
 
+    def begins_word(self, token: str) -> bool:
+        """Return True if a token is marked as the beginning of a word."""
+        if self.prefix:
+            return not token.startswith(self.prefix)
+        return self.spell(token).startswith(" ")
+
     def spell(self, token: str) -> str:
         """Return the text of a token, with the blank that it begins with."""
         if self._is_bytes:
@@ -162,12 +168,7 @@ def make_examples(
         ids = ids[np.argsort(-counts[ids], kind="stable")]
     tokens = tokenizer.tokens(ids.tolist())
     texts = {token: pieces.spell(token) for token in tokens}
-    is_wordpiece = tokenizer.kind == "wordpiece"
-    words = [
-        text.strip()
-        for token, text in texts.items()
-        if (not token.startswith(pieces.prefix) if is_wordpiece else text.startswith(" "))
-    ]
+    words = [text.strip() for token, text in texts.items() if pieces.begins_word(token)]
     words = [word for word in words if len(word) > 1 and word.isalpha()]
     if len(words) < 4 * num_texts:
         words = [word for word in dict.fromkeys(map(str.strip, texts.values())) if word.isalpha()]
