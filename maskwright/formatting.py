@@ -15,6 +15,13 @@ def count_noun(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def show_share(share: float, num_decimals: int = 0) -> str:
+    """Return a share in percent; up to 0.5 % with two significant digits."""
+    if 0 < share <= 0.005:
+        return f"{100 * share:#.2g}%"
+    return f"{share:.{num_decimals}%}"
+
+
 def describe_cut(num_cut: int, num_texts: int, longest: int) -> str:
     """Return a line that reports how many texts are longer than the model's limit."""
     return (

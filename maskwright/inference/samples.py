@@ -15,6 +15,7 @@ import numpy as np
 
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import Corpus
+from maskwright.formatting import show_share
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
@@ -171,7 +172,9 @@ class HeldOutSamples:
         actual = sample.ids[masked]
         left = self.tokenizer.decode(sample.ids[:masked])
         right = self.tokenizer.decode(sample.ids[masked + 1 :])
-        guessed = " · ".join(f"{self._show_word(guess)} {guess.score:.0%}" for guess in guesses)
+        guessed = " · ".join(
+            f"{self._show_word(guess)} {show_share(guess.score)}" for guess in guesses
+        )
         sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()
         text = self._join(f"{left} {self.tokenizer.mask_token} {right}")
