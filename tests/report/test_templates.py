@@ -58,7 +58,7 @@ def evaluated_run() -> str:
     )
     provenance = {"tokenizer_fingerprint": 8 * "0123456789abcdef", "cpu": "Some CPU"}
     settings = {"final_valid_tokens": 200, "limits": {"max_repeated_line_characters": 0.2}}
-    result = SuiteResult("mlm", {"name": "held out"}, {}, scores)
+    result = SuiteResult("mlm", {"name": "held out", "fingerprint": "f"}, {}, scores)
     more: dict[str, Any] = {"config": {"train": settings}, "manifest": make_manifest({"x": 1})}
     return render_page([make_run(provenance=provenance, evaluation=[result], **more)])
 
