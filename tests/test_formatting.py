@@ -1,6 +1,6 @@
 import pytest
 
-from maskwright.formatting import count_noun, describe_cut, shorten_names, show_share
+from maskwright.formatting import count_noun, describe_cut, shorten_names, show_duration, show_share
 
 
 def test_count_noun() -> None:
@@ -41,3 +41,17 @@ def test_small_shares_have_two_significant_digits(
     share: float, num_decimals: int, shown: str
 ) -> None:
     assert show_share(share, num_decimals) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (30, "0.5 minutes"),
+        (1200, "20 minutes"),
+        (3.6 * 3600, "3.6 hours"),
+        (47 * 3600, "47 hours"),
+        (1e8, "1,157 days"),
+    ],
+)
+def test_a_duration_has_the_unit_that_suits_it(seconds: float, shown: str) -> None:
+    assert show_duration(seconds) == shown

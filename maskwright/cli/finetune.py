@@ -12,6 +12,7 @@ from maskwright.cli.flags import (
     add_table_flags,
     all_values,
     read_roles,
+    say_loading,
 )
 from maskwright.cli.tables import make_console, print_table
 from maskwright.console import say
@@ -90,6 +91,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     given = all_values(build_parser().parse(argv))
     given["columns"] = read_roles(given["columns"])
+    say_loading()
     folder = maskwright.finetune(**given, report=partial(say, flush=True))
     show_run(folder.parent)
     return 0

@@ -1,6 +1,8 @@
 """Command lines: strict, with the nearest valid flag in the message; every field is a flag."""
 
 import argparse
+import os
+import sys
 import types
 from collections.abc import Collection, Sequence
 from operator import attrgetter
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from maskwright.config import Plain, describe_type, fields_of, merge, nested
+from maskwright.console import say
 from maskwright.errors import InputError, suggest
 
 _CONFIG = "config:"  # begins the names of arguments that are configuration fields
@@ -105,6 +108,12 @@ def add_private_flag(parser: Parser) -> argparse.Action:
         default=argparse.SUPPRESS,
         help="keep no sample of the text in any file of the run, nor in the output",
     )
+
+
+def say_loading() -> None:
+    """Print that torch is being loaded, which takes seconds, unless it is loaded."""
+    if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":
+        say("loading torch", flush=True)
 
 
 def folder_name(given: str) -> str:

@@ -13,6 +13,7 @@ from maskwright.cli.flags import (
     add_private_flag,
     config_values,
     folder_name,
+    say_loading,
 )
 from maskwright.config import Plain, merge
 from maskwright.errors import InputError
@@ -95,6 +96,8 @@ def main(argv: Sequence[str]) -> int:
         overrides, text = _name_data(arguments, overrides)
     if arguments.resume and arguments.name:
         raise InputError("--name has no effect with --resume, which names the run. Remove it.")
+    if not arguments.print_config:
+        say_loading()
     maskwright.pretrain(
         text,
         recipe=arguments.recipe,
