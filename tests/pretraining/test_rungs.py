@@ -74,12 +74,13 @@ def test_a_size_brings_its_values(size: Size) -> None:
 
 def test_values_of_the_user_stay() -> None:
     given_values = {
-        "optim": {"learning_rate": 0.001},
+        "optim": {"learning_rate": 0.001, "weight_decay": 0, "muon_weight_decay": "0"},
         "masking": {"rate": 0.2},
         "train": {"max_tokens": 10**9, "batch_tokens": 12_288},
     }
     config = set_rung(resolve("auto", None, given_values), Size(0.0, 512, 12))
     assert config.optim.learning_rate == 0.001
+    assert (config.optim.weight_decay, config.optim.muon_weight_decay) == (0.0, 0.0)
     assert config.masking.rate == 0.2
     assert (config.train.max_tokens, config.train.max_minutes) == (10**9, None)
     assert config.train.batch_tokens == 12_288
