@@ -10,6 +10,7 @@ from .finetuning.predict import Predictor, predict
 from .finetuning.run import finetune
 from .inference.embed import Embedder, embed
 from .inference.fill_mask import FillMask
+from .inference.search import search
 from .interop.export import export
 from .interop.publish import publish
 from .model_folder.folder import load_model, save_model
@@ -29,5 +30,5 @@ __all__ = [
     "PseudoLikelihoodScorer", "TokenStore", "Tokenizer", "compare", "embed", "evaluate",
     "evaluate_minimal_pairs", "evaluate_pseudo_likelihood", "export", "finetune", "load_model",
     "plan", "predict", "prepare", "pretrain", "publish", "read_minimal_pairs", "save_model",
-    "score_pseudo_likelihood", "serve", "sweep", "train_tokenizer", "watch",
+    "score_pseudo_likelihood", "search", "serve", "sweep", "train_tokenizer", "watch",
 ]  # fmt: skip

@@ -15,6 +15,21 @@ def count_noun(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def show_share(share: float, num_decimals: int = 0) -> str:
+    """Return a share in percent; up to 0.5 % with two significant digits."""
+    if 0 < share <= 0.005:
+        return f"{100 * share:#.2g}%"
+    return f"{share:.{num_decimals}%}"
+
+
+def show_duration(seconds: float) -> str:
+    """Return a time in the unit that suits it: ``25 minutes``, ``3.6 hours``, ``4 days``."""
+    for unit, length, limit in (("minutes", 60, 5400), ("hours", 3600, 172_800)):
+        if seconds < limit:
+            return f"{seconds / length:.{1 if seconds < 10 * length else 0}f} {unit}"
+    return f"{seconds / 86_400:,.0f} days"
+
+
 def describe_cut(num_cut: int, num_texts: int, longest: int) -> str:
     """Return a line that reports how many texts are longer than the model's limit."""
     return (

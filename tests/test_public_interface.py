@@ -38,6 +38,7 @@ PUBLIC = {
     "read_minimal_pairs",
     "save_model",
     "score_pseudo_likelihood",
+    "search",
     "serve",
     "sweep",
     "train_tokenizer",
@@ -59,7 +60,7 @@ def test_each_exists_and_is_documented(name: str):
 
 VERBS = (
     "compare", "embed", "evaluate", "export", "finetune", "plan", "predict", "prepare", "publish",
-    "serve",
+    "search", "serve",
 )  # fmt: skip
 ONLY_HERE = {"report", "sections", "settings", "texts"}
 

@@ -9,21 +9,24 @@ from rich.markup import escape
 import maskwright
 from maskwright.cli.flags import Parser
 from maskwright.cli.inputs import add_text_flags
-from maskwright.cli.tables import make_console, print_table
+from maskwright.cli.tables import make_console, print_table, show_number
 from maskwright.console import Console
 
 if TYPE_CHECKING:
-    from maskwright.evaluation.compare import ComparedModel, ModelDifference
+    from maskwright.evaluation.compare import ComparedModel, GroupDifference, ModelDifference
 
 _EPILOG = """examples:
   maskwright compare runs/A runs/B
   maskwright compare runs/A runs/B runs/C --out comparison
   maskwright compare runs/A hf:google-bert/bert-base-uncased --data novel.txt
+  maskwright compare runs/A-* --against runs/B-*        (several seeds of two settings)
 
 All models are scored on the same pinned masks; the differences from the first one come with 95 %
 intervals of a bootstrap over rows that draws the same rows for both. Models of different tokenizers
-are compared by bits per character, on text files: give --data. --out gets comparison.json, and
-curves.png and curves.svg: loss and masked accuracy against steps, tokens and minutes.
+are compared by bits per character, on text files: give --data. With --against, intervals are those
+of the mean difference over seeds, paired by seed if both groups have the same seeds. --out gets
+comparison.json, and curves.png and curves.svg: loss and masked accuracy against steps, tokens and
+minutes.
 """
 _BITS_PER_CHARACTER = "bits_per_character"
 _SHOWN = ("loss", "masked_accuracy", "masked_accuracy_top5", _BITS_PER_CHARACTER)
@@ -33,6 +36,8 @@ def build_parser() -> Parser:
     """Return the parser of ``maskwright compare``."""
     parser = Parser("compare", "Put runs side by side.", _EPILOG)
     parser.add_argument("runs", nargs="+", help="run directories, model folders, or hf:NAME")
+    group = "a second group of runs: compare the means of the groups over their seeds"
+    parser.add_argument("--against", nargs="+", default=[], metavar="RUN", help=group)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write comparison and plots there")
     rows = "the shortest of the runs"
     add_text_flags(parser, "the data of the first run", rows, "an eighth of the text")
@@ -49,6 +54,8 @@ def main(argv: Sequence[str]) -> int:
     console.print()
     for difference in comparison["differences_from_first"]:
         _print_difference(console, difference, models[0]["name"])
+    if groups := comparison.get("difference_of_groups"):
+        _print_groups(console, groups)
     if arguments.out is not None:
         for path in sorted(arguments.out.iterdir()):
             console.print(f"written to {escape(str(path))}")
@@ -95,13 +102,40 @@ def _describe_task(models: "Sequence[ComparedModel]") -> str:
 def _print_difference(console: Console, difference: "ModelDifference", first: str) -> None:
     how = "paired by row" if difference["is_paired"] else "not paired: other masks"
     console.print(f"[bold]{escape(difference['name'])}[/bold] minus {escape(first)}  ({how})")
-    lines: list[tuple[str, ...]] = []
-    for score in difference["scores"]:
-        value, low, high = score["value"], score["low"], score["high"]
-        interval, sure = "", ""
-        if low is not None and high is not None:
-            interval = f"{low:+.4f} to {high:+.4f}"
-            sure = "" if low <= 0 <= high else "differs"
-        lines.append((score["name"], "" if value is None else f"{value:+.4f}", interval, sure))
+    lines = [
+        (
+            score["name"],
+            "" if score["value"] is None else f"{score['value']:+.4f}",
+            *_describe_interval(score["low"], score["high"]),
+        )
+        for score in difference["scores"]
+    ]
     print_table(console, ("score", "difference", "95 % interval", ""), lines)
     console.print()
+
+
+def _print_groups(console: Console, difference: "GroupDifference") -> None:
+    (ours, theirs), is_paired = difference["num_runs"], difference["is_paired"]
+    how = "paired by seed" if is_paired else "not paired: the seeds differ"
+    console.print(f"[bold]{ours} runs[/bold] minus {theirs} of --against  ({how})")
+    lines = [
+        (
+            score["name"],
+            *(show_number(score[name]) for name in ("mean", "mean_against")),
+            f"{score['value']:+.4f}",
+            f"{score['deviation']:.4f}",
+            *_describe_interval(score["low"], score["high"]),
+        )
+        for score in difference["scores"]
+        if score["value"] is not None
+    ]
+    titles = ("score", "mean", "against", "difference", "deviation", "95 % interval", "")
+    print_table(console, titles, lines)
+    console.print()
+
+
+def _describe_interval(low: float | None, high: float | None) -> tuple[str, str]:
+    """Return an interval, and whether it is on one side of 0."""
+    if low is None or high is None:
+        return "", ""
+    return f"{low:+.4f} to {high:+.4f}", "" if low <= 0 <= high else "differs"

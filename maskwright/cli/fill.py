@@ -13,6 +13,7 @@ from maskwright.cli.inputs import Sentence, add_arguments, read_filled_sentences
 from maskwright.cli.tables import make_console
 from maskwright.console import say, say_json, tell
 from maskwright.errors import InputError
+from maskwright.formatting import show_share
 from maskwright.runs.find_model import find_model_folder
 from maskwright.tokenizer.token_text import TokenText
 
@@ -92,4 +93,4 @@ def _show_result(result: "FillResult", pieces: TokenText) -> None:
         for prediction in predictions:
             bar = "█" * round(30 * prediction.score)
             token = escape(pieces.show(prediction.token_id))
-            console.print(f"  {prediction.score:6.1%}  {token:<16} [dim]{bar}")
+            console.print(f"  {show_share(prediction.score, 1):>6}  {token:<16} [dim]{bar}")

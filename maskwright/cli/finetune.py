@@ -8,10 +8,11 @@ import maskwright
 from maskwright.cli.flags import (
     Parser,
     add_config_flags,
-    add_privacy_flags,
+    add_private_flag,
     add_table_flags,
     all_values,
     read_roles,
+    say_loading,
 )
 from maskwright.cli.tables import make_console, print_table
 from maskwright.console import say
@@ -82,14 +83,15 @@ def build_parser() -> Parser:
         help="learn from the answers of a model that was fine-tuned for this task, too: a run, a "
         "model folder, or hf:NAME",
     )
-    add_privacy_flags(parser)
-    add_config_flags(parser, FinetuneConfig(), skip=("private", "card_example"))
+    add_private_flag(parser)
+    add_config_flags(parser, FinetuneConfig(), skip=("private",))
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     given = all_values(build_parser().parse(argv))
     given["columns"] = read_roles(given["columns"])
+    say_loading()
     folder = maskwright.finetune(**given, report=partial(say, flush=True))
     show_run(folder.parent)
     return 0

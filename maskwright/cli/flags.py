@@ -1,6 +1,8 @@
 """Command lines: strict, with the nearest valid flag in the message; every field is a flag."""
 
 import argparse
+import os
+import sys
 import types
 from collections.abc import Collection, Sequence
 from operator import attrgetter
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from maskwright.config import Plain, describe_type, fields_of, merge, nested
+from maskwright.console import say
 from maskwright.errors import InputError, suggest
 
 _CONFIG = "config:"  # begins the names of arguments that are configuration fields
@@ -95,24 +98,22 @@ def add_config_flags(
             parser.rare[action], action.help = action.help, hidden
 
 
-def add_privacy_flags(parser: Parser, section: str = "") -> list[argparse.Action]:
-    """Add ``--private`` and ``--no-example``, a field of `section`; return both."""
-    private = "keep no sample of the text in any file of the run, nor in the output"
-    example = "quote no text in the model card"
-    return [
-        parser.add_argument(
-            flag,
-            dest=f"{_CONFIG}{name}",
-            action="store_const",
-            const=value,
-            default=argparse.SUPPRESS,
-            help=text,
-        )
-        for flag, name, value, text in (
-            ("--private", "private", True, private),
-            ("--no-example", f"{section}card_example", False, example),
-        )
-    ]
+def add_private_flag(parser: Parser) -> argparse.Action:
+    """Add ``--private``, a field of the configuration; return it."""
+    return parser.add_argument(
+        "--private",
+        dest=f"{_CONFIG}private",
+        action="store_const",
+        const=True,
+        default=argparse.SUPPRESS,
+        help="keep no sample of the text in any file of the run, nor in the output",
+    )
+
+
+def say_loading() -> None:
+    """Print that torch is being loaded, which takes seconds, unless it is loaded."""
+    if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":
+        say("loading torch", flush=True)
 
 
 def folder_name(given: str) -> str:

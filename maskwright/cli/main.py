@@ -30,6 +30,7 @@ COMMANDS = {
     "serve": "serve a model over HTTP, with a page to try it",
     "score": "score how likely a trained model finds texts",
     "embed": "write the vectors of texts, from a trained model",
+    "search": "print the texts of a file nearest to a query",
     "evaluate": "score a model: masked words, sentences, minimal pairs",
     "compare": "put runs side by side, with intervals of the differences, and plots",
     "report": "show a run, or several, as a page",
@@ -50,6 +51,7 @@ _LESS_MEMORY = {
     "both may change with --resume",
     "finetune": "Lower --batch_size, then --max_length",
     "embed": "Lower --batch-tokens",
+    "search": "Lower --batch-tokens",
     "serve": "Lower --max_batch, then --max_tokens",
 }
 _OTHERWISE = "Free the device, or compute on the CPU: set CUDA_VISIBLE_DEVICES to nothing"

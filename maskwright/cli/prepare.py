@@ -35,6 +35,8 @@ def build_parser() -> Parser:
     parser.add_argument("--seed", type=int, default=0, help="draws the tokenizer's sample [0]")
     report = "write OUT/report.html: what was dropped; of data that is there already, too"
     parser.add_argument("--report", action="store_true", help=report)
+    private = "with --report: show no sample of the text in it"
+    parser.add_argument("--private", action="store_true", help=private)
     parser.add_argument(
         "--status", action="store_true", help="print how far the preparation of --out is, and end"
     )

@@ -10,9 +10,10 @@ import maskwright
 from maskwright.cli.flags import (
     Parser,
     add_config_flags,
-    add_privacy_flags,
+    add_private_flag,
     config_values,
     folder_name,
+    say_loading,
 )
 from maskwright.config import Plain, merge
 from maskwright.errors import InputError
@@ -82,10 +83,8 @@ def build_parser() -> Parser:
     )
     device = "with --dry-run: GPUs to estimate for, such as H200 or 8xH100 [this machine]"
     parser.add_argument("--for-device", metavar="NxNAME", help=device)
-    rare = add_privacy_flags(parser, "train.")
-    parser.rare.update((action, action.help) for action in rare)
-    for action in rare:
-        action.help = SUPPRESS
+    private = add_private_flag(parser)
+    parser.rare[private], private.help = private.help, SUPPRESS
     add_config_flags(parser, resolve(), skip=("text", "init_from", "private"), usual=_USUAL)
     return parser
 
@@ -97,6 +96,8 @@ def main(argv: Sequence[str]) -> int:
         overrides, text = _name_data(arguments, overrides)
     if arguments.resume and arguments.name:
         raise InputError("--name has no effect with --resume, which names the run. Remove it.")
+    if not arguments.print_config:
+        say_loading()
     maskwright.pretrain(
         text,
         recipe=arguments.recipe,

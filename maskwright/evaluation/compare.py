@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
+import numpy as np
+
+from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.held_out_text import describe_partial_text
-from maskwright.evaluation.intervals import ScoreFormula, SumTable, compare_tables
+from maskwright.evaluation.intervals import ScoreFormula, SumTable, compare_groups, compare_tables
 from maskwright.evaluation.run import (
     Evaluation,
     check_row_length,
@@ -50,7 +53,7 @@ from maskwright.runs.evaluation_file import (
 )
 from maskwright.runs.find_data import check_made_for, is_prepared, locate
 from maskwright.runs.find_model import find_masked_model
-from maskwright.runs.run_directory import METRICS_NAME
+from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME
 from maskwright.shards.remote import name_path
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -75,21 +78,35 @@ class ModelDifference(TypedDict):
     scores: list[ScoreRecord]
 
 
+class GroupDifference(TypedDict):
+    """The scores of the runs minus those of the runs that they are compared against.
+
+    `is_paired` is True if each seed is in both groups once; then runs of one seed are subtracted.
+    Each score has its ``name`` and the fields of `maskwright.evaluation.intervals.SeedDifference`.
+    """
+
+    num_runs: tuple[int, int]
+    is_paired: bool
+    scores: list[dict[str, Any]]
+
+
 class Comparison(TypedDict):
-    """The content of ``comparison.json``."""
+    """The content of ``comparison.json``; with groups there are no differences from the first."""
 
     format: int
     environment: Environment
     date: str
     models: list[ComparedModel]
     differences_from_first: list[ModelDifference]
+    difference_of_groups: NotRequired[GroupDifference]
 
 
 @dataclass(frozen=True)
 class _Scored:
-    """A scored model; `validations` are records of its metrics.jsonl, empty if it is not a run."""
+    """A scored model, and of a run its seed and the validations in its metrics.jsonl."""
 
     facts: ModelFacts
+    seed: int | None
     validations: list[Record]
     result: SuiteResult
     tables: MaskedTables
@@ -104,6 +121,7 @@ class _Scored:
 def compare(
     runs: Sequence[str | Path],
     *,
+    against: Sequence[str | Path] = (),
     data: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     fast: bool = False,
@@ -114,9 +132,11 @@ def compare(
 
         found = compare(["runs/A", "runs/B"])
         [difference] = found["differences_from_first"]
+        compare(["runs/A-0", "runs/A-1"], against=["runs/B-0", "runs/B-1"])["difference_of_groups"]
 
     Args:
         runs: run directories, model folders, or ``hf:NAME``: two or more.
+        against: another group of them: the means of the groups are compared, by seed if possible.
         data: a prepared folder or its URL, or text files; default: the data of the first run.
         out: a new folder for ``comparison.json`` and plots.
         fast: score an eighth of the text.
@@ -125,7 +145,9 @@ def compare(
 
     Returns:
         ``{"models": [{"name", "mlm", "last_validation", …}, …], "differences_from_first":
-        [{"name", "is_paired", "scores": [{"name", "value", "low", "high", …}, …]}, …], …}``.
+        [{"name", "is_paired", "scores": [{"name", "value", "low", "high", …}, …]}, …], …}``; with
+        `against` ``"difference_of_groups"``: ``{"num_runs", "is_paired", "scores": [{"name",
+        "mean", "mean_against", "value", "deviation", "low", "high"}, …]}``.
 
     Raises:
         MaskwrightError: an input is wrong; the message is one line.
@@ -136,7 +158,9 @@ def compare(
         check_matplotlib()
         check_new_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    names = [os.fspath(run) for run in runs]
+    if against and min(len(runs), len(against)) < 2:
+        raise InputError("--against needs two runs or more in each group. Add runs of other seeds.")
+    names = [os.fspath(run) for run in (*runs, *against)]
     scored = _score_all(names, list_sources(data), seq_length, device, is_fast=fast)
     if line := describe_partial_text(scored[0].result.data):
         tell(line)
@@ -145,8 +169,13 @@ def compare(
         "environment": describe_environment(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "models": [one.describe() for one in scored],
-        "differences_from_first": [_subtract(other, scored[0]) for other in scored[1:]],
+        "differences_from_first": []
+        if against
+        else [_subtract(other, scored[0]) for other in scored[1:]],
     }
+    if against:
+        groups = scored[: len(runs)], scored[len(runs) :]
+        comparison["difference_of_groups"] = _subtract_groups(*groups)
     if folder is not None:
         write_json(folder / _COMPARISON_NAME, comparison)
         _plot(scored, folder)
@@ -223,11 +252,14 @@ def _score(
     with reporting_progress(evaluation.model, task):
         tables = measure_request(request)
     records: list[Record] = []
+    seed: int | None = None
     if evaluation.run is not None:
+        given = read_yaml(evaluation.run / CONFIG_NAME).get("seed")
+        seed = given if isinstance(given, int) else None
         read = read_training(evaluation.run / METRICS_NAME)
         records = [record for record in read if record["split"] == "valid"]
     result = describe_tables(tables, pin_text(request), request.need_text().data)
-    return _Scored(evaluation.find_facts(), records, result, tables)
+    return _Scored(evaluation.find_facts(), seed, records, result, tables)
 
 
 def _subtract(other: _Scored, first: _Scored) -> ModelDifference:
@@ -241,6 +273,28 @@ def _subtract(other: _Scored, first: _Scored) -> ModelDifference:
         scores += _compare(WORD_FORMULAS, ours.words, theirs.words, is_paired)
     records = to_plain([asdict(score) for score in scores])
     return {"name": other.facts["name"], "is_paired": is_paired, "scores": records}
+
+
+def _subtract_groups(ours: Sequence[_Scored], theirs: Sequence[_Scored]) -> GroupDifference:
+    """Return the differences of the scores that all runs have."""
+    seeds = [{one.seed for one in group} - {None} for group in (ours, theirs)]
+    is_paired = seeds[0] == seeds[1] and len(seeds[0]) == len(ours) == len(theirs)
+    if is_paired:
+        ours, theirs = (sorted(group, key=lambda one: one.seed or 0) for group in (ours, theirs))
+    formulas: Sequence[ScoreFormula] = (*FORMULAS, *MASK_ONLY_FORMULAS, *WORD_FORMULAS)
+    if len({one.tables.masks for one in (*ours, *theirs)}) > 1:
+        formulas = (BITS_PER_CHARACTER,)
+    values = [
+        [{score.name: score.value for score in one.result.scores} for one in group]
+        for group in (ours, theirs)
+    ]
+    scores: list[dict[str, Any]] = []
+    for name in (formula.name for formula in formulas):
+        if all(name in found for group in values for found in group):
+            mine, others = (np.array([found[name] for found in group]) for group in values)
+            scores.append({"name": name, **asdict(compare_groups(mine, others, is_paired))})
+    num_runs = len(ours), len(theirs)
+    return {"num_runs": num_runs, "is_paired": is_paired, "scores": to_plain(scores)}
 
 
 def _compare(

@@ -94,6 +94,56 @@ def mean_interval(values: Floats) -> tuple[float, float] | None:
     return percentile_interval(sums[:, 0] / max(len(values), 1))
 
 
+def find_t(freedom: float) -> float:
+    """Return the t that 95 % of Student's distribution are within, for degrees of freedom."""
+    # With t = sqrt(freedom) tan(angle), the density of the angle is a power of its cosine.
+    angles = np.linspace(0, np.pi / 2, 100_001)
+    density = np.cos(angles) ** (freedom - 1)
+    below: Floats = np.cumsum(density[1:] + density[:-1])
+    [angle] = np.interp(np.array([0.95 * below[-1]]), below, angles[1:]).tolist()
+    return freedom**0.5 * math.tan(angle)
+
+
+@dataclass(frozen=True)
+class SeedDifference:
+    """The difference of a score between two groups of runs.
+
+    Attributes:
+        mean, mean_against: the means of the groups.
+        value: their difference.
+        deviation: the standard deviation of the difference between two runs.
+        low, high: the 95 % interval of the value, by Student's t.
+    """
+
+    mean: float
+    mean_against: float
+    value: float
+    deviation: float
+    low: float
+    high: float
+
+
+def compare_groups(ours: Floats, theirs: Floats, is_paired: bool) -> SeedDifference:
+    """Return the difference `ours` - `theirs` of the scores of two groups of runs: [N], [M].
+
+    Args:
+        is_paired: True if equal indices have equal seeds, so that the luck of a seed cancels out.
+            Otherwise the groups may differ in size and in deviation (Welch, 1947).
+    """
+    mean, other = float(ours.mean()), float(theirs.mean())
+    if is_paired:
+        deviation, freedom = float((ours - theirs).std(ddof=1)), float(len(ours) - 1)
+        error = deviation / len(ours) ** 0.5
+    else:
+        variances = ours.var(ddof=1), theirs.var(ddof=1)
+        parts = variances[0] / len(ours), variances[1] / len(theirs)
+        deviation, error = float(sum(variances) ** 0.5), float(sum(parts) ** 0.5)
+        squares = parts[0] ** 2 / (len(ours) - 1) + parts[1] ** 2 / (len(theirs) - 1)
+        freedom = float(sum(parts) ** 2 / squares) if squares else 1.0
+    value, half = mean - other, find_t(freedom) * error
+    return SeedDifference(mean, other, value, deviation, value - half, value + half)
+
+
 @dataclass(frozen=True)
 class ScoreFormula:
     """The formula of a score as a function of sums.

@@ -106,10 +106,8 @@ class FinetuneConfig:
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
     private: bool = setting(
         False,
-        "keep no text of an example: no predictions, no mistakes in the report, none in the "
-        "model card",
+        "keep no text of an example: no predictions, no mistakes in the report",
     )
-    card_example: bool = setting(True, "quote a held-out text as the example of the model card")
     distill: SoftTargetsConfig = section(SoftTargetsConfig)
 
     def __post_init__(self) -> None:

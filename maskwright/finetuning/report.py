@@ -36,7 +36,6 @@ from maskwright.report.charts import COLORS, FAINT, annotate_level, has_matplotl
 from maskwright.report.templates import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 
-_SHORT_TEXT = 200  # characters
 _MOST_CLASSES = 20  # in a confusion matrix; a larger one is unreadable
 _MOST_MISTAKES, _MOST_CONFUSIONS = 30, 20
 _LONGEST_TEXT = 600
@@ -182,19 +181,6 @@ def _list_rows(predictions: Predictions) -> Iterator[list[str]]:
             yield [*names, "label", "prediction", *["probability"] * has_probability]
         shown = [] if probability is None else [f"{probability:.4f}"]
         yield [*texts, show_label(true), show_label(found), *shown]
-
-
-def choose_example(predictions: Predictions) -> list[str]:
-    """Return the texts of an example for the model card: the first short one, else the shortest.
-
-    Sentences with an entity are preferred, whatever their length.
-    """
-
-    def rank(example: PredictedExample) -> tuple[bool, int]:
-        is_empty = predictions.task.level == "token" and set(example.true) == {OUTSIDE}
-        return is_empty, max(sum(map(len, example.texts)), _SHORT_TEXT)
-
-    return min(predictions, key=rank).texts
 
 
 def show_label(value: Any) -> str:

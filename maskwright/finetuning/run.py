@@ -19,7 +19,6 @@ from maskwright.finetuning.metrics import VALID_LOSS, describe_scores
 from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import (
     add_classes,
-    choose_example,
     predict_sets,
     write_page,
     write_predictions,
@@ -53,6 +52,7 @@ from maskwright.model_folder.classifier_folder import open_pretrained, save_clas
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
+from maskwright.tokenizer.token_text import make_examples
 from maskwright.train.device import choose_device, describe_computation
 
 _SHOWN_LABELS = 12
@@ -235,19 +235,18 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         predictions = predict_sets(data, outcome.model, config, device, seeds.pulse)
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
-        card, example = _write_card(results, request.origin), choose_example(predictions[-1])
-        if config.card_example and not config.private:
-            card = add_example(card, example)
+        num_texts = len(next(iter(predictions[-1])).texts)
+        examples = make_examples(loaded.tokenizer, num_texts)
         save_classifier(
             out / MODEL_NAME,
             outcome.model,
             loaded.tokenizer,
             data.labels.names,
             data.task.problem,
-            card,
+            add_example(_write_card(results, request.origin), examples),
             add_special_tokens=loaded.add_special_tokens,
             max_length=config.max_length,
-            num_texts=None if data.task.level == "token" else len(example),
+            num_texts=None if data.task.level == "token" else num_texts,
             may_be_empty=data.labels.num_unanswerable > 0,
         )
         write_json(out / RESULTS_NAME, results)

@@ -15,6 +15,7 @@ import numpy as np
 
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import Corpus
+from maskwright.formatting import show_share
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
@@ -129,16 +130,6 @@ class HeldOutSamples:
         )
         return [line.replace("\n", "↵") for line in lines]
 
-    def show_prompt(self) -> str | None:
-        """Return the first sample with one word or token masked, or None if there is none."""
-        if not self.samples:
-            return None
-        ids, decode = self.samples[0].ids, self.tokenizer.decode
-        masked = self.samples[0].masked[0]
-        parts = decode(ids[:masked]), self.tokenizer.mask_token, decode(ids[masked + 1 :])
-        blank = " " if self.samples[0].is_word else ""
-        return self._join(" ".join(blank.join(parts).split()))
-
     def _join(self, text: str) -> str:
         return join_punctuation(text) if self.tokenizer.kind == "wordpiece" else text
 
@@ -181,7 +172,9 @@ class HeldOutSamples:
         actual = sample.ids[masked]
         left = self.tokenizer.decode(sample.ids[:masked])
         right = self.tokenizer.decode(sample.ids[masked + 1 :])
-        guessed = " · ".join(f"{self._show_word(guess)} {guess.score:.0%}" for guess in guesses)
+        guessed = " · ".join(
+            f"{self._show_word(guess)} {show_share(guess.score)}" for guess in guesses
+        )
         sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()
         text = self._join(f"{left} {self.tokenizer.mask_token} {right}")

@@ -3,11 +3,9 @@
 import dataclasses
 import importlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskwright.console import tell
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import JsonObject, check_new_folder, replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
@@ -15,7 +13,6 @@ from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options, Int8Scores
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
 from maskwright.interop.targets import TARGETS, Source, Target, Written
-from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu, find_version
 from maskwright.runs.find_model import find_model_folder
@@ -133,17 +130,7 @@ def export(
             written.notes,
         )
         write_json(temporary / RECORD, result.to_json())
-    _warn_of_example(Path(folder), source.card)
     return result
-
-
-def _warn_of_example(model: Path, card: str | None) -> None:
-    with suppress(ValueError):  # a damaged card, of which some targets take nothing
-        if read_example(card or ""):
-            tell(
-                f"warning: README.md of {model} quotes a text as its example (widget), and the "
-                "export takes it over. Remove it from the card if it is private."
-            )
 
 
 def _write(

@@ -23,7 +23,6 @@ from maskwright.model_folder.card import (
     change_card,
     describe_for_hub,
     describe_labels,
-    read_example,
     split_card,
     write_card,
     write_classifier_card,
@@ -66,17 +65,11 @@ class PublishResult:
     removed: tuple[str, ...] = ()
 
     def describe(self) -> list[str]:
-        """Return a line for each file, with bytes and sha256, and for each quoted text."""
+        """Return a line for each file, with bytes and sha256."""
         card = self.card.encode()
         entries = [(CARD, len(card), hashlib.sha256(card).hexdigest())]
         entries += [(path.name, path.stat().st_size, hash_file(path)) for path in self.files]
-        lines = [f"{name:<24} {size:>14,}  {digest}" for name, size, digest in entries]
-        if quoted := read_example(self.card):
-            lines.append(
-                f"\nwarning: {CARD} quotes held-out text as its example (widget). Remove it from "
-                "the card if it is private:"
-            )
-        return lines + [f"  {text}" for text in quoted]
+        return [f"{name:<24} {size:>14,}  {digest}" for name, size, digest in entries]
 
 
 def publish(

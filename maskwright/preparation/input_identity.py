@@ -112,6 +112,7 @@ def _describe(config: PrepareConfig) -> dict[str, Any]:
         del plain["tokenizer"]["extend_vocab"], plain["tokenizer"]["replace_vocab"]
     elif tokenizer.replace_vocab:
         plain["tokenizer"]["path"] = Tokenizer.load(tokenizer.path).fingerprint
+        del plain["tokenizer"]["vocab_size"]  # that of replace_vocab
     else:
         base = Tokenizer.load(tokenizer.path).fingerprint
         extension = tokenizer.extend_vocab, tokenizer.min_frequency, tokenizer.sample_megabytes

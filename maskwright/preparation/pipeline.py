@@ -37,7 +37,16 @@ from maskwright.preparation.folder import (
 from maskwright.preparation.input_identity import fingerprint_input, identify_plan, list_blocks
 from maskwright.preparation.read import EVALUATION_NAME
 from maskwright.preparation.stages import Stage, list_stages, list_undone
-from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
+from maskwright.preparation.work import (
+    ENCODE,
+    LOGS,
+    NEAR,
+    PLAN_NAME,
+    READ,
+    VOCABULARY,
+    Plan,
+    Work,
+)
 from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
@@ -54,6 +63,11 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 # 15 % of 10,000 tokens are 1,500 masked tokens: an accuracy of 0.3 is then within 0.025.
 _MIN_HELD_OUT = 10_000
 _MAX_UNKNOWN = 0.01
+_BEGINNINGS = {
+    READ: "reading the text",
+    NEAR: "looking for near duplicates",
+    ENCODE: "encoding the text",
+}
 _SAMPLE_SLACK = 1.5  # more candidates for the tokenizer's sample, as duplicates are dropped later
 
 
@@ -207,6 +221,8 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
         report(f"{stage.verb} {before:,} of {count_noun(total, stage.unit)} before")
     elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
+    elif stage.name in _BEGINNINGS:
+        report(_BEGINNINGS[stage.name])
     for num_done in filter(None, engine(work, stage)):
         tenths, done = 10 * done // total, done + num_done
         left = round((time.monotonic() - start) * (total - done) / max(done - before, 1))

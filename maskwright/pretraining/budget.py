@@ -205,11 +205,12 @@ def choose_size(
         sized = set_rung(config, size)
         model = resolve(sized)
         seconds, slots = time_step(sized, model), sized.train.mean_batch_tokens
-        tokens = sized.train.estimate_seconds(seconds, epoch_tokens) / seconds * slots
+        duration = sized.train.estimate_seconds(seconds, epoch_tokens)
+        tokens = duration / seconds * slots
         flops = count_flops_per_token(sized, model)
         speed = peak or flops * slots / seconds
         filled[size] = fill_card(sized, speed, flops, count_update_flops(sized, model), tokens)
-        return Pay.of(tokens, epoch_tokens, flops)
+        return Pay.of(tokens, epoch_tokens, flops, duration)
 
     def find() -> str:
         size, reason = pick_size(sizes, pay, where)

@@ -102,6 +102,7 @@ def build_model(
     if initial is not None:
         transfer = None
         if config.tokenizer.replace_vocab:
+            tell_on_first_rank("carrying the embeddings over to the new vocabulary")
             text = read_first_tokens(data.train)
             transfer = transfer_vocabulary(initial.tokenizer, data.tokenizer, text)
             tell_on_first_rank(transfer.describe())

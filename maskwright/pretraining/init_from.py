@@ -268,6 +268,21 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
     return ModelFacts(source, model, stated, wraps_inputs(tokenizer))
 
 
+def fit_vocabulary(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainConfig:
+    """Return `config` with the size of a vocabulary that replaces the model's.
+
+    The text may give fewer tokens than `replace_vocab` asks for.
+    """
+    if config.init_from is None or not config.tokenizer.replace_vocab:
+        return config
+    size = tokenizer.vocab_size
+    return replace(
+        config,
+        tokenizer=replace(config.tokenizer, vocab_size=size),
+        model=replace(config.model, vocab_size=round_up(size)),
+    )
+
+
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
     """Return True if the user set a field to a value other than none and an empty list."""
     value = as_mapping(given.get(section)).get(name)

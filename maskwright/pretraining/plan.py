@@ -231,9 +231,9 @@ class _Search:
     def _pay(self, size: Size) -> Pay:
         plan = self._plan(size.width, size.layers)
         if plan is None:
-            return Pay(0.0, 0.0)
+            return Pay(0.0, 0.0, 0.0)
         flops = count_flops_per_token(plan.config, plan.model)
-        return Pay.of(plan.tokens, self.epoch_tokens, flops)
+        return Pay.of(plan.tokens, self.epoch_tokens, flops, 3600 * plan.hours)
 
     def _plan(self, width: int, layers: int) -> Plan | None:
         """Return the plan for a size; None if it does not fit into the memory of a card."""

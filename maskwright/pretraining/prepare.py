@@ -31,6 +31,7 @@ def prepare(
     config: str | Path | None = None,
     seed: int = 0,
     report: bool = False,
+    private: bool = False,
     **sections: Any,
 ) -> Path:
     """Train a tokenizer and write token shards, to be reused by many runs::
@@ -49,6 +50,7 @@ def prepare(
         seed: draws the sample that the tokenizer is trained on.
         report: writes ``out/report.html``: what was dropped and why. Not with ``engine:
             datatrove-slurm``, which returns before the text is read: call it again afterwards.
+        private: the report shows no sample of the text.
         sections: values over the recipe, by section: ``corpus={"documents": "line"}``; see
             ``maskwright prepare --help-all``.
 
@@ -64,6 +66,8 @@ def prepare(
         text = keep_texts(text, texts, Path(out).absolute().parent, field)
     if seed < 0:
         raise InputError(f"--seed = {seed} must not be negative")
+    if private and not report:
+        raise InputError("--private has no effect without --report. Remove it.")
     described = {"select": {"describe": True}} if report else {}
     settings = resolve_preparation(recipe, config, merge(sections, described))
     if report:
@@ -79,7 +83,9 @@ def prepare(
     elif report:
         tally = read_tally(out)
         assert tally is not None, "the preparation has just written it"
-        write_text(out / REPORT_NAME, render_selection(str(out), manifest, tally))
+        if private:
+            tally.samples.clear()
+        write_text(out / REPORT_NAME, render_selection(out.absolute().name, manifest, tally))
         say(f"{out / REPORT_NAME}: open it in a browser")
     return out
 

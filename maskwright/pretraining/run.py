@@ -21,6 +21,7 @@ from maskwright.pretraining.dry_run import describe_run, warn_of_budget
 from maskwright.pretraining.init_from import (
     adopt_model,
     adopt_teacher,
+    fit_vocabulary,
     load_initial,
     load_teacher,
     tell_on_first_rank,
@@ -259,11 +260,15 @@ def _start(request: _Request) -> None:
         initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
+        else:
+            console.print("checking the prepared data")
         config = choose_vocabulary(config, world)
         data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
+        config = fit_vocabulary(config, data.tokenizer)
         teacher = load_teacher(config, data.tokenizer)
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
+            console.print("choosing the size of the model: measuring the speed of this machine")
             shape = partial(resolve_model, tokenizer=data.tokenizer)
             tokens = count_epoch_tokens(config, data)
             config, reason = choose_size_here(config, shape, tokens, world)
@@ -298,6 +303,7 @@ def _resume(request: _Request) -> None:
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
         checkpoint = open_checkpoint(Path(found))
+        console.print("checking the prepared data")
         data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
         provenance = read_provenance(run)
         origin = provenance.get(INIT_FROM) if config.init_from else None

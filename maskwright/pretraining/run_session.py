@@ -21,7 +21,6 @@ from maskwright.console import Console
 from maskwright.distributed.world import World
 from maskwright.files import as_mapping
 from maskwright.formatting import escape_markdown, write_code, write_code_block
-from maskwright.inference.samples import HeldOutSamples
 from maskwright.logs import Record, of_sources, read_metrics
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
@@ -46,6 +45,7 @@ from maskwright.runs.run_directory import (
     shorten_path,
     shorten_paths,
 )
+from maskwright.tokenizer.token_text import make_examples
 from maskwright.train.device import describe_computation
 from maskwright.train.panel import color_sample
 from maskwright.train.reporting import SILENT, RunReporter
@@ -67,7 +67,7 @@ On held-out text, with the same masks every time (15 % of the tokens, 80/10/10):
 ## Data
 
 {text}: {train_tokens:,} tokens in {documents:,} documents, and {valid_tokens:,} held-out tokens.
-{mixture}Tokenizer: {kind}, {vocabulary:,} tokens, {case}, fingerprint `{fingerprint}`.{extension}
+{mixture}Tokenizer: {kind}, {vocabulary}, {case}, fingerprint `{fingerprint}`.{extension}
 
 ## Training
 
@@ -126,7 +126,7 @@ def describe_training(
         valid_tokens=data.valid.num_tokens,
         mixture=_list_sources(data),
         kind=_describe_tokenizer(config),
-        vocabulary=data.tokenizer.vocab_size,
+        vocabulary=_describe_size(config, data.tokenizer.vocab_size),
         case=data.tokenizer.case,
         fingerprint=data.tokenizer.fingerprint[:12],
         extension=_describe_extension(source.get(EXTENSION_KEY)),
@@ -137,11 +137,21 @@ def describe_training(
 
 
 def _describe_tokenizer(config: PretrainConfig) -> str:
-    """Return the origin of the tokenizer, or its kind if the run trained it."""
+    """Return the origin of the tokenizer, or its kind if it was trained on this text."""
+    if config.tokenizer.replace_vocab:
+        return config.tokenizer.kind
     if config.init_from is not None:
         return f"that of {write_code(shorten_path(config.init_from))}"
     path = config.tokenizer.path
     return config.tokenizer.kind if path is None else write_code(shorten_path(path))
+
+
+def _describe_size(config: PretrainConfig, size: int) -> str:
+    """Return the number of tokens, and of those asked for if the text gave fewer."""
+    tokenizer = config.tokenizer
+    is_new = tokenizer.path is None and tokenizer.kind != "character"
+    asked = tokenizer.replace_vocab or (tokenizer.vocab_size if is_new else 0)
+    return f"{size:,} tokens" + f" (of {asked:,} asked for)" * (size < asked)
 
 
 def _list_paths(source: Mapping[str, Any]) -> str:
@@ -342,22 +352,14 @@ class Session:
             origin=self.origin,
             teacher=self.teacher,
         )
-        shows = self.config.train.card_example and trained.fills_masks
-        if shows and self._prompt is not None:
-            card = add_example(card, [self._prompt])
-        return card
+        return add_example(card, [self._prompt]) if trained.fills_masks else card
 
     @cached_property
-    def _prompt(self) -> str | None:
-        """The first sample of held-out text, with its mask; None without, or in a private run."""
-        longest = self.trainer.model.config.max_position_embeddings
-        samples = HeldOutSamples(
-            self.data.valid,
-            self.data.tokenizer,
-            0 if self.config.private else 1,
-            longest - self.config.data.extra_slots,
-        )
-        return samples.show_prompt()
+    def _prompt(self) -> str:
+        """Frequent words around a mask."""
+        counts = self.data.train.unigram_counts
+        before, after = make_examples(self.data.tokenizer, 2, counts)
+        return f"{before} {self.data.tokenizer.mask_token} {after}".strip()
 
     def _read_beginning(self) -> Record | None:
         """Return the scores of the model that the run began with, or None.
@@ -391,13 +393,13 @@ class Session:
         self._show_next()
 
     def _show_next(self) -> None:
-        """Print a command for each model, with a sentence of the held-out text."""
+        """Print a command for each model."""
         places, commands = list[str](), list[str]()
         for trained in self.objective.list_models(self.trainer.model):
             folder = self.run if trained.folder is None else self.run / trained.folder
             places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
-            prompt = shlex.quote(self._prompt) if self._prompt else "--file sentences.txt"
             if trained.fills_masks:
+                prompt = shlex.quote(self._prompt)
                 commands.append(f"  maskwright fill {shlex.quote(str(folder))} {prompt}")
             else:
                 use = f"{shlex.quote(str(folder))} --file sentences.txt --out vectors.npy"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from maskwright.config import from_mapping, to_mapping
+from maskwright.formatting import show_duration
 from maskwright.model.config import SIZE_FIELDS, ModelConfig
 from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
 
@@ -39,16 +40,23 @@ class Size:
 
 @dataclass(frozen=True)
 class Pay:
-    """The petaFLOP that a run of a size would compute, of which `counted` in the first epochs."""
+    """The petaFLOP that a run of a size would compute, of which `counted` in the first epochs.
+
+    Attributes:
+        seconds: the time of the run.
+    """
 
     counted: float
     whole: float
+    seconds: float
 
     @classmethod
-    def of(cls, tokens: float, epoch_tokens: float | None, flops_per_token: float) -> "Pay":
+    def of(
+        cls, tokens: float, epoch_tokens: float | None, flops_per_token: float, seconds: float
+    ) -> "Pay":
         """Return them for a number of tokens; the text is unknown if `epoch_tokens` is None."""
         counted = min(tokens, COUNTED_EPOCHS * (epoch_tokens or math.inf))
-        return cls(counted * flops_per_token / 1e15, tokens * flops_per_token / 1e15)
+        return cls(counted * flops_per_token / 1e15, tokens * flops_per_token / 1e15, seconds)
 
 
 def pick_size(sizes: Sequence[Size], pay: Callable[[Size], Pay], where: str) -> tuple[Size, str]:
@@ -58,21 +66,28 @@ def pick_size(sizes: Sequence[Size], pay: Callable[[Size], Pay], where: str) -> 
         where: the device, for the reason.
     """
     chosen, paid = sizes[0], pay(sizes[0])
-    following: Size | None = None
-    enough_time = False
     for size in sizes[1:]:
         found = pay(size)
         if found.counted < size.least:
-            following, enough_time = size, found.whole >= size.least
-            break
+            return chosen, _explain(size, found, where)
         chosen, paid = size, found
     if paid.counted == math.inf:  # a dry run: a run knows its tokens
         return chosen, "if its text has epochs enough, which is known once it is prepared"
-    reason = f"the budget pays for {paid.whole:.3g} petaFLOP of training on {where}"
-    if following is None:
-        return chosen, f"{reason}; model.sizes has no larger one"
-    limit = f" in the first {COUNTED_EPOCHS} epochs, for which the text is too small" * enough_time
-    return chosen, f"{reason}; {following} needs {following.least:g}{limit}"
+    return chosen, "model.sizes has no larger one"
+
+
+def _explain(size: Size, found: Pay, where: str) -> str:
+    """Return what a size lacks: time, or text."""
+    if found.whole >= size.least:
+        times = size.least / found.counted
+        return (
+            f"{size} needs {times:.2g} times as much text, as no more than {COUNTED_EPOCHS} epochs "
+            "count"
+        )
+    if not found.whole:
+        return f"{size} needs a larger budget"
+    seconds = size.least / found.whole * found.seconds
+    return f"about {show_duration(seconds)} on {where} would buy {size}"
 
 
 def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:

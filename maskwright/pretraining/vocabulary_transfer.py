@@ -117,9 +117,8 @@ def _spell_all(tokenizer: Tokenizer) -> dict[int, tuple[bool, str]]:
     spelled: dict[int, tuple[bool, str]] = {}
     for token_id, token in zip(ids, tokenizer.tokens(ids), strict=True):
         text = pieces.spell(token)
-        marked = bool(pieces.prefix) and not token.startswith(pieces.prefix)
         if text.strip():
-            spelled[token_id] = marked or text.startswith(" "), text.strip()
+            spelled[token_id] = pieces.begins_word(token), text.strip()
     return spelled
 
 

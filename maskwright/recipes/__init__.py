@@ -13,6 +13,7 @@ from maskwright.config import Plain, parse_yaml
 from maskwright.errors import ConfigError, did_you_mean
 
 _FOLDER = Path(__file__).parent
+_MOST_USED = ("auto", "continue", "quickstart", "tiny", "small", "base", "wide", "babylm-10m")
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,9 @@ class Recipe:
 
 
 def list_recipes() -> list[Recipe]:
-    """Return all recipes, by name."""
-    return [load_recipe(path.stem) for path in sorted(_FOLDER.glob("*.yaml"))]
+    """Return all recipes: the most used ones first, then the others by name."""
+    names = sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+    return [load_recipe(name) for name in dict.fromkeys((*_MOST_USED, *names))]
 
 
 def load_recipe(name: str) -> Recipe:

@@ -38,6 +38,7 @@ _STYLE = {
 _FORMATS = ("png", "svg")
 _MAX_POINTS = 400  # in a curve on a page
 _MAX_LABEL = 60  # characters
+_CHARACTERS_PER_INCH, _LEGEND_MARK = 13, 7  # of a legend: of its text, and the line before it
 _MAX_DRAWN = 1e30  # matplotlib overflows for larger values
 _SAME_LEVEL = 0.05  # baselines that differ by less are drawn as one
 _BEFORE_SVG = re.compile(r"^.*?(?=<svg)", re.DOTALL)
@@ -137,26 +138,39 @@ def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[P
     return paths
 
 
-def draw_learning(curves: Sequence[Curve]) -> str:
-    """Return validation loss and masked accuracy by step, tokens and time, with baselines."""
-    label = "Validation loss and masked accuracy against steps, tokens and minutes"
-    return render(lambda figure: _draw_curves(figure, curves), 11, 6, label)
+def draw_learning(curves: Sequence[Curve]) -> dict[str, str]:
+    """Return validation loss and masked accuracy with baselines: a chart for each cost.
+
+    The keys are ``steps``, ``tokens (millions)`` and so on.
+    """
+    return {
+        cost[1]: render(
+            lambda figure, cost=cost: _draw_curves(figure, curves, [cost]),
+            5.5,
+            5.5,
+            f"Validation loss and masked accuracy against {cost[1]}",
+        )
+        for cost in _COSTS
+    }
 
 
-def _draw_curves(figure: Any, curves: Sequence[Curve]) -> None:
+def _draw_curves(
+    figure: Any, curves: Sequence[Curve], costs: Sequence[tuple[str, str, float]] = _COSTS
+) -> None:
     """Fill a figure with a panel for each score against each cost."""
-    grid = figure.subplots(len(_SCORES), len(_COSTS), sharex="col", sharey="row")
+    grid = figure.subplots(len(_SCORES), len(costs), sharex="col", sharey="row", squeeze=False)
     for row, score in zip(grid, _SCORES, strict=True):
-        for axes, cost in zip(row, _COSTS, strict=True):
+        for axes, cost in zip(row, costs, strict=True):
             _draw_panel(axes, curves, cost, score)
         row[0].set_ylabel(score[2])
-    for axes, (_, label, _) in zip(grid[-1], _COSTS, strict=True):
+    for axes, (_, label, _) in zip(grid[-1], costs, strict=True):
         axes.set_xlabel(label)
     figure.align_ylabels(grid[:, 0])
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper left", ncols=min(len(labels) or 1, 4), frameon=False
-    )
+    longest = max(map(len, labels), default=0)
+    fitting = int(_CHARACTERS_PER_INCH * figure.get_figwidth() // (longest + _LEGEND_MARK))
+    ncols = max(1, min(len(labels), 4, fitting))
+    figure.legend(handles, labels, loc="outside upper left", ncols=ncols, frameon=False)
 
 
 def _draw_panel(
@@ -175,7 +189,7 @@ def _draw_panel(
             markersize=4.5,
             linewidth=1.6,
             # matplotlib omits labels that begin with "_" from the legend.
-            label=f" {make_line(curve.name)}",
+            label=f" {_shorten(curve.name)}",
             clip_on=False,
         )
     levels = _merge_levels(

@@ -7,7 +7,7 @@ from typing import Any
 
 from maskwright.config import read_yaml
 from maskwright.errors import InputError, show_value
-from maskwright.files import JsonObject, read_object
+from maskwright.files import JsonObject, as_mapping, read_object
 from maskwright.logs import Record, read_training
 from maskwright.runs.evaluation_file import (
     RESULTS_NAME,
@@ -62,6 +62,12 @@ class RunFacts:
         return [record for record in self.records if record["split"] == "valid"]
 
     @property
+    def first(self) -> Record:
+        """The validation of the model that the run began with; empty without one."""
+        nothing: Record = {}
+        return next((record for record in self.validations if record["step"] == 0), nothing)
+
+    @property
     def last(self) -> Record:
         """The last validation; empty before the first."""
         return self.validations[-1] if self.validations else {}
@@ -87,7 +93,7 @@ class RunFacts:
         ]
 
     def share_time(self) -> list[tuple[str, float]]:
-        """Return the seconds of steps, compilation, validation and other work."""
+        """Return the seconds of steps, first steps, validation and other work."""
         training, previous, busy = self.training, 0, 0.0
         for record in training:
             speed = record.get("tokens_per_second")
@@ -96,9 +102,11 @@ class RunFacts:
         total = float(self.find_largest("seconds"))
         starting = max((record.get("startup_seconds") or 0.0 for record in training), default=0.0)
         validating = sum(record.get("validation_seconds") or 0.0 for record in self.validations)
+        computation = as_mapping(self.provenance.get("computation"))
+        is_compiled = not str(computation.get("compiling")).startswith("not ")
         shares = [
             ("steps", min(busy, total)),
-            ("compilation (first step of each shape)", starting),
+            ("first step of each shape" + ", with compilation" * is_compiled, starting),
             ("validation", validating),
         ]
         rest = max(0.0, total - sum(seconds for _, seconds in shares))

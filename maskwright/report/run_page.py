@@ -144,8 +144,8 @@ def _summarize(run: RunFacts) -> RunSummary:
     facts = {
         "model": _describe_model(run),
         "recipe": show_value(provenance.get("recipe") or "not recorded"),
-        "validation loss": _describe_score(last, "loss"),
-        "masked accuracy": _describe_score(last, "masked_accuracy"),
+        "validation loss": _describe_score(last, "loss", run.first),
+        "masked accuracy": _describe_score(last, "masked_accuracy", run.first),
         "steps": f"{run.find_largest('step'):,}",
         "tokens": f"{run.find_largest('tokens'):,}",
         "minutes": f"{run.find_largest('seconds') / 60:,.1f}",
@@ -170,12 +170,20 @@ def _show_number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _describe_score(record: Mapping[str, Any], name: str) -> str:
-    value, other = record.get(name), record.get(f"unigram_{name.removeprefix('masked_')}")
+def _describe_score(record: Mapping[str, Any], name: str, first: Mapping[str, Any]) -> str:
+    """Return a score with that of the model that the run began with, and the baseline."""
+    value = record.get(name)
     if not isinstance(value, int | float):
         return "not measured yet"
-    beside = f" (unigram baseline: {_show_number(other)})" if isinstance(other, int | float) else ""
-    return f"{_show_number(value)}{beside}"
+    beside = [
+        f"{what}: {_show_number(other)}"
+        for what, other in (
+            ("before", first.get(name)),
+            ("unigram baseline", record.get(f"unigram_{name.removeprefix('masked_')}")),
+        )
+        if isinstance(other, int | float)
+    ]
+    return f"{_show_number(value)}" + (f" ({', '.join(beside)})" if beside else "")
 
 
 def _list_sections(run: RunFacts) -> Iterator[Section]:
@@ -191,7 +199,7 @@ def _list_sections(run: RunFacts) -> Iterator[Section]:
             details=[row for row in rows if "/" in row[0]],
         )
     yield _draw_steps([run])
-    if sources := list(_list_sources(run.last)):
+    if sources := list(_list_sources(run)):
         yield Section("Scores by source", table=sources)
     yield Section("Time", table=_list_shares(run))
     for suite, find_bars, name, chance in _SCORE_CHARTS:
@@ -291,14 +299,17 @@ _SCORE_CHARTS = (
 def _list_shares(run: RunFacts) -> list[tuple[str, str]]:
     shares = run.share_time()
     total = sum(seconds for _, seconds in shares) or 1.0
-    return [(name, f"{s / 60:,.1f} minutes, {100 * s / total:.0f} %") for name, s in shares]
+    return [
+        (name, f"{s / 60:,.1f} minutes, {100 * s / total:.0f}\N{NO-BREAK SPACE}%")
+        for name, s in shares
+    ]
 
 
-def _list_sources(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _list_sources(run: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield the scores of the last validation on each source, if there are several."""
-    for name in of_sources(dict(record), "loss"):
-        loss = _describe_score(record, f"loss/{name}")
-        accuracy = _describe_score(record, f"masked_accuracy/{name}")
+    for name in of_sources(dict(run.last), "loss"):
+        loss = _describe_score(run.last, f"loss/{name}", run.first)
+        accuracy = _describe_score(run.last, f"masked_accuracy/{name}", run.first)
         yield name, f"loss {loss}, masked accuracy {accuracy}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from maskwright.report.charts import check_matplotlib, draw_counts
 from maskwright.report.templates import fill_template, flatten
+from maskwright.runs.metadata import shorten_provenance
 from maskwright.selection.tally import KEPT, Tally
 from maskwright.shards.manifest import Manifest
 
@@ -17,10 +18,11 @@ def render_selection(name: str, manifest: Manifest, tally: Tally) -> str:
         InputError: the extra ``plots`` is not installed.
     """
     check_matplotlib()
+    source = shorten_provenance(manifest.source)
     return fill_template(
         "selection.html.j2",
         title=name,
-        facts=list(_list_facts(manifest, tally)),
+        facts=[*_list_facts(manifest, tally), ("text", ", ".join(source["paths"]))],
         fates=[("kept", tally.kept), *tally.dropped.most_common()],
         elsewhere=[
             (reason, count)
@@ -34,7 +36,7 @@ def render_selection(name: str, manifest: Manifest, tally: Tally) -> str:
             (fate, [text for _, text in tally.samples[fate]])
             for fate in sorted(tally.samples, key=lambda fate: (fate == KEPT, fate))
         ],
-        select=list(flatten(manifest.source.get("select", {}), "select.")),
+        select=list(flatten(source.get("select", {}), "select.")),
     )
 
 
@@ -46,7 +48,6 @@ def _list_facts(manifest: Manifest, tally: Tally) -> Iterator[tuple[str, str]]:
     yield "training documents", f"{train.num_documents:,}"
     yield "training tokens", f"{train.num_tokens:,}"
     yield "validation documents", f"{valid.num_documents:,}"
-    yield "text", ", ".join(manifest.source["paths"])
 
 
 def _draw_charts(tally: Tally) -> Iterator[tuple[str, str]]:

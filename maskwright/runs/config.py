@@ -71,7 +71,7 @@ class PretrainConfig:
         is_path=True,
     )
     private: bool = setting(
-        False, "keep no sample of the text: not in the log, the report, the model card, the output"
+        False, "keep no sample of the text: not in the log, the report, the output"
     )
     seed: int = setting(0, "random seed of the initial weights, the data order and the masks")
     corpus: CorpusConfig = section(CorpusConfig)

@@ -142,6 +142,7 @@ def locate_data(
     """Return a run's prepared folders by name: those it names, or one prepared from its text."""
     if named := named_sources(config):
         return named
+    report(f"looking in {data_dir} for prepared data of this text")
     fingerprint = _fingerprint(config)
     folder = data_dir / _folder_name(config, fingerprint)
     is_new = not is_prepared(folder)

@@ -71,7 +71,7 @@ class Playground:
             "mask": None,
             "scores": pipeline.scorer is not None,
             "needsToken": needs_token,
-            # Anybody may read the page, and the example is often held-out text.
+            # Anybody may read the page, and the author of a card may quote what others may not.
             "example": [] if needs_token else _choose_example(pipeline),
         }
         _add_task_facts(facts, pipeline)

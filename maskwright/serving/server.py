@@ -64,9 +64,6 @@ def serve(
     from maskwright.serving.pipelines import open_pipeline
 
     pipeline = open_pipeline(path, device)
-    if pipeline.example:
-        use = "the page shows it to everybody" if token is None else "the page leaves it out"
-        tell(f"warning: README.md of {path} quotes a text as its example (widget); {use}.")
     name = name or name_model(Path(folder).resolve())
     if not name or set(name) & set("{}/"):
         raise InputError(f"--name = {name!r} must not be empty or contain {{, }} or /.")

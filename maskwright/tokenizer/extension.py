@@ -16,7 +16,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from maskwright.errors import TokenizerError
@@ -91,8 +90,6 @@ def measure_extension(
     """
     texts = list(held_out)
     before, after = (measure_tokenizer(which, texts) for which in (base, tokenizer))
-    tokens = tokenizer.tokens(tokenizer.ordinary_ids.tolist())
-    shown = islice((token for token in tokens if base.token_id(token) is None), _NUM_SHOWN)
     saved = 1 - after.num_tokens / max(before.num_tokens, 1)
     found = {
         "base_fingerprint": base.fingerprint,
@@ -104,10 +101,24 @@ def measure_extension(
     }
     return found, [
         f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now; new tokens: "
-        f"{' '.join(shown)} …",
+        f"{' '.join(_list_longest(base, tokenizer))} …",
         f"tokens per word of held-out text: {before.fertility:.3f} before, {after.fertility:.3f} "
         f"now ({abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} tokens)",
     ]
+
+
+def _list_longest(base: Tokenizer, tokenizer: Tokenizer) -> list[str]:
+    """Return the longest tokens that `base` lacks: words before their parts and symbols."""
+    pieces, ids = TokenText(tokenizer), tokenizer.ordinary_ids.tolist()
+    new = {
+        i: t for i, t in zip(ids, tokenizer.tokens(ids), strict=True) if base.token_id(t) is None
+    }
+
+    def rank(token_id: int) -> tuple[bool, bool, int]:
+        text = pieces.spell(new[token_id]).strip()
+        return not text.isalpha(), not pieces.begins_word(new[token_id]), -len(text)
+
+    return [pieces.show(token_id) for token_id in sorted(new, key=rank)[:_NUM_SHOWN]]
 
 
 def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:

@@ -98,6 +98,12 @@ class TokenText:
             return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
         return self.spell(token).isspace()
 
+    def begins_word(self, token: str) -> bool:
+        """Return True if a token is marked as the beginning of a word."""
+        if self.prefix:
+            return not token.startswith(self.prefix)
+        return self.spell(token).startswith(" ")
+
     def spell(self, token: str) -> str:
         """Return the text of a token, with the blank that it begins with."""
         if self._is_bytes:
@@ -145,6 +151,30 @@ def _show_character(character: str) -> str:
 def _begins_character(byte: int) -> bool:
     """Return True if a UTF-8 byte is the first of a character that is not whitespace."""
     return byte & 0xC0 != 0x80 and not chr(byte).isspace()
+
+
+def make_examples(
+    tokenizer: Tokenizer, num_texts: int, counts: NDArray[np.int64] | None = None
+) -> list[str]:
+    """Return texts that quote nothing: the most frequent words of the vocabulary, four in each.
+
+    A vocabulary with too few words, such as one of characters, provides its letters.
+
+    Args:
+        counts: how often each token occurs; None: vocabularies list frequent tokens first.
+    """
+    pieces, ids = TokenText(tokenizer), tokenizer.ordinary_ids
+    if counts is not None:
+        ids = ids[np.argsort(-counts[ids], kind="stable")]
+    tokens = tokenizer.tokens(ids.tolist())
+    texts = {token: pieces.spell(token) for token in tokens}
+    words = [text.strip() for token, text in texts.items() if pieces.begins_word(token)]
+    words = [word for word in words if len(word) > 1 and word.isalpha()]
+    if len(words) < 4 * num_texts:
+        words = [word for word in dict.fromkeys(map(str.strip, texts.values())) if word.isalpha()]
+    # Sorted, because words of equal frequency may be in the order of a sentence.
+    words = sorted(words[: 4 * num_texts])
+    return [" ".join(words[4 * n : 4 * n + 4]) for n in range(num_texts)]
 
 
 def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:

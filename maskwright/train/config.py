@@ -87,7 +87,6 @@ class TrainConfig:
     valid_tokens: int = setting(32768, "tokens, padding included, of a validation during training")
     final_valid_tokens: int = setting(262144, "tokens, padding included, of the last validation")
     report: bool = setting(True, "write report.html when the run ends; needs maskwright[plots]")
-    card_example: bool = setting(True, "quote a held-out text as the example of the model card")
     trackers: tuple[str, ...] = setting(
         (),
         "send the numbers of the run to tensorboard, wandb, mlflow, trackio; none = to "

@@ -8,6 +8,7 @@ so. A resumed run continues the run of the tracker, by the id in ``trackers/``.
 
 import importlib
 import importlib.util
+import math
 import os
 import socket
 import time
@@ -273,6 +274,13 @@ class RunReporter(Reporter):
         for tracker in self._trackers:
             tracker.add(record)
         self._panel.show(record, progress)
+        loss, baseline = record.get("loss"), record.get("unigram_loss", math.inf)
+        if record["split"] == "valid" and record["step"] == 0 and loss and loss > baseline:
+            self.say(
+                f"warning: the model that the run begins with has a higher loss ({loss:.3f}) than "
+                f"the unigram baseline ({baseline:.3f}), so it knows little of this text. Compare "
+                "with a run that begins without it."
+            )
 
     def say(self, line: str) -> None:
         """Show a line above the progress."""

@@ -313,6 +313,7 @@ class Trainer:
     def _score_beginning(self, stop: StopRequest) -> None:
         if not self.scores_beginning or self.state.step > 0:
             return
+        self.reporter.say("scoring the model that the run begins with")
         try:
             scores = self.scores(final=True, is_asked_to_stop=lambda: self._hear(stop))
         except AbandonedError:

@@ -231,7 +231,7 @@ def test_a_preparation_on_a_cluster(tmp_path: Path) -> None:
     total = {"step": "nothing", "nodes": 100, "hours": 0.05, "times_one_node": 52.3}
     write_result(tmp_path, "preparation-scale", {"runs": [run]})
     write_result(tmp_path, "preparation-schedule", {"totals": [total], "everything": [stage]})
-    section = write_section(tmp_path, "docs/scale.md")
+    section = write_section(tmp_path, "docs/scale-measured.md")
     assert "| everything | 600 MB | 1 | 1.1 | 507 | 480 | 19.4 |" in section
     assert "| nothing | 100 | 0.05 | 52.3 |" in section
     assert "| `near` | cores | 1,344 | 128 | 26 | 19 | 2,688 | 1,919 | 0 |" in section

@@ -65,6 +65,58 @@ def test_two_runs_of_one_tokenizer(
         assert (tmp_path / "out" / name).stat().st_size > 10_000
 
 
+def copy_seeds(run: Path, folder: Path, seeds: dict[int, float]) -> list[Path]:
+    """Write copies of a run with other seeds, whose embeddings are scaled."""
+    copies: list[Path] = []
+    for seed, factor in seeds.items():
+        copy = Path(shutil.copytree(run, folder / f"{run.name}-{seed}"))
+        config = (copy / "config.yaml").read_text()
+        (copy / "config.yaml").write_text(config.replace("seed: 0\n", f"seed: {seed}\n", 1))
+        loaded = open_model(copy / "model")
+        with torch.no_grad():
+            loaded.model.encoder.embeddings.word.weight.mul_(factor)
+        save_model(copy / "model", loaded.model, loaded.tokenizer)
+        copies.append(copy)
+    return copies
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_paired"),
+    [({8: 1.05, 7: 1.0}, True), ({7: 1.0, 9: 1.05}, False), ({7: 1.0, 8: 1.05, 9: 1.1}, False)],
+)
+def test_groups_of_seeds_are_compared_by_their_means(
+    theirs: dict[int, float],
+    is_paired: bool,
+    small: Path,
+    worse: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ours = copy_seeds(worse, tmp_path, {7: 1.0, 8: 1.05})
+    others = copy_seeds(small, tmp_path, theirs)
+    code, out, _ = compare(capsys, *ours, "--against", *others, "--fast", "--out", tmp_path / "out")
+    assert code == 0
+    assert ("paired by seed" in out) == is_paired
+    assert f"2 runs minus {len(others)} of --against" in out
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert result["differences_from_first"] == []
+    values = [
+        {score["name"]: score["value"] for score in model["mlm"]["scores"]}
+        for model in result["models"]
+    ]
+    found = result["difference_of_groups"]
+    assert (found["num_runs"], found["is_paired"]) == ([2, len(others)], is_paired)
+    [loss] = [score for score in found["scores"] if score["name"] == "loss"]
+    means = [sum(one["loss"] for one in part) / len(part) for part in (values[:2], values[2:])]
+    assert [loss["mean"], loss["mean_against"]] == pytest.approx(means)
+    assert loss["value"] == pytest.approx(means[0] - means[1])
+    assert loss["low"] < loss["value"] < loss["high"]
+    if is_paired:  # by seed, not by the order in which they are named
+        differences = [values[0]["loss"] - values[3]["loss"], values[1]["loss"] - values[2]["loss"]]
+        expected = abs(differences[0] - differences[1]) / 2**0.5
+        assert loss["deviation"] == pytest.approx(expected)
+
+
 def test_tokenizers_that_differ_are_compared_by_characters(
     small: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,6 +186,8 @@ def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     for arguments, message in {
         (small,): "needs two runs or more",
         (small, small): "named twice",
+        (small, "--against", small / "model"): "two runs or more in each group",
+        (small, small / "model", "--against", small): "two runs or more in each group",
         (small, tmp_path / "none"): "is not a folder",
         (small, small / "model", "--seq-length", 2): "must be at least 8",
         (small, small / "model", "--out", tmp_path / "file"): "file exists already",

@@ -1,11 +1,12 @@
 """Flags: the usual ones in --help, all in --help-all, and choices as they are accepted."""
 
 import re
+import sys
 
 import pytest
 
 from maskwright.cli import prepare, pretrain
-from maskwright.cli.flags import Parser, add_config_flags, config_values
+from maskwright.cli.flags import Parser, add_config_flags, config_values, say_loading
 from maskwright.cli.main import main
 from maskwright.config import fields_of
 from maskwright.preparation.config import PrepareConfig
@@ -65,3 +66,22 @@ def test_choices_are_spelled_as_they_are_accepted(capsys: pytest.CaptureFixture[
         kinds = {"INT", "FLOAT", "BOOL", "STR"}
         parts = set(value.removesuffix(",...").split("|"))
         assert parts - kinds == {part.lower() for part in parts - kinds}, value
+
+
+@pytest.mark.parametrize(
+    ("rank", "said"), [(None, "loading torch\n"), ("0", "loading torch\n"), ("1", "")]
+)
+def test_the_first_rank_says_that_torch_is_loaded(
+    rank: str | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    say_loading()
+    assert capsys.readouterr().out == ""
+    monkeypatch.delitem(sys.modules, "torch")
+    say_loading()
+    assert capsys.readouterr().out == said

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,16 @@ def test_recipes_are_valid_and_say_what_they_need(recipe, capsys: pytest.Capture
     assert from_mapping(PretrainConfig, recipe.values)
     assert recipe.facts.keys() >= {"hardware", "time", "result", "command"}
     assert recipe.name in run(capsys, "recipes")
+
+
+def test_recipes_begin_with_what_people_use(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = run(capsys, "recipes")
+    names = ["auto", "continue", "quickstart", "small", "base", "bert", "neobert-style"]
+    places = [re.search(rf"^{name}  ", shown, re.MULTILINE) for name in names]
+    starts = [place.start() for place in places if place]
+    assert len(starts) == len(names)
+    assert starts == sorted(starts)
+    assert starts[0] == 0
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "tokenizer"])

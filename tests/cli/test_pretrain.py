@@ -19,6 +19,20 @@ VALID_KEYS = {"split", "step", "tokens", "seconds", "loss", "masked_accuracy", "
 TRAIN_KEYS = {"split", "loss", "learning_rate", "tokens_per_second"}
 
 
+def test_a_line_is_printed_before_every_step_that_may_take_long(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text((workplace / "animals.txt").read_text("utf-8")[:9000], encoding="utf-8")
+    folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
+    command = ["pretrain", str(text), *folders, *SMALL, "--train.max_steps", "2"]
+    assert main([*command, "--select.near_duplicates", "0.9"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    expected = ["looking in", "reading", "looking for near", "training a wordpiece", "encoding"]
+    begun = [begin for line in lines for begin in expected if line.startswith(begin)]
+    assert begun == expected
+
+
 def test_a_run_learns_and_leaves_everything_behind(workplace: Path):
     run = workplace / "runs" / "small"
     assert {path.name for path in (run / "model").iterdir()} == {

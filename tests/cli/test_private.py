@@ -1,11 +1,16 @@
 """Text of the training data: in no file of a private run, and on no route without the token."""
 
+import importlib
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from maskwright.cli.main import main
+from maskwright.interop.targets import TARGETS
+from maskwright.model_folder.card import add_example
+from maskwright.provenance import find_version
 from maskwright.serving.pages import DOCS_PATHS
 from tests.finetuning.helpers import write_nouns
 from tests.serving.helpers import serve
@@ -18,6 +23,9 @@ CANARY = re.compile(
 )
 OPEN = ("/", "/health", *DOCS_PATHS)
 BUDGET = ["--train.max_steps", "20", "--train.num_validations", "2", "--train.report", "true"]
+
+
+ONLY_MASKED = ("sentence-transformers", "transformers-js")  # no targets for a classifier
 
 
 def find_canary(folder: Path) -> list[str]:
@@ -38,55 +46,91 @@ def test_no_file_of_a_private_run_holds_its_text(
 ) -> None:
     run = pretrain(workplace, tmp_path / "runs", "--private")
     assert (run / "report.html").is_file()
-    assert main(["export", str(run), "--to", "hf", "--out", str(tmp_path / "export")]) == 0
+    assert main(["evaluate", str(run), "--fast", "--suite", "mlm"]) == 0
     told = capsys.readouterr()
     assert CANARY.search(told.out + told.err) is None
-    assert "widget" not in told.err
     assert find_canary(tmp_path) == []
     with serve(run / "model") as client:
         assert CANARY.search(client.get("/").text) is None
 
 
-def test_a_model_card_without_example_leaves_the_samples_in_the_log(
-    workplace: Path, tmp_path: Path
-) -> None:
-    run = pretrain(workplace, tmp_path, "--no-example")
+def test_only_log_and_report_of_a_run_show_its_text(workplace: Path, tmp_path: Path) -> None:
+    run = pretrain(workplace, tmp_path)
     assert find_canary(run) == ["metrics.jsonl", "report.html"]
 
 
+@pytest.fixture(scope="module")
+def classifier(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of fine-tuning with mistakes to show, as it does not learn."""
+    folder = tmp_path_factory.mktemp("classifier")
+    train = str(write_nouns(folder / "train.tsv", 60))
+    flags = ["--train", train, "--out", str(folder / "run"), "--epochs", "1"]
+    model = str(workplace / "runs" / "small")
+    flags += ["--task", "classification", "--learning_rate", "1e-9"]
+    assert main(["finetune", model, *flags]) == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        *(("masked", target) for target in TARGETS),
+        *(("classifier", target) for target in TARGETS if target not in ONLY_MASKED),
+    ],
+)
+def test_no_export_holds_text(
+    kind: str, target: str, workplace: Path, classifier: Path, tmp_path: Path
+) -> None:
+    for package in importlib.import_module(TARGETS[target]).TARGET.packages:
+        if find_version(package) is None:
+            pytest.skip(f"needs {package}")
+    run = classifier if kind == "classifier" else workplace / "runs" / "small"
+    assert main(["export", str(run), "--to", target, "--out", str(tmp_path / "out")]) == 0
+    assert find_canary(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("flag", "found"), [([], ["report.html"]), (["--private"], [])], ids=["default", "private"]
+)
+def test_a_report_on_data_is_private_if_asked(
+    flag: list[str], found: list[str], workplace: Path, tmp_path: Path
+) -> None:
+    out = data_of(workplace)
+    copy = tmp_path / "data"
+    shutil.copytree(out, copy)
+    text = str(workplace / "animals.txt")
+    small = [*SMALL[: SMALL.index("--data.max_seq_length")], "--report", *flag]
+    assert main(["prepare", text, "--out", str(copy), *small]) == 0
+    page = (copy / "report.html").read_text("utf-8")
+    assert str(workplace) not in page
+    assert "animals.txt" in page
+    assert [name for name in find_canary(copy) if name == "report.html"] == found
+
+
 @pytest.mark.parametrize("path", OPEN)
-def test_no_route_without_the_token_shows_the_example(workplace: Path, path: str) -> None:
-    folder = workplace / "runs" / "small" / "model"
-    assert find_canary(folder) == ["README.md"]
+def test_no_route_without_the_token_shows_the_example(
+    workplace: Path, tmp_path: Path, path: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(workplace / "runs" / "small" / "model", folder)
+    assert find_canary(folder) == []
+    card = add_example((folder / "README.md").read_text("utf-8"), ["the dog eats [MASK]"])
+    (folder / "README.md").write_text(card, encoding="utf-8")
     with serve(folder, token="secret") as client:
         answer = client.get(path)
         assert answer.status_code == 200
         assert CANARY.search(answer.text) is None
 
 
-def test_export_and_publish_warn_of_an_example(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_only_report_and_predictions_of_fine_tuning_show_texts(
+    workplace: Path, classifier: Path, tmp_path: Path
 ) -> None:
-    run = str(workplace / "runs" / "small")
-    assert main(["export", run, "--to", "hf", "--out", str(tmp_path / "out")]) == 0
-    assert "widget" in capsys.readouterr().err
-    assert main(["publish", run, "--repo", "me/mine", "--dry-run"]) == 0
-    assert "warning: README.md" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("flag", "found"),
-    [("--private", []), ("--no-example", ["predictions.csv", "report.html"])],
-)
-def test_fine_tuning_keeps_no_text_if_private(
-    flag: str, found: list[str], workplace: Path, tmp_path: Path
-) -> None:
-    train = write_nouns(tmp_path / "train.tsv", 60)
+    assert find_canary(classifier) == ["predictions.csv", "report.html"]
+    train = str(write_nouns(tmp_path / "train.tsv", 60))
+    flags = ["--train", train, "--out", str(tmp_path / "run"), "--epochs", "1", "--private"]
     model = str(workplace / "runs" / "small")
-    flags = ["--train", str(train), "--out", str(tmp_path / "run"), "--epochs", "1"]
-    flags += ["--learning_rate", "1e-9", flag]  # so that there are mistakes to show
     assert main(["finetune", model, "--task", "classification", *flags]) == 0
-    assert find_canary(tmp_path / "run") == found
+    assert find_canary(tmp_path / "run") == []
 
 
 def test_a_run_stays_as_private_as_it_began(

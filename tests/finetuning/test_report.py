@@ -2,7 +2,6 @@
 
 import csv
 import importlib.util
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.report import (
     Predictions,
-    choose_example,
     render_page,
     write_predictions,
 )
@@ -56,18 +54,6 @@ def test_several_labels_and_entities_have_classes_too() -> None:
     assert tags.count_confusions()["I-X"] == {"O": 1}
     numbers = make("regression", [1.0, 2.0], [1.5, 2.0])
     assert (numbers.score_classes(), numbers.count_confusions()) == ({}, {})
-
-
-def test_the_example_is_quickly_read() -> None:
-    answers = make("classification", ["a"] * 4, ["a"] * 4)
-    texts = ["long " * 100, "x" * 150, "short", "x" * 300]
-    rows = [TableRow("a.csv:1", {"sentence1": text}) for text in texts]
-    assert choose_example(replace(answers, rows=rows)) == ["x" * 150]
-    pairs = [TableRow("a.csv:1", {"sentence1": text, "sentence2": "y" * 99}) for text in texts]
-    assert choose_example(replace(answers, rows=pairs)) == ["short", "y" * 99]
-    tags = make("tokens", [["O", "O"], ["O", "B-X"]], [["O", "O"]] * 2)
-    rows = [TaggedSentence("a:1", words, ()) for words in (("no", "entity"), ("an", "entity"))]
-    assert choose_example(replace(tags, rows=rows)) == ["an entity"]
 
 
 @pytest.mark.parametrize(

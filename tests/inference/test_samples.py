@@ -132,18 +132,6 @@ def test_of_characters_many_are_hidden_and_all_are_shown(monkeypatch: pytest.Mon
     assert shown == "↵".join(TEXTS)[:96]
 
 
-def test_the_example_is_a_held_out_sentence_with_one_mask(tokenizer: Tokenizer) -> None:
-    samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 3, max_tokens=28)
-    prompt = samples.show_prompt()
-    assert prompt is not None
-    assert prompt.count("[MASK]") == 1
-    encoded = tokenizer.encode_prompt(prompt).ids.tolist()
-    [masked] = samples.samples[0].masked
-    assert encoded.index(tokenizer.mask_id) == masked
-    assert "grass" in prompt
-    assert HeldOutSamples(Corpus(tokenizer, ["."]), tokenizer, 3, 28).show_prompt() is None
-
-
 @pytest.mark.parametrize(
     ("decoded", "text"),
     [

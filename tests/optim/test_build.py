@@ -63,6 +63,27 @@ def test_norms_and_biases_are_not_decayed() -> None:
         assert decays[id(parameter)] == (0.3 if parameter.ndim >= 2 else 0.0)
 
 
+@pytest.mark.parametrize("name", ["muon", "adamw"])
+@pytest.mark.parametrize(("decay", "keeps"), [(0.0, True), (0.01, False)])
+def test_no_decay_is_no_decay(name: Name, decay: float, keeps: bool) -> None:
+    """Zero is a value, not a missing one: without gradients nothing moves."""
+    model = small_model(preset="bert")
+    config = OptimConfig(name=name, weight_decay=decay, muon_weight_decay=decay)
+    stacked = count_stacked_matrices(model)
+    optimizers = build_optimizers(config, model.named_parameters(), stacked)
+    groups = [group for one in optimizers.optimizers for group in one.param_groups]
+    assert {group["weight_decay"] for group in groups} == {0.0, decay}
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizers.step()
+    kept = {n for n, p in model.named_parameters() if torch.equal(p, before[n])}
+    matrices = {n for n, p in model.named_parameters() if p.ndim >= 2 and before[n].any()}
+    assert kept >= before.keys() - matrices
+    assert bool(kept & matrices) == keeps
+    assert keeps == (kept >= matrices)
+
+
 def test_learning_rates_are_scaled_from_their_peaks() -> None:
     optimizers = build(small_model())
     optimizers.scale_learning_rates(0.5)

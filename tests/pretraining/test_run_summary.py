@@ -10,8 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from maskwright.config import fields_of, to_mapping
-from maskwright.logs import Record, read_metrics
-from maskwright.model_folder.card import read_example
+from maskwright.logs import Record
 from maskwright.pretraining.prepared_data import PreparedData, objective_of
 from maskwright.pretraining.run_session import describe_training
 from maskwright.runs.config import PretrainConfig, resolve
@@ -142,11 +141,3 @@ def test_the_card_of_a_run_begins_with_its_use(workplace: Path, tmp_path: Path) 
         *("# small", "## Use", "## Architecture", "## Scores", "## Data", "## Training"),
         "<details>",
     ]
-
-
-def test_the_example_of_a_run_is_the_first_sample_that_it_shows(workplace: Path) -> None:
-    run = workplace / "runs" / "small"
-    [prompt] = read_example((run / "model" / "README.md").read_text(encoding="utf-8"))
-    *_, final = (one for one in read_metrics(run / "metrics.jsonl") if one.get("samples"))
-    assert "[MASK]" in prompt
-    assert final["samples"][0].partition("→")[0].split()[1:] == prompt.split()

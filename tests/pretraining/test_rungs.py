@@ -22,28 +22,37 @@ SIZES = [Size(0.0, 64, 1), Size(1.0, 128, 2), Size(3.0, 192, 2)]
 LADDER = [Size(*size) for size in parse_sizes(resolve("auto").model.sizes)]
 
 
-@pytest.mark.parametrize(("paid", "width"), [(0.0, 64), (0.9, 64), (1.0, 128), (9.0, 192)])
-def test_the_largest_size_that_is_paid_is_picked(paid: float, width: int) -> None:
-    size, reason = pick_size(SIZES, lambda _: Pay(paid, paid), "here")
+@pytest.mark.parametrize(
+    ("paid", "width", "needs"),
+    [
+        (0.0, 64, "width 128, layers 2 needs"),
+        (0.5, 64, "20 minutes on this machine would buy width 128, layers 2"),
+        (1.0, 128, "30 minutes on this machine would buy width 192, layers 2"),
+        (9.0, 192, "no larger one"),
+    ],
+)
+def test_the_largest_size_that_is_paid_is_picked(paid: float, width: int, needs: str) -> None:
+    size, reason = pick_size(SIZES, lambda _: Pay(paid, paid, 600.0), "this machine")
     assert size.width == width
-    assert f"{paid:.3g} petaFLOP" in reason
-    assert ("no larger one" in reason) == (width == 192)
+    assert needs in reason
+    assert "FLOP" not in reason
 
 
 def test_the_reason_says_whether_budget_or_text_decided() -> None:
-    _, by_budget = pick_size(SIZES, lambda _: Pay(0.5, 0.5), "here")
-    _, by_text = pick_size(SIZES, lambda _: Pay(0.5, 50.0), "here")
+    _, by_budget = pick_size(SIZES, lambda _: Pay(0.5, 0.5, 60.0), "here")
+    _, by_text = pick_size(SIZES, lambda _: Pay(0.4, 50.0, 60.0), "here")
     assert "epochs" not in by_budget
     assert f"{COUNTED_EPOCHS} epochs" in by_text
+    assert "2.5 times as much text" in by_text
 
 
 @given(st.floats(1, 1e12), st.floats(1, 1e12), st.floats(1e6, 1e10))
 def test_passes_over_a_text_count_up_to_a_number(tokens: float, text: float, flops: float) -> None:
-    pay = Pay.of(tokens, text, flops)
+    pay = Pay.of(tokens, text, flops, 1.0)
     assert pay.counted <= pay.whole
     assert pay.counted <= COUNTED_EPOCHS * text * flops / 1e15
     assert (pay.counted == pay.whole) == (tokens <= COUNTED_EPOCHS * text)
-    assert Pay.of(tokens, None, flops).counted == pay.whole
+    assert Pay.of(tokens, None, flops, 1.0).counted == pay.whole
 
 
 @pytest.mark.parametrize("size", LADDER, ids=str)
@@ -65,12 +74,13 @@ def test_a_size_brings_its_values(size: Size) -> None:
 
 def test_values_of_the_user_stay() -> None:
     given_values = {
-        "optim": {"learning_rate": 0.001},
+        "optim": {"learning_rate": 0.001, "weight_decay": 0, "muon_weight_decay": "0"},
         "masking": {"rate": 0.2},
         "train": {"max_tokens": 10**9, "batch_tokens": 12_288},
     }
     config = set_rung(resolve("auto", None, given_values), Size(0.0, 512, 12))
     assert config.optim.learning_rate == 0.001
+    assert (config.optim.weight_decay, config.optim.muon_weight_decay) == (0.0, 0.0)
     assert config.masking.rate == 0.2
     assert (config.train.max_tokens, config.train.max_minutes) == (10**9, None)
     assert config.train.batch_tokens == 12_288

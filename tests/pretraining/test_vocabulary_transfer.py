@@ -1,5 +1,7 @@
 """A vocabulary that replaces a model's: ``--init-from`` with ``--replace-vocab``."""
 
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +65,8 @@ def test_shared_tokens_keep_their_rows(
     said = capsys.readouterr()
     config, [folder] = load_run_config(run, {}), (tmp_path / "data").iterdir()
     data, old = PreparedData(folder), open_model(twin)
-    assert (data.tokenizer.kind, config.model.vocab_size) == ("wordpiece", 448)
+    size = data.tokenizer.vocab_size
+    assert (data.tokenizer.kind, config.model.vocab_size) == ("wordpiece", size)
     shared = match_tokens(old.tokenizer, data.tokenizer)
     assert len(shared) > 5
     assert f"{len(shared):,} tokens keep theirs" in said.err
@@ -75,12 +78,36 @@ def test_shared_tokens_keep_their_rows(
     assert len(same) > 10
     assert all(torch.equal(new[name], before[name]) for name in same)
     record = read_manifest(folder).source["tokenizer_extension"]
-    assert record["vocab_size"] == data.tokenizer.vocab_size
+    assert record["vocab_size"] == size
     card = (run / "model" / "README.md").read_text(encoding="utf-8")
     assert f"replace a vocabulary of {old.tokenizer.vocab_size:,}" in card
+    assert "that of" not in card
     assert main(["pretrain", str(folder), "--init-from", str(twin), "--print-config"]) == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed["tokenizer"]["replace_vocab"] == 448
+
+
+def test_a_text_of_few_words_gives_one_size_everywhere(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not the number asked for: the rows of tokens that no text gives would stay untrained."""
+    twin, run = write_twin(tmp_path / "twin", "bert"), tmp_path / "run"
+    assert main(command(text, twin, tmp_path, "--replace-vocab", "6000")) == 0
+    told, model = capsys.readouterr(), open_model(run / "model")
+    size = model.tokenizer.vocab_size
+    assert size < 1000
+    assert model.model.config.vocab_size == size
+    config = load_run_config(run, {})
+    assert (config.model.vocab_size, config.tokenizer.vocab_size) == (size, size)
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"vocabulary of {size}," in card
+    assert f"Tokenizer: wordpiece, {size} tokens (of 6,000 asked for)" in card
+    [shown] = re.findall(r"new tokens: (.*) …", told.out)
+    words = [word for word in shown.split() if not word.startswith("##")]
+    assert len(words) > 3
+    assert [len(word) for word in words] == sorted(map(len, words), reverse=True)
+    shutil.rmtree(tmp_path / "data")
+    assert main(["pretrain", "--resume", str(run)]) == 0
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])

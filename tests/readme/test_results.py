@@ -1,5 +1,6 @@
 """The figures of the README and of the documentation are those of the committed result files."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,21 @@ def test_nothing_is_left_to_fill_in():
     texts = [(ROOT / "README.md").read_text(encoding="utf-8")]
     texts += [str(recipe.facts) for recipe in list_recipes()]
     assert not any("RESULT" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/get-started.md",
+        "docs/choose.md",
+        "Makefile",
+        "maskwright/recipes/quickstart.yaml",
+    ],
+)
+def test_quickstart_takes_as_long_everywhere(page: str):
+    result = find_result("quickstart")
+    assert result is not None
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert f"{result['work_seconds'] / 60:.1f} minutes" in text
+    assert not re.search("(under|about|less than) (5|five) minutes|five to six", text)

@@ -56,7 +56,7 @@ def test_a_page_holds_scores_baselines_samples_and_configuration() -> None:
     assert "0.100 (unigram baseline: 0.050)" in page
     assert '<th scope="row">train.max_steps</th><td>400</td>' in page
     assert "step 100, 25 %" in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 4  # of the learning curves three, of which one is shown
 
 
 @pytest.mark.usefixtures("no_charts")
@@ -106,7 +106,7 @@ def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
     page = render_page(
         [make_run(evaluation=evaluation, manifest=manifest, document_lengths=[3, 50, 700])]
     )
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == 7
     for text in (
         "100 to 999 times",
         "dropped or repaired: duplicate",
@@ -161,6 +161,25 @@ def test_time_is_shared_between_steps_and_the_rest() -> None:
     rest = [{**r, "validation_seconds": 2.0} if r["split"] == "valid" else r for r in others]
     run = replace(run, records=[{**first, "startup_seconds": 5.0}, *rest])
     assert [seconds for _, seconds in run.share_time()] == [20.0, 5.0, 8.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    ("note", "is_named"),
+    [("compiling: a GPU", True), ("not compiling: train.compile is off", False)],
+)
+def test_a_run_that_is_not_compiled_has_no_time_of_compilation(note: str, is_named: bool) -> None:
+    run = make_run(provenance={"computation": {"compiling": note}})
+    assert ("compilation" in " ".join(name for name, _ in run.share_time())) == is_named
+
+
+@pytest.mark.usefixtures("no_charts")
+def test_a_run_that_began_with_a_model_shows_its_scores_before() -> None:
+    run = make_run()
+    first = {"split": "valid", "step": 0, "tokens": 0, "seconds": 0.0, "loss": 7.4}
+    page = render_page([replace(run, records=[first, *run.records])])
+    assert "6.500 (before: 7.400, unigram baseline: 7.100)" in page
+    assert "0.100 (unigram baseline: 0.050)" in page
+    assert "before:" not in render_page([run])
 
 
 def test_names_are_shown_as_they_are() -> None:

@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
-from maskwright.tokenizer.token_text import TokenText, show_tokens
+from maskwright.tokenizer.token_text import TokenText, make_examples, show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer
 from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts, trained
@@ -93,3 +94,28 @@ def test_an_added_token_is_shown_as_it_is() -> None:
     tokens = [*tokenizer.description["added_tokens"], {**added, **flags}]
     grown = Tokenizer({**tokenizer.description, "added_tokens": tokens}, tokenizer.special_tokens)
     assert show_tokens(grown, [tokenizer.vocab_size]) == ["한▁국"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_examples_are_frequent_words_and_no_quotation(kind: TokenizerKind) -> None:
+    tokenizer = trained(kind)
+    first, second = make_examples(tokenizer, 2)
+    words = [*first.split(), *second.split()]
+    assert len(words) == len(set(words)) == 8
+    assert words == sorted(words)
+    assert not any(first in text or second in text for text in english_texts())
+    if kind != "character":
+        assert "the" in words
+        assert all(word.isalpha() and len(word) > 1 for word in words)
+
+
+def test_counts_of_a_text_choose_the_words() -> None:
+    tokenizer = train_tokenizer(["ab cd ef gh ij"] * 9, TokenizerConfig(min_frequency=1))
+    counts = np.bincount(tokenizer.encode("ij gh gh ef cd").ids, minlength=tokenizer.vocab_size)
+    assert make_examples(tokenizer, 1, counts) == ["cd ef gh ij"]
+    assert make_examples(tokenizer, 1) != ["cd ef gh ij"]
+
+
+def test_a_vocabulary_of_few_letters_has_short_examples() -> None:
+    tokenizer = train_tokenizer(["abc"], TokenizerConfig(kind="character", min_frequency=1))
+    assert make_examples(tokenizer, 2) == ["a b c", ""]

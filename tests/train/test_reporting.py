@@ -73,6 +73,25 @@ def test_right_guesses_are_green_and_wrong_ones_red() -> None:
 
 
 @pytest.mark.usefixtures("no_board")
+@pytest.mark.parametrize(
+    ("record", "warns"),
+    [
+        ({**VALID, "step": 0, "unigram_loss": 5.4}, True),
+        ({**VALID, "step": 0, "unigram_loss": 5.6}, False),
+        ({**VALID, "step": 0}, False),
+        ({**VALID, "unigram_loss": 5.4}, False),
+        ({**TRAIN, "step": 0, "unigram_loss": 5.0}, False),
+    ],
+)
+def test_a_beginning_that_knows_nothing_of_the_text_is_a_warning(
+    record: Record, warns: bool, tmp_path: Path
+) -> None:
+    shown = run_report(tmp_path, [record])
+    assert ("warning:" in shown) == warns
+    assert ("5.400" in shown.partition("warning:")[2]) == warns
+
+
+@pytest.mark.usefixtures("no_board")
 def test_away_from_a_terminal_there_are_plain_lines(tmp_path: Path) -> None:
     shown = run_report(tmp_path, [TRAIN, VALID])
     assert shown.splitlines() == [

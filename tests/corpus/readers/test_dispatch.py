@@ -1,7 +1,9 @@
 import bz2
 import contextlib
+import csv
 import gzip
 import io
+import json
 import lzma
 import random
 import sys
@@ -20,6 +22,7 @@ from maskwright.corpus.readers.text import read_text
 from maskwright.corpus.sources import find_sources
 from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import CorpusError
+from maskwright.finetuning.table_files import read_columns
 from tests.corpus.helpers import read_all, write
 
 SUFFIXES = [s for form in FORMATS.values() for s in (*form.suffixes, *form.suffixes_if_named)]
@@ -169,3 +172,29 @@ def test_a_format_is_added_by_one_registration(
     assert [document.text for document in documents] == ["one", "two", "three", "four"]
     assert documents[1].id == "a.toy:2"
     assert counts == {"toy word": 3}
+
+
+LOOK_LIKE_TYPES = (
+    *("2024-01-01", "007", "a: timestamp[s]", "1e5", "true", "null", "NaN", "1_000", "-0", "12:30"),
+    *("2024-01-01T00:00:00Z", "{}", "[1]", '"quoted"', "1,5", "=1+1"),
+)
+
+
+@pytest.mark.parametrize(
+    "texts", [LOOK_LIKE_TYPES, LOOK_LIKE_TYPES[:1], LOOK_LIKE_TYPES[1:2], LOOK_LIKE_TYPES[5:7]]
+)
+def test_texts_that_look_like_other_types_are_read_letter_by_letter(
+    texts: tuple[str, ...], tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"x.{kind}" for kind in ("jsonl", "csv", "tsv", "parquet")]
+    paths[0].write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    for path, delimiter in zip(paths[1:3], ",\t", strict=True):
+        with path.open("w", newline="") as file:
+            rows = csv.writer(file, delimiter=delimiter)
+            rows.writerows([("id", "text"), *enumerate(texts)])
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"text": list(texts)}), paths[3])
+    for path in paths:
+        assert read_all(str(path)) == list(texts), path.suffix
+        labeled = read_columns(path, {"sentence1": "text", "label": "text"})
+        assert [row.values["label"] for row in labeled] == list(texts), path.suffix
