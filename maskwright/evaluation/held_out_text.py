@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.stream import stream_corpus
+from maskwright.corpus.sources import stream_corpus
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import Corpus, TokensInMemory
 from maskwright.data.permutation import permute

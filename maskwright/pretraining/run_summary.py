@@ -12,7 +12,7 @@ from maskwright.files import as_mapping
 from maskwright.formatting import escape_markdown, write_code, write_code_block
 from maskwright.logs import Record, of_sources
 from maskwright.objectives.objective import Objective, ScoreLine
-from maskwright.preparation.encode import EXTENSION_KEY
+from maskwright.preparation.tasks import EXTENSION_KEY
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources
 from maskwright.provenance import describe_cpu, describe_environment
 from maskwright.runs.config import PretrainConfig

@@ -14,7 +14,7 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CheckpointError, ConfigError, InputError, MaskwrightError, ShardError
 from maskwright.files import locking_folder
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.input_identity import fingerprint_input
+from maskwright.preparation.folder import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import name_prepared, read_provenance
