@@ -17,8 +17,8 @@ from maskwright.data.loader import Corpus, TokensInMemory
 from maskwright.data.permutation import permute
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
+from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
-from maskwright.runs.find_data import check_made_for, locate_prepared
 from maskwright.shards.reader import ConcatStore, TokenStore
 from maskwright.shards.remote import name_path
 from maskwright.tokenizer.sentence_ends import find_sentence_ends

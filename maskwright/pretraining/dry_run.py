@@ -13,6 +13,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.build import count_parameters_of
+from maskwright.preparation.find_data import find_prepared, named_folder
 from maskwright.pretraining.budget import is_measured_whole, measure_step_seconds
 from maskwright.pretraining.estimate import (
     choose_size_here,
@@ -35,7 +36,6 @@ from maskwright.pretraining.prepared_data import (
     warn_of_epochs,
 )
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.find_data import find_prepared, named_folder
 from maskwright.train.device import GIGABYTE, choose_device, should_compile
 from maskwright.train.devices import Cards
 

@@ -15,9 +15,14 @@ from maskwright.runs.evaluation_file import (
     find_unusual,
     parse_results,
 )
-from maskwright.runs.find_data import list_prepared
 from maskwright.runs.metadata import shorten_paths, shorten_provenance
-from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, MODEL_NAME, check_pretraining
+from maskwright.runs.run_directory import (
+    CONFIG_NAME,
+    METRICS_NAME,
+    MODEL_NAME,
+    check_pretraining,
+    list_prepared,
+)
 from maskwright.shards.manifest import Manifest
 from maskwright.shards.reader import ConcatStore, TokenStore
 

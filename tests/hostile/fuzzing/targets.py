@@ -29,10 +29,10 @@ from maskwright.inference.fill_mask import FillMask
 from maskwright.logs import MetricsLog, read_metrics, read_training
 from maskwright.model_folder.folder import open_model
 from maskwright.model_folder.weights import INDEX, WEIGHTS
+from maskwright.preparation.find_data import adopt_preparation
 from maskwright.preparation.folder import SELECTION_NAME, read_tally
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.runs.find_data import adopt_preparation
 from maskwright.runs.run_directory import read_provenance
 from maskwright.selection.selector import Tally
 from maskwright.shards.manifest import MANIFEST_NAME
