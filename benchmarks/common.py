@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.stream import stream_corpus
+from maskwright.corpus.sources import stream_corpus
 from maskwright.provenance import describe_cpu, describe_environment
 
 ROOT = Path(__file__).parents[1]

@@ -23,9 +23,9 @@ from benchmarks.sentences_corpus import write_sentences
 from benchmarks.time_to_quality import PeerRun
 from maskwright.evaluation.run import evaluate
 from maskwright.logs import read_metrics
+from maskwright.preparation.find_data import locate_data
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import resolve
-from maskwright.runs.find_data import locate_data
 from maskwright.train.device import computes_in_bf16
 
 Corpus = Literal["shakespeare", "wiki", "wiki-cased", "wiki-lines", "article", "sentence"]

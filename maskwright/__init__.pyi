@@ -14,8 +14,8 @@ from .inference.search import search
 from .interop.export import export
 from .interop.publish import publish
 from .model_folder.folder import load_model, save_model
+from .preparation.prepare import prepare
 from .pretraining.plan import plan
-from .pretraining.prepare import prepare
 from .pretraining.run import pretrain
 from .pretraining.watch import watch
 from .runs.config import PretrainConfig

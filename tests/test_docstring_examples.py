@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import maskwright
-from maskwright.runs.config import TrainConfig
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.train.config import TrainConfig
 from tests.workplace import data_of
 
 # These run for minutes, for ever, or on the hub: their calls are compared with the signatures.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from maskwright.cli.flags import Parser
 from maskwright.corpus.readers.dispatch import recognize_name
-from maskwright.corpus.readers.encodings import UTF_8, not_decodable
+from maskwright.corpus.readers.text import UTF_8, not_decodable
 from maskwright.errors import InputError
 from maskwright.finetuning.table_files import FIRST, TABLES, find_roles, list_names, read_columns
 from maskwright.runs.find_model import HELP

@@ -13,8 +13,8 @@ from maskwright.console import Console, say_json
 from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.data.rows import DataPosition, RowPlanner, SegmentTable
 from maskwright.errors import CheckpointError, InputError
+from maskwright.preparation.find_data import locate
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.runs.find_data import locate
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     check_pretraining,

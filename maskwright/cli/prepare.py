@@ -8,7 +8,7 @@ from maskwright.cli.flags import Parser, add_config_flags, all_values
 from maskwright.console import say
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import describe_progress
-from maskwright.runs.find_data import is_prepared
+from maskwright.runs.run_directory import is_prepared
 from maskwright.shards.manifest import read_manifest
 
 _EPILOG = """examples:

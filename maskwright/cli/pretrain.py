@@ -18,7 +18,7 @@ from maskwright.cli.flags import (
 from maskwright.config import Plain, merge
 from maskwright.errors import InputError
 from maskwright.runs.config import CONTINUE_RECIPE, DEFAULT_RECIPE, default_recipe, resolve
-from maskwright.runs.find_data import is_prepared
+from maskwright.runs.run_directory import is_prepared
 from maskwright.shards.remote import is_remote
 
 _EPILOG = """examples:

@@ -13,7 +13,7 @@ from maskwright.cli.tokenizer_compare import NO_READING, compare
 from maskwright.config import from_mapping, section, setting
 from maskwright.console import Console, say
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.stream import stream_corpus
+from maskwright.corpus.sources import stream_corpus
 from maskwright.errors import ConfigError, InputError
 from maskwright.files import check_new_folder
 from maskwright.runs.run_directory import suggest_run

@@ -12,7 +12,7 @@ from maskwright.cli.tables import make_console, print_table
 from maskwright.config import from_mapping
 from maskwright.console import Console, say_json
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.stream import stream_corpus
+from maskwright.corpus.sources import stream_corpus
 from maskwright.errors import InputError
 from maskwright.formatting import shorten_names
 from maskwright.preparation.config import PrepareConfig

@@ -1,4 +1,9 @@
-"""Reading and cleaning of documents from files, folders, hubs or the Python environment.
+"""Text to documents.
 
-`maskwright.corpus.stream.stream_corpus` does all of it in one call.
+What comes in is what a user names: files, folders, patterns, hubs, or the Python environment. What
+goes out are cleaned documents, and a count of everything that was dropped or repaired, by reason.
+
+In the order of reading: `sources` finds the inputs, `blocks` cuts them into parts for independent
+tasks, `unpack` yields their bytes, `readers` yields their `documents`, and `clean` tidies them.
+`maskwright.corpus.sources.stream_corpus` does all of it in one call.
 """

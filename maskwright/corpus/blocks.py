@@ -16,12 +16,12 @@ from typing import Any, BinaryIO
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Source, Span
-from maskwright.corpus.readers.blocks import BLANK_LINE, LINE_END, read_blocks
+from maskwright.corpus.readers.columns import opening_parquet
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.readers.dump import DUMP_END, DumpReader
-from maskwright.corpus.readers.parquet import opening_parquet
 from maskwright.corpus.readers.records import find_declared, parse_rows
 from maskwright.corpus.readers.text import has_safe_line_ends, infer_beginning
+from maskwright.corpus.unpack import BLANK_LINE, LINE_END, read_blocks
 from maskwright.errors import MaskwrightError
 
 _MIN_BYTES = 2_000_000

@@ -5,18 +5,19 @@ A document is a coherent text, such as an article; no training segment crosses i
 
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain, pairwise
 from pathlib import Path
 
 from maskwright.corpus.config import CorpusConfig, DocumentMode
-from maskwright.corpus.readers.blocks import (
-    BLANK_LINE,
-    LINE_END,
-    Compression,
-    PackedPart,
-    read_blocks,
-)
+from maskwright.corpus.unpack import BLANK_LINE, LINE_END, Compression, PackedPart, read_blocks
+from maskwright.errors import CorpusError
+
+# Stray blank lines in a file with one document per line must not join thousands of lines; the
+# longest articles of an encyclopedia have a few hundred paragraphs.
+_MAX_LINES_A_BLANK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,18 @@ class Reading:
     counts: Counter[str]
 
 
+class UnreadableError(CorpusError):
+    """A source has no text of the expected kind: it is binary, empty, or other JSON.
+
+    This is an error for a file that the user named; a file in a folder is skipped and counted under
+    `reason`. Damage, such as a truncated archive, is a `CorpusError` in both cases.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
 def cut_text(text: str, limit: int) -> Iterator[str]:
     """Cut `text` into pieces of at most `limit` characters; nothing is lost.
 
@@ -138,3 +151,88 @@ def cut_text(text: str, limit: int) -> Iterator[str]:
         yield text[start:stop]
         start = stop
     yield text[start:] if start else text
+
+
+def fingerprint_text(text: str) -> int:
+    """Return a 64-bit fingerprint (BLAKE2b) of `text`, the same on every machine."""
+    digest = blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def fingerprint_pair(text: str) -> tuple[int, int]:
+    """Return `fingerprint_text` and a second, independent 64-bit hash of `text`."""
+    content = text.encode()
+    digests = blake2b(content, digest_size=8), blake2b(content, digest_size=8, key=b"second")
+    first, second = (int.from_bytes(one.digest(), "little") for one in digests)
+    return first, second
+
+
+def read_lines(texts: Iterable[str], limit: int, counts: Counter[str]) -> Iterator[str]:
+    """Yield the lines of a text given in blocks; lines longer than `limit` are cut."""
+    pending = ""
+    for text in texts:
+        lines = (pending + text).split("\n")
+        pending = lines.pop()
+        if len(pending) > limit:
+            # The last piece may continue in the next block.
+            *pieces, pending = cut_text(pending, limit)
+            lines += pieces
+            counts["long line cut"] += len(pieces)
+        for line in lines:
+            if len(line) <= limit:
+                yield line
+            else:
+                pieces = list(cut_text(line, limit))
+                counts["long line cut"] += len(pieces) - 1
+                yield from pieces
+    if pending:
+        yield pending
+
+
+def split_documents(
+    texts: Iterable[str], mode: DocumentMode, limit: int, counts: Counter[str]
+) -> Iterator[str]:
+    """Yield the documents of a plain text; documents longer than `limit` characters are cut."""
+    blocks = iter(texts)
+    if mode == "auto":
+        first = next(blocks, "")
+        mode = detect_mode(first)
+        blocks = chain([first], blocks)
+    lines = read_lines(blocks, limit, counts)
+    if mode == "line":
+        return (line for line in lines if line and not line.isspace())
+    return _gather(lines, mode == "blank_line", limit, counts)
+
+
+def detect_mode(beginning: str) -> DocumentMode:
+    """Return the document mode of a file, inferred from its first megabyte.
+
+    Blank lines separate documents if there are more than a few; else every line is a document.
+    """
+    lines = [bool(line.strip()) for line in beginning.split("\n")]
+    num_separators = sum(a and not b for a, b in pairwise(lines))
+    # Blank lines at the end separate no documents.
+    num_separators -= not lines[-1] and any(lines)
+    few = num_separators * _MAX_LINES_A_BLANK < sum(lines)
+    return "line" if few else "blank_line"
+
+
+def _gather(
+    lines: Iterable[str], split_at_blanks: bool, limit: int, counts: Counter[str]
+) -> Iterator[str]:
+    gathered: list[str] = []
+    size = 0
+    for line in lines:
+        blank = not line or line.isspace()
+        if size + len(line) > limit and gathered:
+            counts["long document cut"] += 1
+            yield "\n".join(gathered)
+            gathered, size = [], 0
+        if not blank or (gathered and not split_at_blanks):
+            gathered.append(line)
+            size += len(line) + 1
+        elif gathered:
+            yield "\n".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield "\n".join(gathered)

@@ -1,4 +1,4 @@
-"""Resolution of the inputs that a user names to a list of sources, in a fixed order.
+"""What a user names as text: its sources, in a fixed order, their documents and their identity.
 
 An input is a file, a folder (read recursively), a pattern such as ``corpus/**/*.txt``, ``-`` for
 standard input, ``pydocs`` for the documentation of the Python environment, or a Hugging Face
@@ -9,16 +9,22 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from maskwright.corpus.documents import Source, cut_text
-from maskwright.corpus.readers.dispatch import FORMATS, recognize_name
-from maskwright.corpus.readers.hub import expand_home, parse_hub_name
+from maskwright.corpus.clean import clean_text
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.documents import Document, Source, cut_text, fingerprint_text
+from maskwright.corpus.readers.columns import expand_home, parse_hub_name
+from maskwright.corpus.readers.dispatch import FORMATS, read_source, recognize_name
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.errors import CorpusError
 from maskwright.files import flush, naming_file, temporary_path
+from maskwright.provenance import find_version
 
 # Names that Wikimedia gives to dumps of articles, and to the indices of multistream dumps.
 _DUMP = re.compile(r"pages-articles[^.]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$")
@@ -26,7 +32,46 @@ _INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
 # JSON escapes a character with at most six; a longer line of a file would be cut.
 _MAX_TEXT_CHARACTERS = MAX_RECORD_CHARACTERS // 8
 
+_READ_BYTES = 1 << 20
+
 PathLike = str | os.PathLike[str]
+
+
+def stream_corpus(
+    paths: Sequence[str], config: CorpusConfig, counts: Counter[str]
+) -> Iterator[Document]:
+    """Yield the cleaned documents of both splits that `paths` name.
+
+    The same input yields the same documents in the same order. Memory does not grow with the text,
+    except for about 70 bytes per document if `config.deduplicate`. `counts` counts what is dropped
+    or repaired by reason: documents, lines or files, as the reason says.
+
+    Raises:
+        CorpusError: an input cannot be read, or no document is left.
+    """
+    seen, is_empty = set[int](), True
+    for source in find_sources(paths, counts):
+        for document in read_source(source, config, counts):
+            text = clean_text(document.text, counts)
+            if not text:
+                counts["empty"] += 1
+                continue
+            if config.deduplicate:
+                if (fingerprint := fingerprint_text(text)) in seen:
+                    counts["duplicate"] += 1
+                    continue
+                seen.add(fingerprint)
+            is_empty = False
+            yield document if text == document.text else replace(document, text=text)
+    if is_empty:
+        raise CorpusError(explain_nothing(paths, "train", counts))
+
+
+def explain_nothing(paths: Sequence[str], purpose: str, counts: Counter[str]) -> str:
+    """Return the error message for a corpus without any document left, with the reasons."""
+    reasons = [f"{reason}: {number}" for reason, number in counts.most_common()]
+    why = ", ".join(reasons) or "no documents"
+    return f"{', '.join(paths)}: nothing is left to {purpose} on ({why})."
 
 
 def find_sources(
@@ -214,3 +259,46 @@ def _to_lines(text: object, number: int, field: str) -> Iterable[bytes]:
         raise TypeError(f"texts[{number - 1}] is {type(text).__name__}; every text must be a str")
     for part in cut_text(text, _MAX_TEXT_CHARACTERS):
         yield json.dumps({field: part}).encode() + b"\n"  # always ASCII
+
+
+def identify_source(source: Source) -> list[Any]:
+    """Return the identity of a source: the content of its files, not their names.
+
+    The parts of a file together cover its content. A dataset on the hub is identified by its name,
+    so a change there is not noticed; a dataset in a local folder, by its files.
+
+    Raises:
+        CorpusError: a file cannot be read.
+    """
+    if source.path is not None:
+        return [source.kind, source.compression, _hash_part(source.path, source)]
+    if source.kind == "pydocs":
+        versions = [find_version(name) or "none" for name in ("numpy", "torch")]
+        return ["pydocs", sys.version, *versions]
+    if source.kind == "hub" and (folder := (name := parse_hub_name(source.name)).folder):
+        # Names matter here: `datasets` infers the split of a file from its name.
+        names_and_hashes = (
+            part
+            for path in list_files(folder)
+            for part in (path.relative_to(folder).as_posix(), _hash_part(path))
+        )
+        return ["hub folder", name.config, name.field, *names_and_hashes]
+    return [source.kind, source.name]
+
+
+def _hash_part(path: Path, source: Source | None = None) -> str:
+    """Return the sha256 of a file, or of the bytes that stand for a part of it."""
+    digest, span = hashlib.sha256(), source and source.span
+    try:
+        start, end = 0, path.stat().st_size
+        if span is not None:  # proportional for row groups, as any cut covers the whole file
+            unit = end if span.total else 1
+            start, end = (unit * n // (span.total or 1) for n in (span.start, span.end))
+        with path.open("rb") as file:
+            file.seek(start)
+            while start < end and (block := file.read(min(end - start, _READ_BYTES))):
+                digest.update(block)
+                start += len(block)
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
+    return digest.hexdigest()

@@ -39,6 +39,7 @@ from maskwright.formatting import shorten_names
 from maskwright.inference.text_model import TextModel
 from maskwright.logs import Record, read_training
 from maskwright.model_folder.folder import describe_folder
+from maskwright.preparation.find_data import check_made_for, locate
 from maskwright.provenance import Environment, describe_environment
 from maskwright.report.charts import Curve, check_matplotlib, plot_curves
 from maskwright.runs.evaluation_file import (
@@ -51,9 +52,8 @@ from maskwright.runs.evaluation_file import (
     record_result,
     to_plain,
 )
-from maskwright.runs.find_data import check_made_for, is_prepared, locate
 from maskwright.runs.find_model import find_masked_model
-from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME
+from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, is_prepared
 from maskwright.shards.remote import name_path
 from maskwright.tokenizer.tokenizer import Tokenizer
 

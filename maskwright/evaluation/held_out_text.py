@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.stream import stream_corpus
+from maskwright.corpus.sources import stream_corpus
 from maskwright.data.batch import Batch, SpecialIds, collate
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.counter_rng import derive_keys
@@ -26,8 +26,8 @@ from maskwright.data.permutation import permute
 from maskwright.data.rows import DataPosition, Rows
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import InputError, ShardError
+from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
-from maskwright.runs.find_data import check_made_for, locate_prepared
 from maskwright.shards.reader import ConcatStore, TokenStore
 from maskwright.shards.remote import name_path
 from maskwright.tokenizer.sentence_ends import find_sentence_ends

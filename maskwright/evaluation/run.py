@@ -44,9 +44,8 @@ from maskwright.runs.evaluation_file import (
     merge_earlier,
     record_result,
 )
-from maskwright.runs.find_data import list_prepared
 from maskwright.runs.find_model import PREFIX, find_masked_model, find_model_folder, is_hub_name
-from maskwright.runs.run_directory import MODEL_NAME, find_run, load_run_config
+from maskwright.runs.run_directory import MODEL_NAME, find_run, list_prepared, load_run_config
 from maskwright.train.config import MILESTONE, FixedPrecision
 from maskwright.train.device import describe_computation
 

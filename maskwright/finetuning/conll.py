@@ -21,7 +21,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from maskwright.corpus.readers.blocks import COMPRESSIONS
+from maskwright.corpus.unpack import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import clean_name, open_lines
 

@@ -18,7 +18,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.readers.parquet import opening_parquet
+from maskwright.corpus.readers.columns import opening_parquet
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, show_value

@@ -40,13 +40,8 @@ from maskwright.model_folder.card import SIMILARITY, HubMetadata, describe_for_h
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model
 from maskwright.model_folder.native.family import Family
-from maskwright.runs.find_data import (
-    check_made_for,
-    is_prepared,
-    list_prepared,
-    locate,
-    locate_prepared,
-)
+from maskwright.preparation.find_data import check_made_for, locate, locate_prepared
+from maskwright.runs.run_directory import is_prepared, list_prepared
 from maskwright.shards.reader import TokenStore
 
 NUM_TOKENS = 16_384  # of a text, padding included: about 2,400 masked tokens

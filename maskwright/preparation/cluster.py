@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from maskwright.preparation.stages import Stage, TaskRunner, list_rounds, list_undone, work_through
+from maskwright.preparation.engines import Stage, TaskRunner, list_rounds, list_undone, work_through
 from maskwright.preparation.work import CONNECT, Work
 
 # datatrove has no type annotations.

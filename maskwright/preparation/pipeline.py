@@ -1,7 +1,7 @@
 """``maskwright prepare``: text to a prepared folder, stage by stage.
 
 The coordinator lists the blocks of the input, writes the plan, and has an engine run the stages in
-order (`maskwright.preparation.stages`). It may be interrupted at any point, and so may any task:
+order (`maskwright.preparation.engines`). It may be interrupted at any point, and so may any task:
 the same command resumes, and the result is the same, byte for byte.
 """
 
@@ -20,8 +20,15 @@ from maskwright.errors import CorpusError, ShardError
 from maskwright.files import is_locked, naming_file
 from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.encode import describe_source
-from maskwright.preparation.engines import Engine, choose_engine, find_jobs, submit_to_slurm
+from maskwright.preparation.engines import (
+    Engine,
+    Stage,
+    choose_engine,
+    find_jobs,
+    list_stages,
+    list_undone,
+    submit_to_slurm,
+)
 from maskwright.preparation.folder import (
     STDIN_NAME,
     STDIN_TEMPORARY,
@@ -30,13 +37,14 @@ from maskwright.preparation.folder import (
     claim_finished,
     claim_work,
     find_work,
+    fingerprint_input,
+    identify_plan,
+    list_blocks,
     making_folder,
     read_tally,
     tidy_folder,
 )
-from maskwright.preparation.input_identity import fingerprint_input, identify_plan, list_blocks
-from maskwright.preparation.read import EVALUATION_NAME
-from maskwright.preparation.stages import Stage, list_stages, list_undone
+from maskwright.preparation.tasks import EVALUATION_NAME, describe_source
 from maskwright.preparation.work import (
     ENCODE,
     LOGS,

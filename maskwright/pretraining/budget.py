@@ -22,6 +22,7 @@ from maskwright.model.flops import count_parameters
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
+from maskwright.preparation.find_data import named_folder
 from maskwright.pretraining.prepared_data import (
     build_loss,
     build_planner,
@@ -31,7 +32,6 @@ from maskwright.pretraining.prepared_data import (
 )
 from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung, set_vocabulary
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.find_data import named_folder
 from maskwright.train.device import Cards, choose_device, find_card, own_tokens, product_dtype
 from maskwright.train.step import (
     clip_gradients,

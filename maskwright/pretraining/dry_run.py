@@ -13,6 +13,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.objective import count_parameters_of
+from maskwright.preparation.find_data import find_prepared, named_folder
 from maskwright.pretraining.budget import (
     choose_size_here,
     choose_vocabulary,
@@ -38,7 +39,6 @@ from maskwright.pretraining.prepared_data import (
     warn_of_epochs,
 )
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.find_data import find_prepared, named_folder
 from maskwright.train.device import GIGABYTE, Cards, choose_device, should_compile
 
 

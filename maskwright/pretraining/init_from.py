@@ -27,9 +27,9 @@ from maskwright.model.init import (
 from maskwright.model.masked_lm import PAIR_HEAD, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder, open_model, read_bare
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
+from maskwright.preparation.find_data import named_folder
 from maskwright.pretraining.vocabulary_transfer import Transfer
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.find_data import named_folder
 from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
 from maskwright.shards.manifest import TOKENIZER_NAME

@@ -16,6 +16,13 @@ from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.files import as_mapping
 from maskwright.objectives.objective import count_parameters_of
+from maskwright.preparation.find_data import (
+    adopt_preparation,
+    is_elsewhere,
+    locate,
+    locate_data,
+    named_folder,
+)
 from maskwright.pretraining.budget import choose_size_here, choose_vocabulary
 from maskwright.pretraining.dry_run import describe_run, warn_of_budget
 from maskwright.pretraining.init_from import (
@@ -38,14 +45,6 @@ from maskwright.pretraining.prepared_data import (
 from maskwright.pretraining.run_session import Session, open_console, open_session
 from maskwright.pretraining.rungs import keep_rung
 from maskwright.runs.config import PretrainConfig, choose_recipe, list_ignored, read_given, resolve
-from maskwright.runs.find_data import (
-    adopt_preparation,
-    is_elsewhere,
-    is_prepared,
-    locate,
-    locate_data,
-    named_folder,
-)
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
     INIT_FROM,
@@ -58,6 +57,7 @@ from maskwright.runs.run_directory import (
     check_new,
     find_micro_batch,
     has_checkpoint,
+    is_prepared,
     list_changes,
     load_recorded_config,
     load_run_config,

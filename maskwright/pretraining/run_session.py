@@ -25,7 +25,7 @@ from maskwright.logs import Record, of_sources, read_metrics
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
 from maskwright.objectives.objective import Objective, ScoreLine, TrainedModel, count_parameters_of
-from maskwright.preparation.encode import EXTENSION_KEY
+from maskwright.preparation.tasks import EXTENSION_KEY
 from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.micro_batch import choose_micro_batch

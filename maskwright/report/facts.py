@@ -15,12 +15,12 @@ from maskwright.runs.evaluation_file import (
     find_unusual,
     parse_results,
 )
-from maskwright.runs.find_data import list_prepared
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     METRICS_NAME,
     MODEL_NAME,
     check_pretraining,
+    list_prepared,
     shorten_paths,
     shorten_provenance,
 )

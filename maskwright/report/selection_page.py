@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from maskwright.report.charts import check_matplotlib, draw_counts
 from maskwright.report.templates import fill_template, flatten
-from maskwright.runs.metadata import shorten_provenance
-from maskwright.selection.tally import KEPT, Tally
+from maskwright.runs.run_directory import shorten_provenance
+from maskwright.selection.selector import KEPT, Tally
 from maskwright.shards.manifest import Manifest
 
 _MAX_LANGUAGES = 20

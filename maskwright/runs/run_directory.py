@@ -35,6 +35,7 @@ from maskwright.files import (
 )
 from maskwright.provenance import describe_environment
 from maskwright.runs.config import PretrainConfig, put_over
+from maskwright.shards.manifest import MANIFEST_NAME
 from maskwright.shards.remote import is_remote
 from maskwright.train.config import MILESTONE
 
@@ -332,6 +333,20 @@ def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
     if not paths:
         raise TypeError("prepared_data is empty")
     return {name: Path(path) for name, path in paths.items()}
+
+
+def is_prepared(folder: Path) -> bool:
+    """Return True if ``maskwright prepare`` wrote `folder`."""
+    return (folder / MANIFEST_NAME).is_file()
+
+
+def list_prepared(run: Path) -> dict[str, Path]:
+    """Return the prepared folders of a run by name; empty if they are unknown or one is gone."""
+    try:
+        folders = name_prepared(read_provenance(run))
+    except CheckpointError:
+        return {}
+    return folders if all(map(is_prepared, folders.values())) else {}
 
 
 def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:

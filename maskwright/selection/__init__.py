@@ -1,1 +1,5 @@
-"""Selection of documents by language, quality, near duplicates and contamination."""
+"""Selection of documents by language, quality, near duplicates and contamination.
+
+A document comes in as it was read; it goes out cleaned and repaired, or it is dropped and counted
+with the reason. `selector` has the steps in their order, the other files one of them each.
+"""

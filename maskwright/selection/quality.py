@@ -27,7 +27,7 @@ _TOP_NGRAMS = (2, 3, 4)
 _REPEATED_NGRAMS = range(5, 11)
 # C4 drops every line that contains "javascript", "privacy policy", … Here a line must also be
 # phrased like a notice, or not be a sentence, so that articles about these subjects are kept.
-_MAX_NOTICE_CHARACTERS = 300  # characters; a longer line is a paragraph about the subject
+_MAX_NOTICE = 300  # characters; a longer line is a paragraph about the subject
 _TERMS = r"(?:privacy policy|terms (?:of (?:use|service)|and conditions))"
 _BOILERPLATE = re.compile(
     r"\b(?:please enable|turn on|(?:site|page|app) (?:requires|needs)) javascript\b"
@@ -52,11 +52,7 @@ def drop_boilerplate(text: str) -> str:
     if not any(each in lowered for each in _NOTICED):
         return text
     lines = text.split("\n")
-    kept = (
-        line
-        for line in lines
-        if len(line) > _MAX_NOTICE_CHARACTERS or not _BOILERPLATE.search(line)
-    )
+    kept = (line for line in lines if len(line) > _MAX_NOTICE or not _BOILERPLATE.search(line))
     return "\n".join(kept).strip()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.fingerprints import fingerprint_text
+from maskwright.corpus.documents import fingerprint_text
 
 _EAST_ASIAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _SOUTH_EAST_ASIAN = "\u0e00-\u109f\u1780-\u17ff"

@@ -13,7 +13,7 @@ from benchmarks.report import BEGIN, END, read_pages
 from benchmarks.reproduce import PEER, SYSTEMS
 from maskwright.cli.flags import config_values
 from maskwright.cli.pretrain import build_parser
-from maskwright.pretraining.build import build_planner
+from maskwright.pretraining.prepared_data import build_planner
 from maskwright.runs.config import resolve
 
 ENVIRONMENT = {"cpu": "Some CPU (Family 1)", "cpu_count": 2, "packages": {"torch": "2.13"}}

@@ -25,3 +25,11 @@ def read_all(path: str, counts: Counter[str] | None = None, **settings: object) 
         for source in find_sources([path], counts)
         for document in read_source(source, config, counts)
     ]
+
+
+def split_anywhere(content: bytes, sizes: list[int]) -> list[bytes]:
+    blocks: list[bytes] = []
+    for size in sizes:
+        blocks.append(content[:size])
+        content = content[size:]
+    return [block for block in [*blocks, content] if block]

@@ -24,7 +24,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import maskwright.corpus.blocks
-import maskwright.corpus.readers.blocks
+import maskwright.corpus.unpack
 from maskwright.config import from_mapping
 from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
 from maskwright.corpus.config import CorpusConfig
@@ -113,9 +113,9 @@ def test_parts_of_packed_text(
     members = (content[start : start + member] for start in range(0, len(content), member))
     packed = b"".join(map(PACKERS[suffix], members))
     with (
-        patch.object(maskwright.corpus.readers.blocks, "BLOCK_BYTES", 16),
-        patch.object(maskwright.corpus.readers.blocks, "_INPUT_BYTES", 16),
-        patch.object(maskwright.corpus.readers.blocks, "_ZSTD_INPUT_BYTES", 16),
+        patch.object(maskwright.corpus.unpack, "BLOCK_BYTES", 16),
+        patch.object(maskwright.corpus.unpack, "_INPUT_BYTES", 16),
+        patch.object(maskwright.corpus.unpack, "_ZSTD_INPUT_BYTES", 16),
     ):
         check_same(f"x.{kind}{suffix}", packed, block_bytes, **settings)
 
@@ -127,7 +127,7 @@ def test_parts_of_packed_text_are_about_even(tmp_path: Path) -> None:
         packed = pack(text.encode())
         path = write(tmp_path / f"x.txt{suffix}", packed)
         blocks, reports = cut(path, len(packed) + 3)  # three times as much text is expected
-        with patch.object(maskwright.corpus.readers.blocks, "BLOCK_BYTES", 1 << 18):
+        with patch.object(maskwright.corpus.unpack, "BLOCK_BYTES", 1 << 18):
             sizes = [len(read(block.sources)[0]) for block in blocks]
         assert (len(sizes), sum(sizes), reports) == (3, 50_000, [])
         assert min(sizes) > 5_000

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.preparation.find_data import locate_data
 from maskwright.pretraining.init_from import adopt_model, adopt_teacher
 from maskwright.runs.config import resolve
-from maskwright.runs.find_data import locate_data
 from tests.distributed.work import continue_pretraining, learn_from_teacher
 from tests.distributed.worlds import alone, run_world
 from tests.hub_folders import write_twin

@@ -18,7 +18,7 @@ _READ = """
 import sys
 from collections import Counter
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.stream import stream_corpus
+from maskwright.corpus.sources import stream_corpus
 from maskwright.errors import MaskwrightError
 counts, characters = Counter(), 0
 try:

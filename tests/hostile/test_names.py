@@ -10,7 +10,7 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.readers.hub import parse_hub_name
+from maskwright.corpus.readers.columns import parse_hub_name
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CheckpointError, CorpusError, InputError
 from maskwright.inference.fill_mask import FillMask
@@ -115,7 +115,7 @@ def test_states_that_are_none(step: object) -> None:
 def test_the_field_of_a_corpus_may_be_anything(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(json.dumps({f"\x1b[31m{n}" * 100: n for n in range(1000)}) + "\n")
-    from maskwright.corpus.stream import stream_corpus
+    from maskwright.corpus.sources import stream_corpus
 
     with pytest.raises(CorpusError) as caught:
         list(stream_corpus([str(path)], CorpusConfig(), Counter()))

@@ -15,9 +15,9 @@ import pytest
 
 from maskwright.corpus import blocks
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.input_identity import list_blocks
+from maskwright.preparation.engines import Stage, TaskRunner, list_stages, list_undone
+from maskwright.preparation.folder import list_blocks
 from maskwright.preparation.pipeline import prepare
-from maskwright.preparation.stages import Stage, TaskRunner, list_stages, list_undone
 from maskwright.preparation.work import PLAN_NAME, Plan, Work
 from maskwright.shards.manifest import Manifest
 from maskwright.shards.reader import TokenStore

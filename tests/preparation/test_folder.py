@@ -1,20 +1,39 @@
 """Who may write to a folder, and what belongs to whom in it."""
 
 import errno
+import os
 import shutil
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from maskwright.errors import ShardError
+from maskwright.corpus.config import CorpusConfig
+from maskwright.errors import CorpusError, ShardError, TokenizerError
+from maskwright.preparation.config import ClusterConfig, PrepareConfig
 from maskwright.preparation.folder import (
     check_use,
     claim_work,
     find_work,
+    fingerprint_blocks,
+    fingerprint_input,
+    identify_block,
+    identify_plan,
+    list_blocks,
     making_folder,
 )
 from maskwright.preparation.pipeline import prepare
-from tests.preparation.helpers import read_folder, small_config, write_corpus
+from maskwright.selection.config import SelectionConfig
+from maskwright.tokenizer.config import TokenizerConfig
+from tests.corpus.helpers import write
+from tests.preparation.helpers import (
+    cut_small,
+    prepare_quietly,
+    read_folder,
+    small_config,
+    write_corpus,
+)
 
 
 def ignore(line: str) -> None:
@@ -108,3 +127,155 @@ def test_a_finished_folder_that_cannot_be_written_to_is_reused(
     # As root, tests can write everywhere; and there the kernel does not look for the file first.
     monkeypatch.setattr(Path, "unlink", fail)
     assert prepare([str(path)], out, small_config()) == before
+
+
+def test_content_counts_and_not_names(tmp_path: Path) -> None:
+    for name, text in (("a.txt", "same"), ("b.txt", "same"), ("c.txt", "other")):
+        (tmp_path / name).write_text(text)
+    config = small_config()
+
+    def fingerprint(*names: str) -> str:
+        return fingerprint_input([str(tmp_path / name) for name in names], config, 0)
+
+    assert fingerprint("a.txt") == fingerprint("b.txt")
+    os.utime(tmp_path / "b.txt", (1, 1))
+    assert fingerprint("a.txt") == fingerprint("b.txt")
+    different = {fingerprint(*names) for names in (["a.txt"], ["c.txt"], ["a.txt", "c.txt"])}
+    assert len(different | {fingerprint("c.txt", "a.txt")}) == 4
+
+
+def test_each_byte_of_each_part_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, 1_000)
+    path, config = write_corpus(tmp_path / "a.txt", 0.01), small_config()
+    content = path.read_bytes()
+    before = fingerprint_input([str(path)], config, 0)
+    for place in (0, len(content) // 2, len(content) - 4):
+        path.write_bytes(content[:place] + b"#" + content[place + 1 :])
+        assert fingerprint_input([str(path)], config, 0) != before
+    path.write_bytes(content)
+    assert fingerprint_input([str(path)], config, 0) == before
+
+
+def test_the_manifest_has_the_fingerprint_of_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks work out parts of it, each of its block."""
+    cut_small(monkeypatch, 5_000)
+    path, config = str(write_corpus(tmp_path / "a.txt")), small_config()
+    manifest, _ = prepare_quietly([path], tmp_path / "out", config)
+    assert manifest.fingerprint == fingerprint_input([path], config, 0)
+    blocks, num_held_out = list_blocks([path], config, Counter())
+    identities = list(map(identify_block, blocks))
+    assert manifest.fingerprint == fingerprint_blocks(identities, num_held_out, config, 0)
+
+
+def test_configuration_counts_but_not_who_does_the_work(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("text")
+    config = small_config()
+    first = fingerprint_input([str(path)], config, 0)
+    for same in (
+        replace(config, workers=7),
+        replace(config, engine="datatrove-local"),
+        replace(config, cluster=ClusterConfig(tasks=3)),
+        replace(config, select=SelectionConfig(describe=True)),
+    ):
+        assert fingerprint_input([str(path)], same, 0) == first
+    others = [
+        replace(config, block_megabytes=2),
+        replace(config, corpus=CorpusConfig(deduplicate=False)),
+        replace(config, tokenizer=TokenizerConfig(vocab_size=512)),
+    ]
+    assert all(fingerprint_input([str(path)], other, 0) != first for other in others)
+    assert fingerprint_input([str(path)], config, 1) != first
+
+
+def test_held_out_files_count_by_content(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text("text" if name == "a" else "held out")
+
+    def fingerprint(*held_out: str) -> str:
+        corpus = CorpusConfig(valid_text=tuple(str(tmp_path / name) for name in held_out))
+        return fingerprint_input([str(tmp_path / "a")], replace(small_config(), corpus=corpus), 0)
+
+    assert fingerprint("b") == fingerprint("c") != fingerprint()
+    assert fingerprint("a") != fingerprint("b")
+
+
+def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path) -> None:
+    corpus = [str(write_corpus(tmp_path / "a.txt"))]
+    asked, moved = tmp_path / "asked.txt", tmp_path / "elsewhere.txt"
+    asked.write_text("a question that is long enough to be looked for in text")
+
+    def configure(path: Path) -> PrepareConfig:
+        return replace(small_config(), select=SelectionConfig(decontaminate=(str(path),)))
+
+    before = fingerprint_input(corpus, configure(asked), 0)
+    asked.rename(moved)
+    assert fingerprint_input(corpus, configure(moved), 0) == before
+    moved.write_text("another question that is long enough to be looked for in text")
+    assert fingerprint_input(corpus, configure(moved), 0) != before
+
+
+def test_built_in_text_and_datasets_count_by_name() -> None:
+    config = small_config()
+    prints = {fingerprint_input([name], config, 0) for name in ("pydocs", "hf:a/b", "hf:a/c")}
+    assert len(prints) == 3
+
+
+def test_a_local_dataset_counts_by_its_files(tmp_path: Path) -> None:
+    def fingerprint(name: str, field: str = "text") -> str:
+        return fingerprint_input([f"hf:{tmp_path / name}#{field}"], small_config(), 0)
+
+    for name in ("one", "two"):
+        (tmp_path / name / "below").mkdir(parents=True)
+        (tmp_path / name / "below" / "train.jsonl").write_text('{"text": "a"}')
+    first = fingerprint("one")
+    assert fingerprint("two") == first
+    assert fingerprint("one", "body") != first
+    (tmp_path / "two" / "below" / "train.jsonl").write_text('{"text": "b"}')
+    assert fingerprint("two") != first
+
+
+def test_work_is_identified_without_reading_the_text(tmp_path: Path) -> None:
+    path, config = write_corpus(tmp_path / "a.txt"), small_config()
+
+    def identify(config: PrepareConfig = config, seed: int = 0) -> str:
+        blocks, num_held_out = list_blocks([str(path)], config, Counter())
+        return identify_plan(blocks, num_held_out, config, seed)
+
+    first = identify()
+    assert identify(replace(config, workers=3)) == first
+    described = replace(config, select=SelectionConfig(describe=True))
+    os.utime(path, (1, 1))
+    found = {first, identify(), identify(described), identify(seed=1)}
+    found.add(identify(replace(config, corpus=CorpusConfig(deduplicate=False))))
+    assert len(found) == 5
+
+
+def test_a_local_dataset_is_identified_by_its_files(tmp_path: Path) -> None:
+    for name in ("train.jsonl", "below/test.jsonl"):
+        write(tmp_path / name, '{"text": "a"}')
+    (tmp_path / "below" / "gone").symlink_to("nowhere")
+
+    def identify() -> str:
+        blocks, num_held_out = list_blocks([f"hf:{tmp_path}"], small_config(), Counter())
+        return identify_plan(blocks, num_held_out, small_config(), 0)
+
+    os.utime(tmp_path / "train.jsonl", (1, 1))
+    found = [identify(), identify()]
+    assert len(set(found)) == 1
+    os.utime(tmp_path / "below" / "test.jsonl", (1, 1))
+    found.append(identify())
+    write(tmp_path / "train.jsonl", '{"text": "ab"}')
+    os.utime(tmp_path / "train.jsonl", (1, 1))
+    found.append(identify())
+    assert len(set(found)) == 3
+
+
+def test_missing_inputs(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="does not exist"):
+        fingerprint_input([str(tmp_path / "none.txt")], small_config(), 0)
+    missing = replace(small_config(), tokenizer=TokenizerConfig(path=str(tmp_path)))
+    with pytest.raises(TokenizerError, match=r"holds no tokenizer\.json"):
+        fingerprint_input(["pydocs"], missing, 0)

@@ -14,10 +14,9 @@ import pytest
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, CorpusError, ShardError, TokenizerError
 from maskwright.preparation import pipeline
-from maskwright.preparation.folder import making_folder
-from maskwright.preparation.input_identity import fingerprint_input
+from maskwright.preparation.folder import fingerprint_input, making_folder
 from maskwright.preparation.pipeline import describe_progress, prepare
-from maskwright.preparation.read import BlockReader
+from maskwright.preparation.tasks import BlockReader
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import Manifest, read_manifest
 from maskwright.shards.reader import TokenStore

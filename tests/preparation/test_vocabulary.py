@@ -6,18 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from maskwright.corpus import blocks
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.fingerprints import fingerprint_text
-from maskwright.corpus.stream import Split, is_validation
-from maskwright.errors import CorpusError
-from maskwright.preparation import vocabulary
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.vocabulary import Splits, cut_tail, make_vocabulary, settle_splits
-from maskwright.preparation.work import EXACT, READ, VOCABULARY, Work
+from maskwright.preparation.split import Splits
+from maskwright.preparation.vocabulary import make_vocabulary
+from maskwright.preparation.work import EXACT, VOCABULARY
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -40,6 +35,11 @@ def configure(megabytes: float = MEGABYTES) -> PrepareConfig:
     return replace(small_config(), tokenizer=tokenizer)
 
 
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, 2_000)
+
+
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the tokenizer is trained on."""
@@ -49,7 +49,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found[:] = texts
         return train_tokenizer(found, config, seed)
 
-    monkeypatch.setattr(vocabulary, "train_tokenizer", train)
+    monkeypatch.setattr("maskwright.preparation.vocabulary.train_tokenizer", train)
     return found
 
 
@@ -191,195 +191,3 @@ def test_a_task_that_is_done_twice_makes_the_same(tmp_path: Path) -> None:
         make_vocabulary(work, VOCABULARY, 0)
         found.append(Tokenizer.load(work.folder / TOKENIZER_NAME).fingerprint)
     assert found[0] == found[1]
-
-
-LINES = "blank_line"
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch, 2_000)
-
-
-def find_duplicates(path: Path, corpus: CorpusConfig) -> Work:
-    """The work on `path`, after the search for exact duplicates."""
-    config = replace(small_config(), corpus=corpus)
-    until = EXACT if corpus.deduplicate or corpus.valid_text else READ
-    return make_work(path.with_suffix(".out"), [path], config, until)
-
-
-def split_texts(path: Path, corpus: CorpusConfig) -> dict[str, list[str]]:
-    work = find_duplicates(path, corpus)
-    splits, found = settle_splits(work), dict[str, list[str]](train=[], valid=[])
-    for block in range(len(work.plan.blocks)):
-        dropped = work.read_drops(block)
-        for index, text in enumerate(work.read_texts(block)):
-            if index not in dropped and work.is_held_out(block):
-                found["valid"].append(text)
-            elif index not in dropped:
-                for split, part in splits.divide(text):
-                    found[split].append(part)
-    return found
-
-
-def test_many_documents_are_split_by_hash(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path / "a.txt", 0.1)
-    documents = read_documents(path)
-    found = split_texts(path, CorpusConfig(valid_fraction=0.1))
-    expected = [text for text in documents if is_validation(fingerprint_text(text), 0.1)]
-    assert found["valid"] == expected != []
-    assert found["train"] == [text for text in documents if text not in expected]
-
-
-def test_named_files_are_held_out_and_nothing_else(tmp_path: Path) -> None:
-    path, held_out = tmp_path / "train.txt", tmp_path / "valid.txt"
-    path.write_text("".join(f"sentence {number}\n" for number in range(500)))
-    held_out.write_text("sentence 7\nanother one\n\nanother one\n")
-    config = CorpusConfig(documents="line", valid_fraction=0.5, valid_text=(str(held_out),))
-    found = split_texts(path, config)
-    assert found["valid"] == ["sentence 7", "another one"]
-    assert len(found["train"]) == 499
-    assert "sentence 7" not in found["train"]
-
-
-def test_named_files_are_held_out_where_copies_stay(tmp_path: Path) -> None:
-    path, held_out = tmp_path / "train.txt", tmp_path / "valid.txt"
-    path.write_text("one\ntwo\none\nthree\ntwo\n")
-    held_out.write_text("two\ntwo\n")
-    config = CorpusConfig(documents="line", valid_text=(str(held_out),), deduplicate=False)
-    assert split_texts(path, config) == {"train": ["one", "one", "three"], "valid": ["two", "two"]}
-
-
-def test_a_file_to_hold_out_must_hold_text(tmp_path: Path) -> None:
-    path, held_out = tmp_path / "train.txt", tmp_path / "valid.jsonl"
-    path.write_text("a sentence")
-    held_out.write_text('{"text": " "}\nno JSON\n')
-    with pytest.raises(CorpusError, match=r"valid\.jsonl: nothing is left to validate") as caught:
-        split_texts(path, CorpusConfig(valid_text=(str(held_out),)))
-    assert "bad JSON line (first valid.jsonl:2): 1" in str(caught.value)
-
-
-def test_text_that_is_all_held_out_is_none_to_train_on(tmp_path: Path) -> None:
-    path, held_out = tmp_path / "train.txt", tmp_path / "valid.txt"
-    for each in (path, held_out):
-        each.write_text("one\n\ntwo")
-    with pytest.raises(CorpusError, match=r"train\.txt: nothing is left to train on"):
-        split_texts(path, CorpusConfig(valid_text=(str(held_out),)))
-
-
-def test_a_single_document_gives_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "book.txt"
-    lines = [f"line {number} of the book" for number in range(1000)]
-    path.write_text("\n".join(lines))
-    found = split_texts(path, CorpusConfig(documents="file", valid_fraction=0.01))
-    assert [len(texts) for texts in found.values()] == [1, 1]
-    train, valid = found["train"][0].split("\n"), found["valid"][0].split("\n")
-    assert train + valid == lines
-    assert 0.009 < len(valid) / len(lines) < 0.012
-
-
-def test_of_a_few_documents_the_longest_gives_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "few.txt"
-    documents = ["short one", "a much longer one of many words " * 20, "another short one"]
-    path.write_text("\n\n".join(documents))
-    found = split_texts(path, CorpusConfig(documents=LINES))
-    assert len(found["train"]) == 3
-    assert len(found["valid"]) == 1
-    assert documents[1].strip().endswith(found["valid"][0])
-    together = " ".join([*found["train"], *found["valid"]]).split()
-    assert sorted(together) == sorted(" ".join(documents).split())
-
-
-def test_next_to_nothing_held_out_is_made_up_for(tmp_path: Path) -> None:
-    path = tmp_path / "few.txt"
-    words = write_corpus(tmp_path / "a.txt", 0.03).read_text().replace("\n\n", "\n")
-    # Of these short documents the hash holds some out.
-    documents = [words[:20_000].strip(), *(f"short {number}" for number in range(200))]
-    path.write_text("\n\n".join(documents))
-    found = split_texts(path, CorpusConfig(documents=LINES, valid_fraction=0.02))
-    short = [text for text in found["valid"] if text.startswith("short ")]
-    assert 0 < len(short) == len(found["valid"]) - 1
-    total = sum(len(text) for texts in found.values() for text in texts)
-    assert 0.01 < sum(map(len, found["valid"])) / total < 0.03
-    [tail] = [text for text in found["valid"] if text not in short]
-    assert documents[0].endswith(tail)
-
-
-def find_by_split(split: Split, characters: int) -> str:
-    """A document of about this length that the hash puts into a split."""
-    line = "word after word after word\n" * (characters // 27)
-    texts = (f"{line}number {number}" for number in range(1_000))
-    return next(t for t in texts if is_validation(fingerprint_text(t), 0.1) == (split == "valid"))
-
-
-@pytest.mark.parametrize("others", [0, 1, 8])
-def test_the_hash_does_not_hold_out_nearly_all(tmp_path: Path, others: int) -> None:
-    book = find_by_split("valid", 60_000)
-    prefaces = [f"{find_by_split('train', 500)} {number}" for number in range(others)]
-    (tmp_path / "texts").mkdir()
-    for number, text in enumerate([book, *prefaces]):
-        (tmp_path / "texts" / f"{number}.md").write_text(text)
-    found = split_texts(tmp_path / "texts", CorpusConfig(documents="file"))
-    assert 0.05 < len("".join(found["valid"])) / len("".join([book, *prefaces])) < 0.2
-    assert book.startswith(found["train"][0])
-
-
-def test_a_copy_of_what_is_cut_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "texts").mkdir()
-    for name in "ab":
-        (tmp_path / "texts" / f"{name}.md").write_text(find_by_split("train", 20_000))
-    corpus = CorpusConfig(documents="file", deduplicate=False)
-    found = split_texts(tmp_path / "texts", corpus)
-    assert (len(found["train"]), len(found["valid"])) == (2, 2)
-    assert not any(tail in head for tail in found["valid"] for head in found["train"])
-
-
-def test_text_that_is_all_held_out_by_name_says_so(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path / "a.txt")
-    with pytest.raises(CorpusError, match=r"duplicate of held-out text: \d+"):
-        split_texts(path, CorpusConfig(valid_text=(str(path),)))
-
-
-def test_what_the_hash_holds_out_is_enough_when_it_is_half_of_the_share(tmp_path: Path) -> None:
-    path = tmp_path / "even.txt"
-    path.write_text("\n\n".join(f"document number {number}" for number in range(300)))
-    found = split_texts(path, CorpusConfig(documents=LINES, valid_fraction=0.1))
-    assert all(text.startswith("document number") for texts in found.values() for text in texts)
-    assert sum(map(len, found.values())) == 300
-
-
-def test_nothing_is_held_out_on_request(tmp_path: Path) -> None:
-    path = tmp_path / "few.txt"
-    path.write_text("one\n\ntwo words\n\nthree")
-    found = split_texts(path, CorpusConfig(documents=LINES, valid_fraction=0.0))
-    assert sorted(found["train"]) == ["one", "three", "two words"]
-    assert found["valid"] == []
-
-
-def test_too_little_to_hold_any_out(tmp_path: Path) -> None:
-    path = tmp_path / "tiny.txt"
-    path.write_text("x")
-    with pytest.raises(CorpusError, match=r"tiny\.txt: 1 characters are too few"):
-        split_texts(path, CorpusConfig())
-
-
-@given(st.text(min_size=2), st.integers(0, 50))
-def test_cutting_loses_only_whitespace(text: str, size: int) -> None:
-    head, tail = cut_tail(text, size)
-    assert "".join((head + tail).split()) == "".join(text.split())
-    assert len(tail) <= min(max(2 * size, 200), (len(text) + 1) // 2)
-
-
-def test_the_share_is_chosen_by_the_size_of_the_text_unless_it_is_given(tmp_path: Path) -> None:
-    small = write_corpus(tmp_path / "small.txt", 0.2)
-    assert settle_splits(find_duplicates(small, CorpusConfig())).valid_fraction == 0.1
-    large = tmp_path / "large.txt"
-    large.write_text("\n".join(f"{number} words of a line" * 20 for number in range(10_000)))
-    found = settle_splits(find_duplicates(large, CorpusConfig(documents="line")))
-    assert found.valid_fraction == round(80_000 / (large.stat().st_size - 9_999), 4)
-
-
-def test_a_share_that_is_given_is_taken(tmp_path: Path) -> None:
-    small = write_corpus(tmp_path / "small.txt", 0.2)
-    corpus = CorpusConfig(valid_fraction=0.02)
-    assert settle_splits(find_duplicates(small, corpus)) == Splits(0.02)

@@ -8,10 +8,10 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.errors import ConfigError, ShardError
+from maskwright.preparation.find_data import adopt_preparation
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.runs.find_data import adopt_preparation
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.workplace import data_of
 

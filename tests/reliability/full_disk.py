@@ -21,7 +21,7 @@ from maskwright.cli.main import main
 from maskwright.corpus import blocks
 from maskwright.logs import MetricsLog, read_metrics
 from maskwright.model_folder import folder as artifact
-from maskwright.preparation import encode
+from maskwright.preparation import tasks
 from tests.reliability.small import PREPARE, PRETRAIN, cut_back
 
 KILOBYTE = 1024
@@ -68,7 +68,7 @@ def prepare_on_a_full_disk(home: Path) -> dict[str, Any]:
     """The disk is full when a part of the shards is written."""
     disk = mount(home / "prepare", PLENTY)
     command = ("prepare", home / "words.txt", "--out", disk / "data", *PREPARE, "--workers", "1")
-    with filling(disk, encode, "write_array"):
+    with filling(disk, tasks, "write_array"):
         full = run_command(*command)
     [work] = (disk / "data").glob(".work-*")
     differing = list_differing(work, home / "data")

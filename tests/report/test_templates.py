@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from maskwright.report.run_page import render_page
 from maskwright.report.selection_page import render_selection
 from maskwright.runs.evaluation_file import Score, SuiteResult
-from maskwright.selection.tally import Tally
+from maskwright.selection.selector import Tally
 from tests.finetuning.test_report import render as render_classifier
 from tests.report.test_run_page import make_manifest, make_run
 

@@ -5,8 +5,7 @@ import pytest
 from maskwright.errors import ConfigError
 from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
-from maskwright.selection.selector import LanguageIdentifier, Selector
-from maskwright.selection.tally import Tally
+from maskwright.selection.selector import LanguageIdentifier, Selector, Tally
 
 ENGLISH = "The river flows through the town and goes on to the sea."
 GERMAN = "Der Fluss fließt durch die Stadt und dann weiter bis ans Meer."

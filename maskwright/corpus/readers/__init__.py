@@ -1,1 +1,4 @@
-"""Readers, one module per file format; `maskwright.corpus.readers.dispatch` chooses one."""
+"""Readers, a module per kind of file: a `Reading` comes in, texts go out.
+
+`maskwright.corpus.readers.dispatch` chooses one, and lists the formats.
+"""

@@ -14,14 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.documents import Document, Reading, Source, cut_text
-from maskwright.corpus.readers.blocks import COMPRESSIONS, Compression
+from maskwright.corpus.documents import Document, Reading, Source, UnreadableError, cut_text
+from maskwright.corpus.readers.columns import read_hub, read_parquet
 from maskwright.corpus.readers.dump import read_dump
-from maskwright.corpus.readers.hub import read_hub
-from maskwright.corpus.readers.parquet import read_parquet
 from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.records import read_jsonl, read_table
-from maskwright.corpus.readers.text import UnreadableError, read_markdown, read_plain
+from maskwright.corpus.readers.text import read_markdown, read_plain
+from maskwright.corpus.unpack import COMPRESSIONS, Compression
 from maskwright.errors import CorpusError
 
 # Yields texts, or (name, text) if texts have names.

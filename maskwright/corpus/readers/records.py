@@ -9,8 +9,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from maskwright.corpus.documents import Reading, Source
-from maskwright.corpus.readers.text import UnreadableError, decode_text, read_lines, read_text
+from maskwright.corpus.documents import Reading, Source, UnreadableError, read_lines
+from maskwright.corpus.readers.text import decode_text, read_text
 from maskwright.errors import CorpusError
 from maskwright.files import parse_object
 

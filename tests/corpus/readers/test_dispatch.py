@@ -16,11 +16,10 @@ import zstandard
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Reading
-from maskwright.corpus.readers.blocks import COMPRESSIONS
 from maskwright.corpus.readers.dispatch import FORMATS, Format, read_source, recognize_name
 from maskwright.corpus.readers.text import read_text
-from maskwright.corpus.sources import find_sources
-from maskwright.corpus.stream import stream_corpus
+from maskwright.corpus.sources import find_sources, stream_corpus
+from maskwright.corpus.unpack import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import read_columns
 from tests.corpus.helpers import read_all, write

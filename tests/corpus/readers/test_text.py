@@ -9,24 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.corpus.config import DocumentMode
-from maskwright.corpus.readers.text import (
-    UnreadableError,
-    decode_text,
-    detect_mode,
-    read_lines,
-    split_documents,
-)
+from maskwright.corpus.documents import UnreadableError
+from maskwright.corpus.readers.text import decode_text
 from maskwright.errors import CorpusError
-from tests.corpus.helpers import read_all, write
-
-
-def split_anywhere(content: bytes, sizes: list[int]) -> list[bytes]:
-    blocks: list[bytes] = []
-    for size in sizes:
-        blocks.append(content[:size])
-        content = content[size:]
-    return [block for block in [*blocks, content] if block]
+from tests.corpus.helpers import read_all, split_anywhere, write
 
 
 @given(st.text(min_size=1), st.lists(st.integers(1, 5)))
@@ -68,18 +54,6 @@ def test_what_is_no_text_is_refused(content: bytes, message: str) -> None:
 def test_text_with_a_little_garbage_is_text() -> None:
     content = b"A text with one NUL \0 and one bad byte \xff in it." + b" More of it." * 100
     assert "\0" in "".join(decode_text([content], "x"))
-
-
-@given(st.text(alphabet="ab \n", min_size=1), st.lists(st.integers(1, 5)), st.integers(3, 9))
-def test_lines_do_not_depend_on_the_blocks(text: str, sizes: list[int], limit: int) -> None:
-    blocks = [block.decode() for block in split_anywhere(text.encode(), sizes)]
-    uncut = list(read_lines(blocks, 1_000, Counter()))
-    assert uncut == text.removesuffix("\n").split("\n") or text == "\n"
-    counts: Counter[str] = Counter()
-    cut = list(read_lines(blocks, limit, counts))
-    assert all(len(line) <= limit for line in cut)
-    assert "".join(cut) == "".join(uncut)
-    assert len(cut) == len(uncut) + counts["long line cut"]
 
 
 GERMAN = "Die Übertragung wäre schön für große Körper, sagt der Ärger über die Brücke. " * 30
@@ -198,54 +172,6 @@ def test_the_command_that_is_named_converts_the_file(
 def test_the_wrong_encoding_is_refused_too() -> None:
     with pytest.raises(CorpusError, match="not ascii but likely cp1252"):
         list(decode_text([GERMAN.encode("cp1252")], "x", "ascii"))
-
-
-ARTICLES = "Title\nFirst paragraph.\nSecond paragraph.\n\nOther title\nIts paragraph.\n"
-SENTENCES = "First sentence.\nSecond sentence.\nThird sentence.\n"
-
-
-def read(text: str, mode: DocumentMode = "auto", limit: int = 1_000) -> list[str]:
-    return list(split_documents([text], mode, limit, Counter()))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (ARTICLES, "blank_line"),
-        (SENTENCES, "line"),
-        (SENTENCES + "\n\n", "line"),
-        ("\n\n" + SENTENCES, "line"),
-        ("one line", "line"),
-        (SENTENCES * 400 + "\n" + SENTENCES, "line"),  # one stray blank line
-        ("A speech.\n \t\nAnother.", "blank_line"),
-        ("", "blank_line"),
-    ],
-)
-def test_the_beginning_tells_how_documents_are_separated(text: str, expected: str) -> None:
-    assert detect_mode(text) == expected
-
-
-def test_documents_keep_the_newlines_between_their_paragraphs() -> None:
-    assert read(ARTICLES) == [
-        "Title\nFirst paragraph.\nSecond paragraph.",
-        "Other title\nIts paragraph.",
-    ]
-
-
-def test_the_mode_can_be_overridden() -> None:
-    assert len(read(ARTICLES, "line")) == 5
-    assert read(ARTICLES, "file") == [ARTICLES.strip()]
-    assert read(SENTENCES, "blank_line") == [SENTENCES.strip()]
-    assert len(read(SENTENCES)) == 3
-
-
-def test_a_long_document_is_cut_and_counted() -> None:
-    counts: Counter[str] = Counter()
-    lines = [f"line {number}" for number in range(100)]
-    documents = list(split_documents(["\n".join(lines)], "file", 100, counts))
-    assert "\n".join(documents).split("\n") == lines
-    assert all(len(document) <= 100 for document in documents)
-    assert counts == {"long document cut": len(documents) - 1}
 
 
 def test_one_enormous_line_is_cut_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -22,19 +22,19 @@ from maskwright.cli.pretrain import build_parser
 from maskwright.config import from_mapping, read_yaml, write_yaml
 from maskwright.corpus.clean import clean_text
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.stream import stream_corpus
+from maskwright.corpus.sources import stream_corpus
 from maskwright.errors import MaskwrightError
 from maskwright.files import hash_file, write_json
 from maskwright.inference.fill_mask import FillMask
 from maskwright.logs import MetricsLog, read_metrics, read_training
 from maskwright.model_folder.folder import open_model
 from maskwright.model_folder.weights import INDEX, WEIGHTS
+from maskwright.preparation.find_data import adopt_preparation
 from maskwright.preparation.folder import SELECTION_NAME, read_tally
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.runs.find_data import adopt_preparation
 from maskwright.runs.run_directory import read_provenance
-from maskwright.selection.tally import Tally
+from maskwright.selection.selector import Tally
 from maskwright.shards.manifest import MANIFEST_NAME
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer

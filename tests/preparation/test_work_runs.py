@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.preparation import sorted_runs
-from maskwright.preparation.sorted_runs import (
+from maskwright.preparation import work
+from maskwright.preparation.work import (
     Leaders,
     Records,
     cut_range,
@@ -33,8 +33,8 @@ BOUNDS = st.tuples(st.one_of(st.just(0), VALUES), st.one_of(st.just(TOP), VALUES
 @pytest.fixture(scope="module", autouse=True)
 def small_runs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(sorted_runs, "RUN", RUN)
-        monkeypatch.setattr(sorted_runs, "CHUNK", CHUNK)
+        monkeypatch.setattr(work, "RUN", RUN)
+        monkeypatch.setattr(work, "CHUNK", CHUNK)
         yield
 
 

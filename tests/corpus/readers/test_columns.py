@@ -1,7 +1,9 @@
 import contextlib
 import gzip
 import io
+import json
 import sys
+from collections import Counter
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.corpus.readers.parquet import opening_parquet
+from maskwright.corpus.readers.columns import HubName, expand_home, opening_parquet, parse_hub_name
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError, MissingPackageError
 from tests.corpus.helpers import read_all, write
@@ -80,7 +82,7 @@ def test_without_pyarrow_the_remedy_is_named(
 def test_rows_of_long_texts_are_read_a_few_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskwright.corpus.readers.parquet._BATCH_BYTES", 50_000)
+    monkeypatch.setattr("maskwright.corpus.readers.columns._BATCH_BYTES", 50_000)
     texts = [noise(10_000, number) for number in range(20)]
     [source] = find_sources([make(tmp_path / "x.parquet", text=texts)])
     with opening_parquet(source) as table:
@@ -104,3 +106,74 @@ def test_a_flipped_bit_is_read_or_refused(number: int) -> None:
     content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
     with TemporaryDirectory() as folder, contextlib.suppress(CorpusError):
         read_all(write(Path(folder) / "x.parquet", bytes(content)))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "hf:wikimedia/wikipedia:20231101.en#text",
+            HubName("wikimedia/wikipedia", "20231101.en", "text"),
+        ),
+        ("hf:wikitext", HubName("wikitext", "", "")),
+        ("hf:owner/set#body", HubName("owner/set", "", "body")),
+        ("hf:/data/a:b#text", HubName("/data/a:b", "", "text")),
+    ],
+)
+def test_names(name: str, expected: HubName) -> None:
+    assert parse_hub_name(name) == expected
+
+
+@pytest.mark.parametrize("name", ["hf:", "hf:#text", "hf::config"])
+def test_a_name_without_a_dataset_is_an_error(name: str) -> None:
+    with pytest.raises(CorpusError, match="names no dataset"):
+        parse_hub_name(name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    rows = [{"id": n, "text": f"document {n}"} for n in range(10)] + [{"id": 10, "text": None}]
+    lines = "\n".join(json.dumps(row) for row in rows)
+    write(tmp_path / "set" / "train.jsonl", lines)
+    return tmp_path / "set"
+
+
+def test_a_local_dataset_folder_is_streamed(folder: Path) -> None:
+    counts: Counter[str] = Counter()
+    texts = [f"document {n}" for n in range(10)]
+    assert read_all(f"hf:{folder}#text", counts) == texts
+    assert counts == {"missing field text": 1}
+    assert read_all(f"hf:{folder}") == texts
+
+
+def test_a_saved_dataset_is_read(folder: Path) -> None:
+    datasets: Any = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_dict({"body": ["one", "two"]})
+    rows.save_to_disk(str(folder / "one"))
+    datasets.DatasetDict(train=rows).save_to_disk(str(folder / "several"))
+    datasets.DatasetDict(test=rows).save_to_disk(str(folder / "other"))
+    assert read_all(f"hf:{folder / 'one'}#body") == ["one", "two"]
+    assert read_all(f"hf:{folder / 'several'}#body") == ["one", "two"]
+    with pytest.raises(CorpusError, match="cannot be read: it has no split train but test"):
+        read_all(f"hf:{folder / 'other'}#body")
+
+
+def test_a_missing_field_names_those_there_are(folder: Path) -> None:
+    with pytest.raises(CorpusError, match="has no field body; it has: id, text"):
+        read_all(f"hf:{folder}#body")
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    with pytest.raises(CorpusError, match="cannot be read: there is no folder"):
+        read_all(f"hf:{tmp_path}/nowhere#text")
+
+
+def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expand_home("~/x") == Path("/home/me/x")
+    assert expand_home("a~b") == Path("a~b")
+    with pytest.raises(CorpusError, match="~nobody-of-this-name/x: "):
+        expand_home("~nobody-of-this-name/x")

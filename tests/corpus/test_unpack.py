@@ -15,13 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.corpus.readers.blocks import (
-    BLOCK_BYTES,
-    MAX_EXPANSION,
-    Compression,
-    Expansion,
-    read_blocks,
-)
+from maskwright.corpus.unpack import BLOCK_BYTES, MAX_EXPANSION, Compression, Expansion, read_blocks
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import write
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from maskwright import files
 from maskwright.corpus.blocks import Block
 from maskwright.corpus.config import CorpusConfig
-from maskwright.preparation import duplicates, sorted_runs, work
+from maskwright.preparation import tasks, work
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.duplicates import find_exact
-from maskwright.preparation.stages import list_stages
+from maskwright.preparation.engines import list_stages
+from maskwright.preparation.tasks import find_exact
 from maskwright.preparation.work import (
     BANDS,
     BEFORE_MENDING,
@@ -236,9 +236,9 @@ class Found:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records at a time, so that few are many; and nothing waits for the disk."""
     for module, name, value in (
-        (sorted_runs, "RUN", 16),
-        (sorted_runs, "CHUNK", 24),
-        (duplicates, "_PAIRS_AT_ONCE", 5),
+        (work, "RUN", 16),
+        (work, "CHUNK", 24),
+        (tasks, "_PAIRS_AT_ONCE", 5),
         (work, "_BLOCKS_A_RANGE", 2),
         (files, "flush", lambda path: None),
     ):

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.selection.tally import Tally
+from maskwright.selection.selector import Tally
 
 FATES = st.lists(st.tuples(st.sampled_from(["kept", "a", "b"]), st.text(max_size=8)), max_size=40)
 

@@ -1,4 +1,4 @@
-"""Find or prepare the data of a run."""
+"""The prepared data of a run: its folders, mirrors of URLs, or text that is prepared first."""
 
 import shlex
 import time
@@ -11,34 +11,20 @@ from typing import Any
 from maskwright.config import from_mapping, to_mapping
 from maskwright.console import tell
 from maskwright.corpus.config import CorpusConfig
-from maskwright.errors import CheckpointError, ConfigError, InputError, MaskwrightError, ShardError
+from maskwright.errors import ConfigError, InputError, MaskwrightError, ShardError
 from maskwright.files import locking_folder
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.input_identity import fingerprint_input
+from maskwright.preparation.folder import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.run_directory import name_prepared, read_provenance
+from maskwright.runs.run_directory import is_prepared
 from maskwright.selection.config import SelectionConfig
-from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
+from maskwright.shards.manifest import TOKENIZER_NAME, read_manifest
 from maskwright.shards.remote import is_remote, name_path, open_mirror
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.files import CONFIG, TOKENIZER
 from maskwright.tokenizer.template import wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
-
-
-def is_prepared(folder: Path) -> bool:
-    """Return True if ``maskwright prepare`` wrote `folder`."""
-    return (folder / MANIFEST_NAME).is_file()
-
-
-def list_prepared(run: Path) -> dict[str, Path]:
-    """Return the prepared folders of a run by name; empty if they are unknown or one is gone."""
-    try:
-        folders = name_prepared(read_provenance(run))
-    except CheckpointError:
-        return {}
-    return folders if all(map(is_prepared, folders.values())) else {}
 
 
 def is_elsewhere(config: PretrainConfig) -> bool:

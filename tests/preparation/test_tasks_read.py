@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.fingerprints import fingerprint_pair
+from maskwright.corpus.documents import fingerprint_pair
 from maskwright.errors import CorpusError
-from maskwright.preparation.encode import CUT
+from maskwright.preparation.tasks import CUT
 from maskwright.preparation.work import BEFORE_MENDING, KEYS, READ, SIGNATURES, Work, add_counts
 from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.selection.near_duplicates import NUM_HASHES

@@ -15,9 +15,8 @@ from pyarrow import parquet
 from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.encode import CUT, IN_SENTENCES, BlockEncoder
 from maskwright.preparation.folder import read_tally
-from maskwright.preparation.read import BlockReader
+from maskwright.preparation.tasks import CUT, IN_SENTENCES, BlockEncoder, BlockReader
 from maskwright.preparation.work import ENCODE, VOCABULARY, Work
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS, read_manifest
@@ -37,7 +36,7 @@ from tests.preparation.helpers import (
     write_corpus,
     write_lines,
 )
-from tests.preparation.test_read import QUESTION, write_mixed
+from tests.preparation.test_tasks_read import QUESTION, write_mixed
 
 TEXTS = ["the cat sat", "on the mat,", "the end.", "\U0001f600"]
 LETTERS = TokenizerConfig(kind="character", min_frequency=1)

@@ -24,9 +24,8 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, ShardError
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.duplicates import connect_range, find_exact, find_near
-from maskwright.preparation.read import BlockReader
-from maskwright.preparation.stages import Stage, TaskRunner, count_cores, list_undone, work_through
+from maskwright.preparation.engines import Stage, TaskRunner, count_cores, list_undone, work_through
+from maskwright.preparation.tasks import BlockReader, connect_range, find_exact, find_near
 from maskwright.preparation.work import CONNECT, ENCODE, EXACT, NEAR, READ, VOCABULARY, Facts, Work
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import Manifest

@@ -1,0 +1,177 @@
+"""The split rule: which documents are held out for validation.
+
+The fingerprint of a document decides, so with the same fraction its split is the same in every run,
+corpus and order. Adding text changes no other split, and the validation set of a larger fraction
+contains that of a smaller one. The user may also name the files to hold out.
+
+With only a few documents, a hash may hold out almost nothing or nearly all. If the held-out text is
+small and less than half of its share, or more than twice its share, the end of the longest document
+there, cut at a line end, makes up the share.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from maskwright.corpus.documents import fingerprint_text
+from maskwright.corpus.sources import explain_nothing
+from maskwright.errors import CorpusError
+from maskwright.preparation.work import EXACT, READ, Work, add_counts
+
+Split = Literal["train", "valid"]
+MIN_VALID_FRACTION = 0.01
+_MAX_VALID_FRACTION = 0.1
+_MIN_VALID_BYTES = 80_000  # about 20,000 tokens
+_MIN_VALID_CHARACTERS = 2_000  # of validation text, however small a share this is
+_MIN_END_CHARACTERS = 200
+
+
+def is_validation(fingerprint: int, valid_fraction: float) -> bool:
+    """Return True if the document with this fingerprint is held out for validation."""
+    return fingerprint < valid_fraction * 2**64
+
+
+def choose_valid_fraction(sizes: Iterable[int]) -> float:
+    """Return the default share of documents to hold out, given their sizes in bytes of UTF-8. Stops
+    reading sizes at 8 MB, where the smallest share is enough.
+    """
+    most, num_bytes = _MIN_VALID_BYTES / MIN_VALID_FRACTION, 0
+    for size in sizes:
+        num_bytes += size
+        if num_bytes >= most:
+            break
+    enough = _MIN_VALID_BYTES / max(num_bytes, 1)
+    return min(_MAX_VALID_FRACTION, max(MIN_VALID_FRACTION, round(enough, 4)))
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The rule that holds out documents.
+
+    Attributes:
+        valid_fraction: share of the documents that are not held out by name.
+        cut: block, index and fingerprint of the document whose end is held out, and the number of
+            characters of that end; None if no document is cut.
+    """
+
+    valid_fraction: float
+    cut: tuple[int, int, int, int] | None = None
+
+    def choose(self, fingerprint: int) -> Split:
+        """Return the split of a document that is not held out by name."""
+        return "valid" if is_validation(fingerprint, self.valid_fraction) else "train"
+
+    def divide(self, text: str) -> list[tuple[Split, str]]:
+        """Return the parts of a document that is not held out by name, each with its split."""
+        fingerprint = fingerprint_text(text)
+        if self.cut is not None and self.cut[2] == fingerprint:  # also of a duplicate
+            head, tail = cut_tail(text, self.cut[3])
+            return [("train", head), ("valid", tail)]
+        return [(self.choose(fingerprint), text)]
+
+    def divide_block(
+        self, work: Work, block: int
+    ) -> Iterator[tuple[str, tuple[str, int] | None, list[tuple[Split, str]]]]:
+        """Yield each document of a block, why it is dropped (`Work.read_drops`), and its parts."""
+        dropped, by_name = work.read_drops(block), work.is_held_out(block)
+        for index, text in enumerate(work.read_texts(block)):
+            if index in dropped:
+                yield text, dropped[index], []
+            else:
+                yield text, None, [("valid", text)] if by_name else self.divide(text)
+
+
+def settle_splits(work: Work) -> Splits:
+    """Return the splits of the documents that are left after deduplication.
+
+    Reads only the first keys (8 MB of text), unless far too little or too much text is held out.
+
+    Raises:
+        CorpusError: no document is left to train or validate on, or too little text to hold some of
+            it out.
+    """
+    fraction = _choose_fraction(work)
+    splits, blocks = Splits(fraction), range(work.plan.num_held_out, len(work.plan.blocks))
+    longest = dict[Split, tuple[int, int, int, int]]()  # characters, block, index, fingerprint
+    num_characters = num_valid = most_valid = 0
+    for block, index, fingerprint, characters, _ in _list_kept(work, blocks):
+        split = splits.choose(fingerprint)
+        if characters > longest.get(split, (0,))[0]:
+            longest[split] = characters, block, index, fingerprint
+        num_characters += characters
+        num_valid += characters if split == "valid" else 0
+        most_valid = max(_MIN_VALID_CHARACTERS, 2 * fraction * num_characters)
+        is_share = _MIN_VALID_CHARACTERS <= num_valid <= most_valid or not fraction
+        if "train" in longest and is_share:
+            return splits
+    if not longest:
+        raise CorpusError(explain_nothing(work.plan.paths, "train", _count_dropped(work, blocks)))
+    share = round(fraction * num_characters)
+    is_too_much = num_valid > most_valid or "train" not in longest
+    characters, block, index, fingerprint = longest["valid" if is_too_much else "train"]
+    if is_too_much:  # without this document, what is missing to as much as would be enough
+        num_missing = min(max(share, _MIN_VALID_CHARACTERS), 2 * share) - num_valid + characters
+        is_settled = num_missing <= 0 and "train" in longest  # other documents are the reason
+    else:
+        num_missing = share - num_valid
+        is_settled = 0 < num_valid >= num_missing
+    if is_settled:
+        return splits
+    if all(cut_tail(work.read_text(block, index), num_missing)):
+        return Splits(fraction, (block, index, fingerprint, num_missing))
+    if num_valid and "train" in longest:
+        return splits
+    raise CorpusError(
+        f"{', '.join(work.plan.paths)}: {num_characters} characters are too few to hold some out "
+        "for validation. Give more text."
+    )
+
+
+def _count_dropped(work: Work, blocks: range) -> Counter[str]:
+    """Return the number of documents that are not kept, by reason."""
+    counts = add_counts(facts["counts"] for facts in work.all_facts(READ))
+    for stage, by in chain.from_iterable(work.read_drops(block).values() for block in blocks):
+        reason = "duplicate" if stage == EXACT else "near duplicate"
+        counts[f"{reason} of held-out text" if work.is_held_out(by) else reason] += 1
+    return counts
+
+
+def _choose_fraction(work: Work) -> float:
+    """Return the share to hold out of the documents that are not held out by name."""
+    config, num_held_out = work.plan.config.corpus, work.plan.num_held_out
+    if config.valid_text:
+        if next(_list_kept(work, range(num_held_out)), None) is None:
+            counts = add_counts(work.facts(READ, n)["counts"] for n in range(num_held_out))
+            raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
+        return 0.0
+    if config.valid_fraction is not None:
+        return config.valid_fraction
+    sizes = (size for *_, size in _list_kept(work, range(len(work.plan.blocks))))
+    return choose_valid_fraction(sizes)
+
+
+def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield block, index, fingerprint, characters and bytes of the kept documents."""
+    for block in blocks:
+        keys = work.read_kept_keys(block)
+        fields = (keys[field].tolist() for field in ("key", "high", "characters", "bytes"))
+        for key, high, characters, num_bytes in zip(*fields, strict=True):
+            yield block, key - (block << 32), high, characters, num_bytes
+
+
+def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
+    """Cut about `num_characters`, at most half, off the end, at a line end or else at a blank.
+
+    The end is at most twice as long as asked for, or `_MIN_END_CHARACTERS` characters.
+    """
+    asked = min(max(num_characters, 1), len(text) // 2)
+    place = len(text) - asked
+    first = len(text) - min(max(2 * asked, _MIN_END_CHARACTERS), len(text) // 2)
+    for blank in ("\n", " "):
+        found = text.rfind(blank, first, place)
+        if found > 0:
+            place = found
+            break
+    return text[:place].strip(), text[place:].strip()
