@@ -52,8 +52,7 @@ def prepare(
         report: writes ``out/report.html``: what was dropped and why. Not with ``engine:
             datatrove-slurm``, which returns before the text is read: call it again afterwards.
         private: the report shows no sample of the text.
-        sections: values over the recipe, by section: ``corpus={"documents": "line"}``; see
-            ``maskwright prepare --help-all``.
+        sections: values over the recipe, by section: ``corpus={"documents": "line"}``.
 
     Returns:
         The prepared folder, `out`.
