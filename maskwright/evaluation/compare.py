@@ -34,7 +34,7 @@ from maskwright.evaluation.suite_mlm import (
     measure_request,
     pin_text,
 )
-from maskwright.files import check_new_folder, write_json
+from maskwright.files import JsonObject, check_new_folder, write_json
 from maskwright.formatting import shorten_names
 from maskwright.inference.text_model import TextModel
 from maskwright.logs import Record, read_training
@@ -87,7 +87,7 @@ class GroupDifference(TypedDict):
 
     num_runs: tuple[int, int]
     is_paired: bool
-    scores: list[dict[str, Any]]
+    scores: list[JsonObject]
 
 
 class Comparison(TypedDict):
@@ -152,14 +152,14 @@ def compare(
     Raises:
         MaskwrightError: an input is wrong; the message is one line.
     """
+    if against and min(len(runs), len(against)) < 2:
+        raise InputError("--against needs two runs or more in each group. Add runs of other seeds.")
     check_row_length(seq_length)
     folder = None if out is None else Path(out)
     if folder is not None:
         check_matplotlib()
         check_new_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    if against and min(len(runs), len(against)) < 2:
-        raise InputError("--against needs two runs or more in each group. Add runs of other seeds.")
     names = [os.fspath(run) for run in (*runs, *against)]
     scored = _score_all(names, list_sources(data), seq_length, device, is_fast=fast)
     if line := describe_partial_text(scored[0].result.data):
@@ -169,13 +169,10 @@ def compare(
         "environment": describe_environment(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "models": [one.describe() for one in scored],
-        "differences_from_first": []
-        if against
-        else [_subtract(other, scored[0]) for other in scored[1:]],
+        "differences_from_first": [_subtract(one, scored[0]) for one in scored[1:] if not against],
     }
     if against:
-        groups = scored[: len(runs)], scored[len(runs) :]
-        comparison["difference_of_groups"] = _subtract_groups(*groups)
+        comparison["difference_of_groups"] = _subtract_groups(scored, len(runs))
     if folder is not None:
         write_json(folder / _COMPARISON_NAME, comparison)
         _plot(scored, folder)
@@ -275,8 +272,9 @@ def _subtract(other: _Scored, first: _Scored) -> ModelDifference:
     return {"name": other.facts["name"], "is_paired": is_paired, "scores": records}
 
 
-def _subtract_groups(ours: Sequence[_Scored], theirs: Sequence[_Scored]) -> GroupDifference:
-    """Return the differences of the scores that all runs have."""
+def _subtract_groups(scored: Sequence[_Scored], count: int) -> GroupDifference:
+    """Return the first `count` minus the others: the differences of the scores that all have."""
+    ours, theirs = scored[:count], scored[count:]
     seeds = [{one.seed for one in group} - {None} for group in (ours, theirs)]
     is_paired = seeds[0] == seeds[1] and len(seeds[0]) == len(ours) == len(theirs)
     if is_paired:
@@ -288,7 +286,7 @@ def _subtract_groups(ours: Sequence[_Scored], theirs: Sequence[_Scored]) -> Grou
         [{score.name: score.value for score in one.result.scores} for one in group]
         for group in (ours, theirs)
     ]
-    scores: list[dict[str, Any]] = []
+    scores: list[JsonObject] = []
     for name in (formula.name for formula in formulas):
         if all(name in found for group in values for found in group):
             mine, others = (np.array([found[name] for found in group]) for group in values)

@@ -20,6 +20,7 @@ from maskwright.report.selection_page import render_selection
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import REPORT_NAME
+from maskwright.shards.manifest import Manifest
 
 
 def prepare(
@@ -51,8 +52,7 @@ def prepare(
         report: writes ``out/report.html``: what was dropped and why. Not with ``engine:
             datatrove-slurm``, which returns before the text is read: call it again afterwards.
         private: the report shows no sample of the text.
-        sections: values over the recipe, by section: ``corpus={"documents": "line"}``; see
-            ``maskwright prepare --help-all``.
+        sections: values over the recipe, by section: ``corpus={"documents": "line"}``.
 
     Returns:
         The prepared folder, `out`.
@@ -68,10 +68,10 @@ def prepare(
         raise InputError(f"--seed = {seed} must not be negative")
     if private and not report:
         raise InputError("--private has no effect without --report. Remove it.")
-    described = {"select": {"describe": True}} if report else {}
-    settings = resolve_preparation(recipe, config, merge(sections, described))
     if report:
         check_matplotlib()  # before the work, not after it
+        sections = merge(sections, {"select": {"describe": True}})
+    settings = resolve_preparation(recipe, config, sections)
     paths, out = (text,) if isinstance(text, str | Path) else text, Path(out)
     try:
         manifest = pipeline.prepare(tuple(map(str, paths)), out, settings, seed, say)
@@ -81,13 +81,17 @@ def prepare(
     if manifest is None:
         say(f"how far it is: maskwright prepare --status --out {out}")
     elif report:
-        tally = read_tally(out)
-        assert tally is not None, "the preparation has just written it"
-        if private:
-            tally.samples.clear()
-        write_text(out / REPORT_NAME, render_selection(out.absolute().name, manifest, tally))
-        say(f"{out / REPORT_NAME}: open it in a browser")
+        _write_report(out, manifest, private)
     return out
+
+
+def _write_report(out: Path, manifest: Manifest, private: bool) -> None:
+    tally = read_tally(out)
+    assert tally is not None, "the preparation has just written it"
+    if private:
+        tally.samples.clear()
+    write_text(out / REPORT_NAME, render_selection(out.absolute().name, manifest, tally))
+    say(f"{out / REPORT_NAME}: open it in a browser")
 
 
 def resolve_preparation(

@@ -1,6 +1,7 @@
 """Search finds the nearest texts, whatever blocks they are read in."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,8 @@ def test_one_query_is_a_list_of_one(run: Path) -> None:
         ("a", TEXTS, {"pooling": "max"}, "pooling = max"),
     ],
 )
-def test_mistakes(queries: object, texts: list[str], options: dict, named: str, run: Path) -> None:
+def test_mistakes(
+    queries: Any, texts: list[str], options: dict[str, Any], named: str, run: Path
+) -> None:
     with pytest.raises(InputError, match=named):
-        search(run, queries, texts, **options)  # type: ignore[arg-type]
+        search(run, queries, texts, **options)
