@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from maskwright.tokenizer.library import (
     make_valid,
     measure_growth,
 )
+from maskwright.tokenizer.prompt_encoder import PromptEncoder, Tokens
 from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
@@ -111,10 +112,11 @@ class Tokenizer:
         return _KINDS.get(self.description["model"]["type"], "character")
 
     @cached_property
-    def _untrimmed(self) -> tokenizers.Tokenizer:
-        """The backend without its post-processor, which may cut blanks off the spans of tokens."""
+    def _prompts(self) -> PromptEncoder:
+        # Without the post-processor, which may cut blanks off the spans of tokens.
         plain = {**self.description, "post_processor": None}
-        return tokenizers.Tokenizer.from_str(json.dumps(plain))
+        backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
+        return PromptEncoder(backend, self.description, self.mask_token)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -172,31 +174,31 @@ class Tokenizer:
             InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        return self._encode_whole(self._plain, text)
+        return self._encode_whole(text, lambda valid: Tokens.of(self._plain, valid))
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
         """Encode `text`, recognizing special tokens written in it, such as [MASK].
+
+        What touches a mask continues its word, as in training: after ``[MASK]`` the tokens of
+        ``[MASK]s`` are ``##s``. transformers begins a new word there.
 
         Raises:
             InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        return self._encode_whole(self._untrimmed, text)
+        return self._encode_whole(text, self._prompts.encode)
 
-    def _encode_whole(self, backend: tokenizers.Tokenizer, text: str) -> EncodedPrompt:
+    def _encode_whole(self, text: str, encode: Callable[[str], Tokens]) -> EncodedPrompt:
         checked = self._check_prompt(text)
         if isinstance(checked, InputError):
             raise checked
-        text = checked
         with calling_library("the tokenizer fails on this text"):
-            # A batch of one, because `encode` holds the GIL.
-            [encoding] = backend.encode_batch([text], add_special_tokens=False)
-        starts = find_word_starts(text, encoding.offsets)
-        ids = np.array(encoding.ids, np.uint32)
+            found = encode(checked)
+        ids = np.array(found.ids, np.uint32)
         return EncodedPrompt(
             ids,
-            np.array(starts, np.bool_) | (ids == self.mask_id),
-            np.array(encoding.offsets, np.int64).reshape(-1, 2),
+            np.array(find_word_starts(checked, found.spans), np.bool_) | (ids == self.mask_id),
+            np.array(found.spans, np.int64).reshape(-1, 2),
         )
 
     def encode_prompts(self, texts: Iterable[str]) -> list[list[int] | InputError]:
@@ -212,10 +214,12 @@ class Tokenizer:
         encoded: list[list[int]] = []
         for start in range(0, len(fitting), _PROMPTS):
             with calling_library("the tokenizer fails on these texts"):
-                encodings = self.backend.encode_batch_fast(
-                    fitting[start : start + _PROMPTS], add_special_tokens=False
-                )
-            encoded += [encoding.ids for encoding in encodings]
+                some = fitting[start : start + _PROMPTS]
+                encodings = self.backend.encode_batch_fast(some, add_special_tokens=False)
+                encoded += [
+                    self._prompts.encode(text).ids if self._prompts.may_differ(text) else one.ids
+                    for text, one in zip(some, encodings, strict=True)
+                ]
         ids = iter(encoded)
         return [next(ids) if isinstance(text, str) else text for text in checked]
 

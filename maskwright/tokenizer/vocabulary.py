@@ -6,7 +6,7 @@ gap, as ``[unused0]``, ``[unused1]``, … do in BERT's vocabulary.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, cast
 
 from maskwright.files import JsonObject, as_mapping
@@ -56,3 +56,18 @@ def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
     pairs = cast(list[Any], vocabulary) if isinstance(vocabulary, list) else []
     # Unigram has pairs of piece and score; invalid entries stay, so that indices do not change.
     return [cast(list[Any], pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
+
+
+def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
+    """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
+    found: list[str] = []
+    rest = token
+    while rest and rest != prefix:
+        shortest = 1 + len(prefix) * rest.startswith(prefix)
+        lengths = range(len(rest), shortest - 1, -1)
+        longest = next((n for n in lengths if rest[:n] in vocabulary), 0)
+        if longest == 0:
+            return found, rest
+        found.append(rest[:longest])
+        rest = prefix + rest[longest:]
+    return found, ""
