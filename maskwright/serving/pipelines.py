@@ -82,7 +82,7 @@ class Pipeline(ABC, Generic[Parameters]):
     def count_tokens(self, texts: Sequence[str], longest: int | None) -> list[int]:
         """Return the number of tokens of each text, with special tokens, and at most `longest`."""
         num_special = len(self.embedder.wrap([]))
-        encoded = self.embedder.tokenizer.encode_batch(texts)
+        encoded = self.embedder.tokenizer.encode_batch(texts, split_special_tokens=False)
         counts = [len(text.ids) + num_special for text in encoded]
         return counts if longest is None else [min(count, longest) for count in counts]
 

@@ -112,11 +112,20 @@ class Tokenizer:
         return _KINDS.get(self.description["model"]["type"], "character")
 
     @cached_property
-    def _prompts(self) -> PromptEncoder:
-        # Without the post-processor, which may cut blanks off the spans of tokens.
+    def _reader(self) -> tokenizers.Tokenizer:
+        """The backend without its post-processor, which may cut blanks off the spans of tokens."""
         plain = {**self.description, "post_processor": None}
-        backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
-        return PromptEncoder(backend, self.description, self.mask_token)
+        return tokenizers.Tokenizer.from_str(json.dumps(plain))
+
+    @cached_property
+    def _prompts(self) -> PromptEncoder:
+        return PromptEncoder(self._reader, self.description, self.mask_token)
+
+    @cached_property
+    def _special_texts(self) -> list[str]:
+        """What a text contains if special tokens may be written in it, such as ``[MASK]``."""
+        added = [token for token in self.description["added_tokens"] if token["special"]]
+        return ["" if token["normalized"] else token["content"] for token in added]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -154,27 +163,39 @@ class Tokenizer:
         normalizer = self.backend.normalizer
         return text if normalizer is None else normalizer.normalize_str(text)
 
-    def encode(self, text: str) -> EncodedText:
-        """Return the tokens of `text`; special tokens are neither added nor recognized in it.
+    def encode(self, text: str, split_special_tokens: bool = True) -> EncodedText:
+        """Return the tokens of `text`; no special tokens are added.
+
+        Args:
+            text: the text.
+            split_special_tokens: special tokens written in the text are text, as in a corpus;
+                else they are recognized, as in transformers and sentence-transformers.
 
         Raises:
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        packed = self._encoder.encode(make_valid(text))
+        valid = make_valid(text)
+        is_plain = split_special_tokens or not any(one in valid for one in self._special_texts)
+        # Texts with special tokens are rare, so their words are not kept.
+        encoder = self._encoder if is_plain else CachedEncoder(self._reader, None, self._growth)
+        packed = encoder.encode(valid)
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
 
-    def encode_batch(self, texts: Iterable[str]) -> list[EncodedText]:
+    def encode_batch(
+        self, texts: Iterable[str], split_special_tokens: bool = True
+    ) -> list[EncodedText]:
         """Encode each text as `encode` does."""
-        return [self.encode(text) for text in texts]
+        return [self.encode(text, split_special_tokens) for text in texts]
 
-    def encode_with_offsets(self, text: str) -> EncodedPrompt:
+    def encode_with_offsets(self, text: str, split_special_tokens: bool = True) -> EncodedPrompt:
         """Return the tokens of `text` as `encode` does, with the character span of each.
 
         Raises:
             InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        return self._encode_whole(text, lambda valid: Tokens.of(self._plain, valid))
+        backend = self._plain if split_special_tokens else self._reader
+        return self._encode_whole(text, lambda valid: Tokens.of(backend, valid))
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
         """Encode `text`, recognizing special tokens written in it, such as [MASK].
