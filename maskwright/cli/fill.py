@@ -19,7 +19,11 @@ from maskwright.tokenizer.token_text import TokenText
 if TYPE_CHECKING:
     from maskwright.inference.fill_mask import FillMask, FillResult
 
-_EPILOG = """examples:
+_EPILOG = """A target is scored as the token that its place needs: where there is a blank before the
+mask, or nothing, the token with the blank (▁good), if there is one; inside a word the token without
+it. The token that is printed is the one that was scored.
+
+examples:
   maskwright fill runs/NAME "The larvae are black and [MASK] on snails."
   maskwright fill runs/NAME "Paris is the [MASK] of [MASK]." --top-k 3
   maskwright fill runs/NAME "It was a [MASK] day." --targets good bad

@@ -50,7 +50,7 @@ class PromptEncoder:
         self, backend: tokenizers.Tokenizer, description: Mapping[str, Any], mask: str
     ) -> None:
         model = description["model"]
-        self._backend, self._mask_id = backend, backend.token_to_id(mask)
+        self._backend, self._mask, self._mask_id = backend, mask, backend.token_to_id(mask)
         self._glued = re.compile(rf"\S{re.escape(mask)}|{re.escape(mask)}\S", re.IGNORECASE)
         self._added = {token["id"]: token["content"] for token in description["added_tokens"]}
         self._model: Any = backend.model
@@ -88,6 +88,25 @@ class PromptEncoder:
             whole.ids.extend([*inside.ids, *ids[after : after + 1]])
             whole.spans.extend([*inside.spans, *spans[after : after + 1]])
         return whole
+
+    def masks_begin_words(self, text: str) -> list[bool]:
+        """Return, for each mask in a text, True if it begins a word as the tokenizer spells words.
+
+        Where words are marked by the blank before them, that is only after a blank.
+        """
+        found = re.finditer(re.escape(self._mask), text)
+        return [self._begins_word(text[: mask.start()]) for mask in found]
+
+    def _begins_word(self, before: str) -> bool:
+        """Return True if a mask after this text begins a word."""
+        if not before or before[-1].isspace():
+            return True
+        if not self._prefix or before.endswith(self._mask):
+            return False
+        neighbor = before[-1]
+        letters = _choose_letters(neighbor, 1, 1)
+        letter = next((one for one in letters if one != neighbor and self._spell(one)), neighbor)
+        return self._divide(neighbor + letter).get_splits()[-1][0] == self._spell(letter)
 
     def _is_added(self, token_id: int, text: str) -> bool:
         """Return True if a token is an added one; the model makes the unknown token, too."""

@@ -244,6 +244,14 @@ class Tokenizer:
         ids = iter(encoded)
         return [next(ids) if isinstance(text, str) else text for text in checked]
 
+    def masks_begin_words(self, text: str, ids: Sequence[int]) -> list[bool]:
+        """Return, for each mask of a prompt with these ids, True if it begins a word.
+
+        A mask begins a word after a blank, and for WordPiece also after punctuation.
+        """
+        found, num_masks = self._prompts.masks_begin_words(text), list(ids).count(self.mask_id)
+        return found if len(found) == num_masks else [True] * num_masks
+
     def _check_prompt(self, text: str) -> str | InputError:
         """Return the text as valid Unicode, or an error if it is too long."""
         longest = MAX_GROWN_CHARACTERS // self._growth
