@@ -180,6 +180,7 @@ class ClassifierSource:
             add_special_tokens=loaded.add_special_tokens,
             max_length=loaded.max_length,
             num_texts=loaded.num_texts,
+            words=loaded.words if self.labels_tokens else None,
         )
         if self.card is not None:
             write_text(folder / CARD, self.card)
