@@ -19,17 +19,16 @@ from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions
 from maskwright.finetuning.squad import read_questions
 from maskwright.finetuning.table_files import (
-    TABLES,
     TEXT_ROLES,
     Column,
     find_roles,
     list_names,
     looks_like_header,
-    open_lines,
     parse_columns,
     read_columns,
 )
 from maskwright.finetuning.task import Answer, Labels, Tell, find_label_task
+from maskwright.finetuning.text_files import is_named_table, list_texts, read_text_lines
 from maskwright.formatting import describe_cut
 from maskwright.inference.text_model import check_finite, show_text
 from maskwright.model_folder.classifier_folder import open_classifier
@@ -259,8 +258,7 @@ class _Source:
         if self.path is None:
             return ((text,) for text in self.texts)
         if not self.is_table:
-            is_empty = not self.path.stat().st_size
-            return ((line,) for line in (() if is_empty else open_lines(self.path)[1]))
+            return ((line,) for line in read_text_lines(self.path))
         if finds_spans and self.path.suffix == ".json":
             return (tuple(one.texts) for one in read_questions(self.path))
         columns, header = parse_columns(self.columns), self.header
@@ -268,7 +266,7 @@ class _Source:
             columns = {"sentence1": "question", "sentence2": "context"}
         elif not columns:
             columns, header = _find_columns(run, self.path, header)
-        return (tuple(row.texts) for row in read_columns(self.path, columns, header))
+        return (tuple(list_texts(row)) for row in read_columns(self.path, columns, header))
 
     def _check_not_blank(self, texts: Iterator[Texts]) -> Iterator[Texts]:
         """Yield all texts; raise InputError if every one is blank."""
@@ -296,7 +294,7 @@ def _find_source(
     if isinstance(texts, Sequence) and len(texts) == 1:
         path = _find_file(texts[0])
     if table is None:
-        is_table = path is not None and recognize_name(path, named=True)[0] in TABLES
+        is_table = path is not None and is_named_table(path)
     for role, column in columns.items():
         if role not in (*TEXT_ROLES, _WORD):
             raise InputError(
