@@ -6,7 +6,7 @@ gap, as ``[unused0]``, ``[unused1]``, … do in BERT's vocabulary.
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, cast
 
 from maskwright.files import JsonObject, as_mapping
@@ -47,6 +47,25 @@ def find_unknown(description: Mapping[str, Any]) -> str | None:
     found = tokens[place] if isinstance(place, int) and 0 <= place < len(tokens) else None
     found = model.get("unk_token", found)
     return found if isinstance(found, str) and found in list_tokens(description) else None
+
+
+def add_special_tokens(description: JsonObject, tokens: Iterable[str]) -> JsonObject:
+    """Return a ``tokenizer.json`` in which these tokens of its model are special, as transformers
+    makes those that only ``tokenizer_config.json`` names.
+    """
+    added: Any = description.get("added_tokens")
+    entries = cast(list[Any], added) if isinstance(added, list) else []
+    known = [as_mapping(entry).get("content") for entry in entries]
+    missing = [token for token in dict.fromkeys(tokens) if token not in known]
+    model_tokens = _model_tokens(description) if missing and isinstance(added, list) else []
+    vocabulary = as_mapping(as_mapping(description.get("model")).get("vocab"))
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    new: list[JsonObject] = []
+    for token in missing:
+        if token in model_tokens:
+            number = vocabulary.get(token, model_tokens.index(token))
+            new.append({"id": number, "content": token, **flags, "special": True})
+    return {**description, "added_tokens": [*entries, *new]} if new else description
 
 
 def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
