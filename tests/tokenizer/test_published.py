@@ -84,6 +84,19 @@ def test_special_tokens_in_an_input_are_those_of_transformers(
     assert ours.encode(long, split_special_tokens=False).ids[0] == ours.mask_id
 
 
+@pytest.mark.parametrize("blank", [" ", "  ", "\t", "\u00a0", "\u3000", "\n", " \t\u00a0"])
+def test_blanks_before_masks_are_those_of_transformers(
+    published: tuple[str, Path], blank: str
+) -> None:
+    ours = Tokenizer.load(published[1])
+    theirs: Any = AutoTokenizer.from_pretrained(str(published[1]))
+    mask = ours.mask_token
+    for text in (f"the{blank}{mask} is", f"the{blank}{mask}{blank}{mask} is", f"{blank}{mask}"):
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        assert ours.encode_prompt(text).ids.tolist() == expected
+        assert ours.encode_prompts([text]) == [expected]
+
+
 def test_words_begin_where_they_do(published: tuple[str, Path]) -> None:
     ours = Tokenizer.load(published[1])
     encoded = ours.encode("Indentation of inheritance,  (unreachable) x\nreally.")
