@@ -25,8 +25,8 @@ from typing import NamedTuple
 from maskwright.corpus.readers.blocks import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import clean_name, open_lines
-from maskwright.tokenizer.backends import WORD_BREAK
 from maskwright.tokenizer.words import (
+    WORD_BREAK,
     WordRule,
     WordSplitting,
     is_unspaced,

@@ -31,6 +31,10 @@ _UNSPACED = (
     (0x20000, 0x3FFFF),
 )
 
+# Thai, Lao, Tibetan, Myanmar, Khmer: blanks are between phrases, and U+200B may be between words.
+PHRASE_SCRIPTS = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
+WORD_BREAK = f"(?<=[{PHRASE_SCRIPTS}])\u200b|\u200b(?=[{PHRASE_SCRIPTS}])"
+
 WordSplitting = Literal["blanks", "unspaced_characters", "characters"]
 
 
