@@ -55,6 +55,7 @@ class PromptEncoder:
         self._added = {token["id"]: token["content"] for token in description["added_tokens"]}
         self._model: Any = backend.model
         self._unk_token: str = model.get("unk_token") or ""
+        self._longest: int = model.get("max_input_chars_per_word") or 0  # of WordPiece
         self._prefix: str = model.get("continuing_subword_prefix") or ""
         self._has_affix = bool(self._prefix or model.get("end_of_word_suffix"))
         is_greedy = model["type"] == "WordPiece"
@@ -95,7 +96,10 @@ class PromptEncoder:
         Where words are marked by the blank before them, that is only after a blank.
         """
         found = re.finditer(re.escape(self._mask), text)
-        return [self._begins_word(text[: mask.start()]) for mask in found]
+        longest = len(self._mask)
+        return [
+            self._begins_word(text[max(0, mask.start() - longest) : mask.start()]) for mask in found
+        ]
 
     def _begins_word(self, before: str) -> bool:
         """Return True if a mask after this text begins a word."""
@@ -123,7 +127,7 @@ class PromptEncoder:
             None if none of the letters can.
         """
         first, last = (
-            next((one for one in letters if one not in part and self._spell(one)), "")
+            next((one for one in letters if one not in part.lower() and self._spell(one)), "")
             for letters in (before, after)
         )
         if bool(first) != bool(before) or bool(last) != bool(after):
@@ -173,8 +177,9 @@ class PromptEncoder:
             return []
         start, stop = (len(piece[:place].encode()) for place in (first, last))
         if self._vocabulary is not None and not begins_word:
-            found, rest = match_greedily(self._prefix + part, self._vocabulary, self._prefix)
-            if rest:
+            short = part[: self._longest]
+            found, rest = match_greedily(self._prefix + short, self._vocabulary, self._prefix)
+            if rest or short != part:
                 unknown = self._vocabulary[self._unk_token]
                 return [Token(unknown, self._unk_token, (start, stop))]
             tokens: list[Token] = []

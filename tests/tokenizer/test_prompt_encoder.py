@@ -97,6 +97,9 @@ def show(tokenizer: Tokenizer, text: str) -> str:
         ("[UNK][MASK]이다", "[UNK] [MASK] ##이다"),
         ("ƻ[MASK]이다ꞏ이다[MASK]", "[UNK] [MASK] [UNK] [MASK]"),
         ("[MASK]###", "[MASK] # # #"),
+        pytest.param("[MASK]" + "이다" * 50_000, "[MASK] [UNK]", id="long"),
+        pytest.param("[MASK]" + "이다" * 50, "[MASK]" + " ##이다" * 50, id="longest"),
+        ("[MASK]QƻꞏQ이다", "[MASK] [UNK]"),
     ],
 )
 def test_a_word_goes_on_after_the_mask(text: str, shown: str) -> None:
