@@ -73,7 +73,8 @@ def test_a_verb_takes_the_words_of_its_flags(verb: str):
     parameters = set(inspect.signature(getattr(maskwright, verb)).parameters)
     assert parameters - ONLY_HERE <= flags
     if not {"sections", "settings"} & parameters:  # which take any other flag
-        of_texts = {"text", "file"} if "texts" in parameters else set[str]()
+        source = {"text", "file", "columns", "header"}
+        of_texts = source if "texts" in parameters else set[str]()
         assert flags - of_texts - {"json", "details"} <= parameters
     hints = typing.get_type_hints(getattr(maskwright, verb))
     assert set(hints) == {*parameters, "return"}

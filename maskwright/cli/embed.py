@@ -9,7 +9,7 @@ from maskwright.cli.inputs import add_arguments, read_sentences
 from maskwright.console import say
 from maskwright.formatting import describe_cut
 
-_EPILOG = """Every line is a row, blank ones too, in the order of the lines.
+_EPILOG = """Every line is a row, blank ones too, in the order of the lines; of a table, every row.
 
 examples:
   maskwright embed runs/NAME --file sentences.txt --out vectors.npy
@@ -38,7 +38,8 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     texts = (sentence.text for sentence in read_sentences(arguments))
-    given = {name: one for name, one in vars(arguments).items() if name not in ("text", "file")}
+    source = ("text", "file", "columns", "header")
+    given = {name: one for name, one in vars(arguments).items() if name not in source}
     result = maskwright.embed(texts=texts, **given)
     say(
         f"{arguments.out}: {result.num_texts:,} texts · {result.width} wide · "

@@ -9,9 +9,14 @@ from rich.markup import escape
 
 import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.cli.inputs import Sentence, add_arguments, read_filled_sentences
+from maskwright.cli.inputs import (
+    Sentence,
+    add_arguments,
+    read_filled_sentences,
+    report_unanswered,
+)
 from maskwright.cli.tables import make_console
-from maskwright.console import say, say_json, tell
+from maskwright.console import say, say_json
 from maskwright.errors import InputError
 from maskwright.formatting import show_share
 from maskwright.runs.find_model import find_model_folder
@@ -20,7 +25,13 @@ from maskwright.tokenizer.token_text import TokenText
 if TYPE_CHECKING:
     from maskwright.inference.fill_mask import FillMask, FillResult
 
-_EPILOG = """examples:
+_EPILOG = """A target is scored as the token that its place needs: where there is a blank before the
+mask, or nothing, the token with the blank (▁good), if there is one; inside a word the token without
+it. The token that is printed is the one that was scored.
+
+A blank line, or one that cannot be filled, has an empty line, or with --json a row without masks.
+
+examples:
   maskwright fill runs/NAME "The larvae are black and [MASK] on snails."
   maskwright fill runs/NAME "Paris is the [MASK] of [MASK]." --top-k 3
   maskwright fill runs/NAME "It was a [MASK] day." --targets good bad
@@ -59,8 +70,7 @@ def main(argv: Sequence[str]) -> int:
     num_bad = 0
     for sentence, answer in zip(sentences, _answer(fill, given, arguments), strict=True):
         if isinstance(answer, InputError):  # the other sentences have nothing to do with it
-            num_bad += 1
-            tell(f"InputError: {sentence.place}{answer}")
+            num_bad += report_unanswered(sentence, answer, {"masks": []}, arguments.json)
         elif isinstance(answer, list):
             say("\n".join(answer))
         elif arguments.json:

@@ -3,17 +3,27 @@
 import argparse
 import io
 import sys
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from maskwright.cli.flags import Parser
-from maskwright.corpus.readers.dispatch import recognize_name
-from maskwright.corpus.readers.text import UTF_8, not_decodable
+from maskwright.cli.flags import Parser, add_table_flags, read_roles
+from maskwright.console import say, say_json, tell
 from maskwright.errors import InputError
-from maskwright.finetuning.table_files import FIRST, TABLES, find_roles, list_names, read_columns
+from maskwright.finetuning.table_files import (
+    FIRST,
+    find_roles,
+    list_names,
+    parse_columns,
+    read_columns,
+)
+from maskwright.finetuning.text_files import (
+    is_named_table,
+    list_texts,
+    naming_source,
+    read_text_lines,
+)
 from maskwright.runs.find_model import HELP
 
 
@@ -25,13 +35,21 @@ class Sentence:
     place: str = ""
 
 
-def add_arguments(parser: Parser, what: str) -> None:
-    """Add the model, the device, and the source of texts; `what` describes them in the help."""
+_COLUMNS = "sentence1: name or position of the text's column [a usual name, such as text]"
+
+
+def add_arguments(parser: Parser, what: str, columns: str = _COLUMNS) -> None:
+    """Add the model, the device, and the source of texts.
+
+    Args:
+        what: the texts, for the help.
+        columns: the roles of a table's columns, for the help.
+    """
     parser.add_argument("folder", help=HELP)
     parser.add_argument("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
-    parser.add_argument(
-        "--file", type=Path, help="texts, one a line, or a table with a text column"
-    )
+    tables = "texts, one a line, or a table (.tsv, .csv, .jsonl, .parquet); each has a row"
+    parser.add_argument("--file", type=Path, help=tables)
+    add_table_flags(parser, columns)
     parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
 
 
@@ -58,53 +76,68 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
         InputError: texts and a file, or a file that cannot be read.
         CorpusError: lines that are not UTF-8; names the likely encoding.
     """
-    if arguments.file is not None and arguments.text:
+    file: Path | None = arguments.file
+    if file is not None and arguments.text:
         raise InputError("give texts or --file, not both")
-    if arguments.file is not None and recognize_name(arguments.file, named=True)[0] in TABLES:
-        yield from _read_table(arguments.file)
-    elif arguments.file is not None:
-        name = str(arguments.file)
-        with _naming_source(name), arguments.file.open(encoding="utf-8-sig") as file:
-            yield from _read_lines(file, name)
+    columns, header = read_roles(arguments.columns) or {}, arguments.header
+    if file is not None and is_named_table(file):
+        yield from _read_table(file, columns, header)
+    elif columns or header is not None:
+        raise InputError("--columns and --header require a table. Give one, or remove them")
+    elif file is not None:
+        yield from _read_lines(read_text_lines(file), str(file))
     elif arguments.text in ([], ["-"]):
         if isinstance(sys.stdin, io.TextIOWrapper):  # which has the encoding of the locale
             sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
-        with _naming_source("standard input"):
+        with naming_source("standard input"):
             yield from _read_lines(sys.stdin, "standard input")
     else:
         yield from map(Sentence, arguments.text)
 
 
 def read_filled_sentences(arguments: argparse.Namespace, missing: str) -> Iterator[Sentence]:
-    """Return the texts that are not blank; raise an InputError if there is none."""
-    sentences = (sentence for sentence in read_sentences(arguments) if sentence.text.strip())
-    first = next(sentences, None)
-    if first is None:
-        raise InputError(missing)
-    return chain([first], sentences)
+    """Return the texts as `read_sentences` does; raise an InputError if all are blank."""
+    sentences, blank = read_sentences(arguments), list[Sentence]()
+    for sentence in sentences:
+        if sentence.text.strip():
+            return chain(blank, [sentence], sentences)
+        blank.append(sentence)
+    raise InputError(missing)
 
 
-def _read_table(path: Path) -> Iterator[Sentence]:
-    """Yield the texts of the column with a usual name; a missing text is blank."""
+def report_unanswered(
+    sentence: Sentence, reason: object, answer: Mapping[str, object], as_json: bool
+) -> bool:
+    """Keep the row of a text without an answer; return True if its error was reported.
+
+    Args:
+        sentence: the text; nothing is wrong with a blank one.
+        reason: the error.
+        answer: the fields of an empty answer, for JSON.
+        as_json: print a JSON object, not an empty line.
+    """
+    is_wrong = bool(sentence.text.strip())
+    if is_wrong:
+        tell(f"InputError: {sentence.place}{reason}")
+    error = {"error": str(reason)} if is_wrong else {}
+    if as_json:
+        say_json({"text": sentence.text, **answer, **error})
+    else:
+        say("")
+    return is_wrong
+
+
+def _read_table(path: Path, given: Mapping[str, str], header: bool | None) -> Iterator[Sentence]:
+    """Yield the texts of one column, by default that with a usual name; a missing text is blank."""
     if not path.is_file():
         raise InputError(f"{path} cannot be read: it is no file. Check the path.")
-    columns = find_roles(list_names(path), (FIRST,), {}, path)
-    for row in read_columns(path, columns):
-        text = row.values[FIRST]
-        yield Sentence("" if text is None else row.texts[0], f"{row.place}: ")
+    if given.keys() - {FIRST}:
+        raise InputError(f"--columns {' '.join(given)}: texts are one column, {FIRST}=NAME")
+    columns = parse_columns(given) or find_roles(list_names(path), (FIRST,), {}, path)
+    for row in read_columns(path, columns, header):
+        yield Sentence(list_texts(row)[0], f"{row.place}: ")
 
 
 def _read_lines(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     for number, line in enumerate(lines, start=1):
         yield Sentence(line.rstrip("\n"), f"{name}:{number}: ")
-
-
-@contextmanager
-def _naming_source(name: str) -> Generator[None]:
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        reason = f"byte {error.object[error.start]:#x} cannot be decoded"
-        raise not_decodable(error.object, name, UTF_8, reason) from None
-    except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror}.") from None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import maskwright
-from maskwright.cli.flags import Parser, add_table_flags, read_roles
+from maskwright.cli.flags import Parser, read_roles
 from maskwright.cli.inputs import add_arguments, read_sentences
 from maskwright.console import say, say_json
 
@@ -38,10 +38,9 @@ examples:
 def build_parser() -> Parser:
     """Return the parser of ``maskwright predict``."""
     parser = Parser("predict", "Let a fine-tuned model answer.", _EPILOG)
-    add_arguments(parser, "texts, or one file")
-    parser.add_argument("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
     columns = "sentence1, sentence2: names or positions from 0; of CoNLL: word [as in training]"
-    add_table_flags(parser, columns)
+    add_arguments(parser, "texts, or one file", columns)
+    parser.add_argument("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
 

@@ -9,9 +9,9 @@ from rich.markup import escape
 
 import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.cli.inputs import add_arguments, read_filled_sentences
+from maskwright.cli.inputs import add_arguments, read_filled_sentences, report_unanswered
 from maskwright.cli.tables import make_console
-from maskwright.console import say, say_json, tell
+from maskwright.console import say, say_json
 from maskwright.errors import InputError
 from maskwright.formatting import count_noun
 from maskwright.runs.find_model import find_model_folder
@@ -24,7 +24,8 @@ _METRICS = ("within_word_l2r", "original")
 _EPILOG = """A text's score is its pseudo-log-likelihood, in nats: the sum of the log-probabilities
 of its tokens, each masked in turn, together with the later tokens of its word (within_word_l2r) or
 alone (original). The higher, the likelier; longer texts score lower. The last line is the
-pseudo-perplexity of all texts, exp(-sum of scores / tokens). Blank lines are skipped.
+pseudo-perplexity of all texts, exp(-sum of scores / tokens). A blank line, or one that cannot be
+scored, has an empty line, or with --json a row without a score; it is no text of the corpus.
 
 examples:
   maskwright score runs/NAME "The cats sleep." "The cats sleeps."
@@ -55,9 +56,9 @@ def main(argv: Sequence[str]) -> int:
     num_tokens = num_bad = 0
     results = score.stream((sentence.text for sentence in given), metric)
     for sentence, result in zip(sentences, results, strict=True):
-        if isinstance(result, InputError):  # the other sentences have nothing to do with it
-            num_bad += 1
-            tell(f"InputError: {sentence.place}{result}")
+        if isinstance(result, InputError) or not sentence.text.strip():
+            missing = {"score": None, "num_tokens": 0}
+            num_bad += report_unanswered(sentence, result, missing, arguments.json)
             continue
         totals.append(result.total)
         num_tokens += result.num_tokens

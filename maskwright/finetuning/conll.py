@@ -15,22 +15,32 @@ tags ``B`` and ``I`` alone have the kind ``_``. Other spellings (``b-per``, ``B_
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from maskwright.corpus.unpack import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import clean_name, open_lines
+from maskwright.tokenizer.words import (
+    WORD_BREAK,
+    WordRule,
+    WordSplitting,
+    is_unspaced,
+    measure_unspaced,
+    split_characters,
+)
 
 OUTSIDE = "O"
 _SKIPPED = re.compile(r"-DOCSTART-|# (new(doc|par)\b|[\w:.]+ = )")
 _UD_COLUMNS, _UD_ID = 10, re.compile(r"\d+([-.]\d+)?")  # of CoNLL-U
 _BLANKS = " \t"  # between columns; other blanks are part of words
 _ENDINGS = (".conll", ".conllu", ".iob", ".bio")  # with or without .txt after it, compressed or not
-_CHUNK = re.compile(r"\S+")
+_CHUNK = re.compile(rf"(?:(?!{WORD_BREAK})\S)+")
+_MOST = 0.95  # of the words are single characters, where each character is a word
 # Abbreviations and initials keep their dots; 's and 're are contracted verbs.
 _WHOLE = re.compile(r"(?:[^\W\d_]\.)+|['\u2019]\w\w?")
 _BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
@@ -53,8 +63,15 @@ class TaggedSentence:
 
     @property
     def texts(self) -> list[str]:
-        """The sentence as one text."""
-        return [" ".join(self.words)]
+        """The sentence as one text; characters of scripts without blanks are not separated."""
+        if any(measure_unspaced(word) > 1 for word in self.words):
+            return [" ".join(self.words)]  # which shows its words
+        pairs = pairwise([*self.words, ""])
+        return ["".join(f"{one} " if _has_blank(one, other) else one for one, other in pairs)]
+
+
+def _has_blank(word: str, after: str) -> bool:
+    return bool(after) and not any(map(is_unspaced, word[-1:] + after[0]))
 
 
 def has_conll_name(path: Path) -> bool:
@@ -179,19 +196,54 @@ class Word(NamedTuple):
     end: int
 
 
-def split_words(text: str) -> list[Word]:
+def split_words(text: str, splitting: WordSplitting = "blanks") -> list[Word]:
     """Split plain text into words as CoNLL corpora have them: punctuation is separate.
 
     A model trained on such words knows ``Paris`` and ``,`` but has never seen ``Paris,``. Text is
     split at blanks, then punctuation and currency signs are split off both ends of each chunk;
     signs inside remain (``well-known``, ``don't``, ``3.5``). A run of the same sign is one word
     (``...``). Splitting the words again changes nothing.
+
+    Args:
+        text: the text.
+        splitting: ``blanks``: as described. ``unspaced_characters``: in scripts without blanks,
+            such as Chinese, each character is a word. ``characters``: in all scripts.
     """
     return [
         Word(text[start:end], start, end)
         for chunk in _CHUNK.finditer(text)
-        for start, end in _split_chunk(text, *chunk.span())
+        for start, end in _split_scripts(text, *chunk.span(), splitting)
     ]
+
+
+def find_word_rule(sentences: Iterable[Sequence[str]]) -> WordRule | None:
+    """Return how the words of tagged sentences were split; None without words."""
+    sizes = {True: Counter[int](), False: Counter[int]()}  # by whether the script is unspaced
+    for word in (word for words in sentences for word in words):
+        if any(map(str.isalnum, word)):
+            sizes[measure_unspaced(word) > 0][len(split_characters(word))] += 1
+    unspaced, others = (sizes[known] for known in (True, False))
+    if not unspaced and not others:
+        return None
+    if unspaced[1] < _MOST * unspaced.total():
+        return WordRule("blanks", max(unspaced))
+    is_apart = 0 < _MOST * others.total() <= others[1]
+    return WordRule("characters" if is_apart else "unspaced_characters")
+
+
+def _split_scripts(
+    text: str, start: int, end: int, splitting: WordSplitting
+) -> Iterator[tuple[int, int]]:
+    """Yield the words of a chunk: characters that are words, and the words between them."""
+    begin = place = start
+    for character in split_characters(text[start:end]) if splitting != "blanks" else ():
+        after = place + len(character)
+        if splitting == "characters" or is_unspaced(character[0]):
+            yield from _split_chunk(text, begin, place)
+            yield place, after
+            begin = after
+        place = after
+    yield from _split_chunk(text, begin, end)
 
 
 def _split_chunk(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

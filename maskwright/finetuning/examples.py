@@ -108,13 +108,17 @@ class Windows:
 def encode_texts(
     texts: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int
 ) -> tuple[list[ModelInput], int]:
-    """Return inputs of one or two texts each, and the number that were cut to `max_length`."""
+    """Return inputs of one or two texts each, and the number that were cut to `max_length`.
+
+    Special tokens written in a text are recognized, as in transformers.
+    """
     template = InputTemplate.of(tokenizer, len(texts[0])) if texts else None
     inputs: list[ModelInput] = []
     num_cut = 0
     for each in texts:
         assert template is not None
-        ids = [encoded.ids.tolist() for encoded in tokenizer.encode_batch(each)]
+        encoded = tokenizer.encode_batch(each, split_special_tokens=False)
+        ids = [text.ids.tolist() for text in encoded]
         inputs.append(template.fill(ids, max_length))
         num_cut += len(inputs[-1].ids) < sum(map(len, ids)) + template.num_added
     return inputs, num_cut
@@ -155,7 +159,7 @@ def cut_words(words: Sequence[str], tokenizer: Tokenizer, room: int) -> Iterator
     A word that the tokenizer drops has no token. A word longer than `room` tokens is split.
     """
     text = " ".join(words)
-    encoded = tokenizer.encode_with_offsets(text)
+    encoded = tokenizer.encode_with_offsets(text, split_special_tokens=False)
     ends = np.cumsum([len(word) + 1 for word in words])
     # A token may begin with the blank before its word, so its last character identifies the word.
     last = np.maximum(encoded.offsets[:, 1] - 1, encoded.offsets[:, 0])

@@ -13,29 +13,29 @@ from numpy.typing import NDArray
 from maskwright.console import tell
 from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.errors import InputError
-from maskwright.finetuning.conll import OUTSIDE, has_conll_name, read_words, split_words
+from maskwright.finetuning.conll import OUTSIDE, Word, has_conll_name, read_words, split_words
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions
 from maskwright.finetuning.squad import read_questions
 from maskwright.finetuning.table_files import (
-    TABLES,
     TEXT_ROLES,
     Column,
     find_roles,
     list_names,
     looks_like_header,
-    open_lines,
     parse_columns,
     read_columns,
 )
 from maskwright.finetuning.task import Answer, Labels, Tell, find_label_task
+from maskwright.finetuning.text_files import is_named_table, list_texts, read_text_lines
 from maskwright.formatting import describe_cut
-from maskwright.inference.text_model import check_finite
+from maskwright.inference.text_model import check_finite, show_text
 from maskwright.model_folder.classifier_folder import open_classifier
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import read_example_files
+from maskwright.tokenizer.words import measure_unspaced
 from maskwright.train.config import Precision
 from maskwright.train.device import choose_device
 
@@ -70,6 +70,7 @@ class Predictor:
         self.labels_tokens, self.finds_spans = level == "token", level == "span"
         self.longest = self.loaded.max_length
         self.num_texts = self.num_cut = 0
+        self._has_warned = False
         self._task = find_label_task(level, self.loaded.problem)
 
     def __call__(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Answer]:
@@ -105,6 +106,23 @@ class Predictor:
         inputs, num_cut = encode_texts(each, tokenizer, self.longest)
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
         return self._answer(np.stack(self._compute(Examples(inputs, np.zeros(len(inputs))))))
+
+    def split(self, text: str) -> list[Word]:
+        """Return the words of a text, split as those of the training data were.
+
+        Text in a script without blanks whose words were given in training needs blanks between
+        its words, which nothing else knows; a warning says so once.
+        """
+        rule = self.loaded.words
+        words = split_words(text, rule.splitting)
+        long = (word.text for word in words if measure_unspaced(word.text) > rule.longest)
+        if rule.splitting == "blanks" and not self._has_warned and (word := next(long, None)):
+            self._has_warned = True
+            tell(
+                f"warning: {show_text(word)} is longer than every word of training "
+                f"({rule.longest} characters). Separate words by blanks, as there."
+            )
+        return words
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[Answer]]:
         """Return the answer for each word of each sentence; a dropped word has no score.
@@ -233,15 +251,14 @@ class _Source:
             return map(tuple, read_words(self.path, word))
         texts = self._check_not_blank(self._read_texts(run, predictor.finds_spans))
         if predictor.labels_tokens:
-            return (tuple(word.text for word in split_words(one)) for one, *_ in texts)
+            return (tuple(word.text for word in predictor.split(one)) for one, *_ in texts)
         return texts
 
     def _read_texts(self, run: Path, finds_spans: bool) -> Iterator[Texts]:
         if self.path is None:
             return ((text,) for text in self.texts)
         if not self.is_table:
-            is_empty = not self.path.stat().st_size
-            return ((line,) for line in (() if is_empty else open_lines(self.path)[1]))
+            return ((line,) for line in read_text_lines(self.path))
         if finds_spans and self.path.suffix == ".json":
             return (tuple(one.texts) for one in read_questions(self.path))
         columns, header = parse_columns(self.columns), self.header
@@ -249,7 +266,7 @@ class _Source:
             columns = {"sentence1": "question", "sentence2": "context"}
         elif not columns:
             columns, header = _find_columns(run, self.path, header)
-        return (tuple(row.texts) for row in read_columns(self.path, columns, header))
+        return (tuple(list_texts(row)) for row in read_columns(self.path, columns, header))
 
     def _check_not_blank(self, texts: Iterator[Texts]) -> Iterator[Texts]:
         """Yield all texts; raise InputError if every one is blank."""
@@ -277,7 +294,7 @@ def _find_source(
     if isinstance(texts, Sequence) and len(texts) == 1:
         path = _find_file(texts[0])
     if table is None:
-        is_table = path is not None and recognize_name(path, named=True)[0] in TABLES
+        is_table = path is not None and is_named_table(path)
     for role, column in columns.items():
         if role not in (*TEXT_ROLES, _WORD):
             raise InputError(

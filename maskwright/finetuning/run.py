@@ -14,6 +14,7 @@ from maskwright.console import tell
 from maskwright.errors import InputError, suggest
 from maskwright.files import write_json
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
+from maskwright.finetuning.conll import TaggedSentence, find_word_rule
 from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, train_seeds
 from maskwright.finetuning.metrics import VALID_LOSS, describe_scores
 from maskwright.finetuning.network import check_pooling
@@ -248,6 +249,9 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
             max_length=config.max_length,
             num_texts=None if data.task.level == "token" else num_texts,
             may_be_empty=data.labels.num_unanswerable > 0,
+            words=find_word_rule(
+                row.words for row in data.train.rows if isinstance(row, TaggedSentence)
+            ),
         )
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted

@@ -156,8 +156,8 @@ def encode_questions(
     inputs, positions = list[ModelInput](), list[list[int]]()
     windows = Windows([text for _, text in pairs], [], may_be_empty)
     for number, (question, context) in enumerate(pairs):
-        asked = tokenizer.encode(question).ids.tolist()[: room // 2]
-        encoded = tokenizer.encode_with_offsets(context)
+        asked = tokenizer.encode(question, split_special_tokens=False).ids.tolist()[: room // 2]
+        encoded = tokenizer.encode_with_offsets(context, split_special_tokens=False)
         ids, size = encoded.ids.tolist(), room - len(asked)
         overlap = size // _OVERLAP
         before = sum(map(len, template.around[:2])) + len(asked)

@@ -25,7 +25,6 @@ from maskwright.errors import CorpusError, show_value
 from maskwright.files import JsonObject, parse_object
 
 Column = str | int  # a name, or a position from 0
-TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _LARGEST = 1e18  # squares fit in float32
 _PEEKED = 100  # lines from which the layout of a table is inferred

@@ -193,8 +193,8 @@ class Embedder(TextModel[EncoderModel]):
         vectors = embed(["snails eat leaves", "larvae eat snails"])   # float32 [2, D]
         similarity = vectors @ vectors.T
 
-    Texts are encoded as in training: special tokens written in a text are ordinary text. A text
-    that exceeds the maximum length of the model, or of its folder (``max_seq_length`` of
+    Special tokens written in a text are recognized, as in sentence-transformers. A text that
+    exceeds the maximum length of the model, or of its folder (``max_seq_length`` of
     sentence-transformers), is cut before [SEP] and counted. An empty text has the vector of
     [CLS] [SEP], or zeros if the model was trained without them.
 
@@ -263,7 +263,8 @@ class Embedder(TextModel[EncoderModel]):
         """
         texts = [texts] if isinstance(texts, str) else texts
         room = self.longest - len(self.wrap([]))
-        encoded: list[list[int]] = [one.ids.tolist() for one in self.tokenizer.encode_batch(texts)]
+        found = self.tokenizer.encode_batch(texts, split_special_tokens=False)
+        encoded: list[list[int]] = [one.ids.tolist() for one in found]
         self.num_cut += sum(len(ids) > room for ids in encoded)
         rows = [self.wrap(ids[:room]) for ids in encoded]
         vectors = np.zeros((len(rows), self.width), np.float32)

@@ -7,6 +7,7 @@ M masks, D width, V vocabulary.
 import dataclasses
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -140,8 +141,8 @@ class FillMask(TextModel[MaskedLanguageModel]):
         Args:
             texts: one text or many, each with one or more masks.
             top_k: the number of predictions per mask, limited by the size of the vocabulary.
-            targets: the only words to consider; scores remain probabilities over the whole
-                vocabulary.
+            targets: the only words to consider, each as the token that the place of the mask
+                needs; scores remain probabilities over the whole vocabulary.
             batch_tokens: the maximum tokens per batch, padding included.
 
         Returns:
@@ -151,10 +152,10 @@ class FillMask(TextModel[MaskedLanguageModel]):
             InputError: a text has no mask or exceeds the model's maximum length, `targets` is empty
                 or a target is not a single token, or `top_k` is below 1.
         """
-        among = self._find_targets(top_k, targets)
         texts = [texts] if isinstance(texts, str) else list(texts)
-        rows = raise_errors(self._encode_texts(texts))
-        found = self.predict_ids(rows, top_k, among, batch_tokens)
+        rows = raise_errors(self._encode_texts(texts, top_k, targets))
+        among = [row.among for row in rows] if targets else None
+        found = self.predict_ids([row.ids for row in rows], top_k, among, batch_tokens)
         return [FillResult(text, masks) for text, masks in zip(texts, found, strict=True)]
 
     def attempt(
@@ -169,10 +170,10 @@ class FillMask(TextModel[MaskedLanguageModel]):
         Raises:
             InputError: targets are wrong, or `top_k` is below 1.
         """
-        among = self._find_targets(top_k, targets)
-        rows = self._encode_texts(texts)
+        rows = self._encode_texts(texts, top_k, targets)
         good = [row for row in rows if not isinstance(row, InputError)]
-        found = iter(self.predict_ids(good, top_k, among, batch_tokens))
+        among = [row.among for row in good] if targets else None
+        found = iter(self.predict_ids([row.ids for row in good], top_k, among, batch_tokens))
         return [
             row if isinstance(row, InputError) else FillResult(text, next(found))
             for text, row in zip(texts, rows, strict=True)
@@ -218,10 +219,17 @@ class FillMask(TextModel[MaskedLanguageModel]):
         self,
         rows: Sequence[list[int]],
         top_k: int = 5,
-        among: list[int] | None = None,
+        among: Sequence[Sequence[list[int]]] | None = None,
         batch_tokens: int | None = None,
     ) -> list[list[list[Prediction]]]:
-        """Return the best `top_k` tokens for each mask of each row of ids (see `wrap`)."""
+        """Return the best `top_k` tokens for each mask of each row of ids (see `wrap`).
+
+        Args:
+            rows: the ids.
+            top_k: the number of predictions per mask.
+            among: for each mask of each row, the only tokens to consider.
+            batch_tokens: the maximum tokens per batch, padding included.
+        """
         results: list[list[list[Prediction]]] = [[] for _ in rows]
         owners: list[int] = []
         hidden: list[Tensor] = []
@@ -231,11 +239,26 @@ class FillMask(TextModel[MaskedLanguageModel]):
             owners += [batch.numbers[number] for number in masks[:, 0].tolist()]
             hidden.append(self.encode(batch, self.model.predictors(positions)))
         if hidden:
+            rest = [iter(one) for one in among or ()]
+            chosen = [next(rest[owner]) if among else None for owner in owners]
             # The decoder runs once for all batches, because loading its weights dominates its time.
-            ranked = self._rank(torch.cat(hidden), top_k, among)
+            ranked = self._rank_alike(torch.cat(hidden), top_k, chosen)
             for owner, predictions in zip(owners, ranked, strict=True):
                 results[owner].append(predictions)
         return results
+
+    def _rank_alike(
+        self, hidden: Tensor, top_k: int, chosen: Sequence[list[int] | None]
+    ) -> list[list[Prediction]]:
+        """Return the predictions for masks [M, D]; those with the same tokens run together."""
+        alike: dict[int, list[int]] = defaultdict(list)
+        for number, ids in enumerate(chosen):
+            alike[id(ids)].append(number)
+        ranked: dict[int, list[Prediction]] = {}
+        for numbers in alike.values():
+            found = self._rank(hidden[numbers], top_k, chosen[numbers[0]])
+            ranked.update(zip(numbers, found, strict=True))
+        return [ranked[number] for number in range(len(chosen))]
 
     @torch.inference_mode()
     def _rank(self, hidden: Tensor, top_k: int, among: list[int] | None) -> list[list[Prediction]]:
@@ -262,14 +285,25 @@ class FillMask(TextModel[MaskedLanguageModel]):
             self._spelled[token_id] = token
         return Prediction(token, token_id, score)
 
-    def _encode_texts(self, texts: Sequence[str]) -> list[list[int] | InputError]:
-        """Return the row of each text, or its error."""
-        rows: list[list[int] | InputError] = []
+    def _encode_texts(
+        self, texts: Sequence[str], top_k: int, targets: Sequence[str] | None
+    ) -> list["_Row | InputError"]:
+        """Return the row of each text, or its error; raise InputError for wrong arguments."""
+        if top_k < 1:
+            raise InputError(f"top_k = {top_k} must be at least 1.")
+        if targets is not None and not targets:
+            raise InputError("targets is empty. Name at least one word.")
+        found = {begins: self._find_targets(targets or (), begins) for begins in (True, False)}
+        if all(isinstance(ids, InputError) for ids in found.values()):
+            raise_errors([found[True]])
+        rows: list[_Row | InputError] = []
         for text, ids in zip(texts, self.tokenizer.encode_prompts(texts), strict=True):
             try:
                 if isinstance(ids, InputError):
                     raise ids
-                rows.append(self._make_row(ids, text))
+                row = self._make_row(ids, text)
+                begins = self.tokenizer.masks_begin_words(text, ids) if targets else ()
+                rows.append(_Row(row, raise_errors(found[one] for one in begins)))
             except InputError as error:
                 rows.append(error)
         return rows
@@ -287,30 +321,42 @@ class FillMask(TextModel[MaskedLanguageModel]):
             )
         return self.wrap_text(ids, text)
 
-    def _find_targets(self, top_k: int, targets: Sequence[str] | None) -> list[int] | None:
-        """Return the distinct ids of the targets, or None if `targets` is None."""
-        if top_k < 1:
-            raise InputError(f"top_k = {top_k} must be at least 1.")
-        if targets is None:
-            return None
-        if not targets:
-            raise InputError("targets is empty. Name at least one word.")
-        found = {target: self._find_target(target) for target in targets}
-        wrong = [self._show_pieces(word) for word, token_id in found.items() if token_id is None]
+    def _find_targets(self, targets: Sequence[str], begins: bool) -> list[int] | InputError:
+        """Return the distinct ids of the targets for a mask that begins a word, or does not."""
+        found = {target: self._find_target(target, begins) for target in targets}
+        wrong = [self._show_pieces(word, begins) for word, one in found.items() if one is None]
         if wrong:
-            raise InputError(
+            return InputError(
                 f"targets that are not one token of the model's vocabulary: {', '.join(wrong)}. "
                 "Choose single tokens."
             )
-        return list(dict.fromkeys(token_id for token_id in found.values() if token_id is not None))
+        return list(dict.fromkeys(one for one in found.values() if one is not None))
 
-    def _find_target(self, target: str) -> int | None:
-        exact = self.tokenizer.token_id(target)
-        if exact is not None:
-            return exact
-        ids = self.tokenizer.encode(target).ids.tolist()
-        return ids[0] if len(ids) == 1 and ids[0] != self.tokenizer.unk_id else None
+    def _find_target(self, target: str, begins: bool) -> int | None:
+        """Return the token of a target for a mask, or None if it is not one token.
 
-    def _show_pieces(self, target: str) -> str:
-        pieces = " ".join(show_tokens(self.tokenizer, self.tokenizer.encode(target).ids.tolist()))
+        It is the first spelling that is one token, or else the vocabulary's token of this name.
+        """
+        spelled = self._spell_target(target, begins)
+        known = (ids[0] for ids in spelled if len(ids) == 1 and ids[0] != self.tokenizer.unk_id)
+        return next(known, self.tokenizer.token_id(target))
+
+    def _spell_target(self, target: str, begins: bool) -> list[list[int]]:
+        """Return the tokens of a target as the text needs it, and with or without a blank."""
+        # Without a blank, WordPiece's tokens are those inside of words, which are no words.
+        forms = [begins] if begins and self.tokenizer.kind == "wordpiece" else [begins, not begins]
+        texts = (self.tokenizer.mask_token + " " * blank + target for blank in forms)
+        return [self.tokenizer.encode_prompt(text).ids.tolist()[1:] for text in texts]
+
+    def _show_pieces(self, target: str, begins: bool) -> str:
+        shortest = min(self._spell_target(target, begins), key=len)
+        pieces = " ".join(show_tokens(self.tokenizer, shortest))
         return f"{show_text(target)} ({pieces or 'nothing'})"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The ids of a text, and for each mask the ids of the targets, if there are any."""
+
+    ids: list[int]
+    among: list[list[int]]

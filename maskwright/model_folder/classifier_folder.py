@@ -4,11 +4,12 @@ The class in ``config.json`` determines whether texts or tokens are labeled; ``p
 transformers' name for the kind of labels.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast, get_args
 
-from maskwright.errors import ModelFolderError, show_value
+from maskwright.config import from_mapping
+from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
 from maskwright.model.masked_lm import EncoderModel
@@ -33,9 +34,10 @@ from maskwright.model_folder.weights import read_model
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import trim_blanks, wrap_apart, wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.words import WordRule
 
 # Entries of maskwright's section of config.json.
-_NUM_TEXTS, _MAY_BE_EMPTY = "num_texts", "may_be_empty"
+_NUM_TEXTS, _MAY_BE_EMPTY, _WORDS = "num_texts", "may_be_empty", "words"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class LoadedClassifier(Loaded[Classifier]):
         num_texts: texts per input: 1, or 2 if it was trained on pairs; None if the folder does not
             record it, or tokens are labeled.
         may_be_empty: True if a question may have no answer; False if spans are not labeled.
+        words: how the words were split, if tokens are labeled.
     """
 
     labels: tuple[str, ...]
@@ -56,6 +59,7 @@ class LoadedClassifier(Loaded[Classifier]):
     max_length: int
     num_texts: int | None = None
     may_be_empty: bool = False
+    words: WordRule = field(default_factory=WordRule)
 
 
 def save_classifier(
@@ -70,6 +74,7 @@ def save_classifier(
     max_length: int | None = None,
     num_texts: int | None = None,
     may_be_empty: bool = False,
+    words: WordRule | None = None,
 ) -> None:
     """Write a classifier's folder; arguments and errors are those of `save_model`.
 
@@ -78,6 +83,7 @@ def save_classifier(
         max_length: the maximum tokens per input in training, if below the model's maximum.
         num_texts: texts per input, unless tokens are labeled: 1, or 2 for pairs.
         may_be_empty: True if a question may have no answer, if spans are labeled.
+        words: how the words were split, if tokens are labeled.
     """
     folder = Path(folder)
     check_replaceable(folder)
@@ -97,7 +103,8 @@ def save_classifier(
     if problem == "regression":  # otherwise CrossEncoder applies a sigmoid to a single output
         fields["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
     card = write_classifier_card(card, config, level, labels, family, reason)
-    facts = {_NUM_TEXTS: num_texts, _MAY_BE_EMPTY: may_be_empty}
+    rule = words and asdict(words)
+    facts = {_NUM_TEXTS: num_texts, _MAY_BE_EMPTY: may_be_empty, _WORDS: rule}
     facts = {name: value for name, value in facts.items() if value}
     write_folder(folder, model, config, tokenizer, family, fields, card, max_length, facts)
 
@@ -135,9 +142,9 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
             "supported. Use transformers."
         )
     num_texts = _read_num_texts(extra, folder)
-    may_be_empty = extra.get(_MAY_BE_EMPTY) is True
+    may_be_empty, words = extra.get(_MAY_BE_EMPTY) is True, _read_words(extra, folder)
     return LoadedClassifier(
-        model, tokenizer, wraps, labels, problem, max_length, num_texts, may_be_empty
+        model, tokenizer, wraps, labels, problem, max_length, num_texts, may_be_empty, words
     )
 
 
@@ -183,6 +190,13 @@ def _read_num_texts(extra: RawConfig, folder: Path) -> int | None:
             "pairs."
         )
     return num_texts
+
+
+def _read_words(extra: RawConfig, folder: Path) -> WordRule:
+    try:
+        return from_mapping(WordRule, extra.get(_WORDS) or {}, f"{EXTRA_KEY}.{_WORDS}.")
+    except ConfigError as error:
+        raise ModelFolderError(f"{folder}: {error}") from None
 
 
 def _read_head(

@@ -16,7 +16,7 @@ from typing import Any, Generic
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
-from maskwright.finetuning.conll import OUTSIDE, Word, find_entities, split_words
+from maskwright.finetuning.conll import OUTSIDE, Word, find_entities
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.task import Answer
 from maskwright.inference.embed import Embedder
@@ -82,7 +82,7 @@ class Pipeline(ABC, Generic[Parameters]):
     def count_tokens(self, texts: Sequence[str], longest: int | None) -> list[int]:
         """Return the number of tokens of each text, with special tokens, and at most `longest`."""
         num_special = len(self.embedder.wrap([]))
-        encoded = self.embedder.tokenizer.encode_batch(texts)
+        encoded = self.embedder.tokenizer.encode_batch(texts, split_special_tokens=False)
         counts = [len(text.ids) + num_special for text in encoded]
         return counts if longest is None else [min(count, longest) for count in counts]
 
@@ -272,7 +272,7 @@ class TokenClassificationPipeline(_PredictorPipeline[TokenClassificationParamete
     def __call__(
         self, queries: Sequence[Query[TokenClassificationParameters]]
     ) -> list[TokenClassificationResult]:
-        words = [split_words(query.text) for query in queries]
+        words = [self.predict.split(query.text) for query in queries]
         tagged = self.predict.tag([[word.text for word in sentence] for sentence in words])
         results: list[TokenClassificationResult] = []
         for query, sentence, answers in zip(queries, words, tagged, strict=True):

@@ -30,6 +30,7 @@ from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
+from maskwright.tokenizer.words import PHRASE_SCRIPTS, WORD_BREAK
 
 WORDPIECE_PREFIX = "##"
 
@@ -39,10 +40,8 @@ INVISIBLE = (  # and what is no character: U+FFFD, private use
     "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ue000-\uf8ff\ufeff\ufff9-\ufffd]"
 )
-_UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
-WORD_BREAK = f"(?<=[{_UNSPACED}])\u200b|\u200b(?=[{_UNSPACED}])"
 
-_LONG_RUN = f"[{_UNSPACED}\u3040-\u30ff].{{63}}\\p{{M}}*"
+_LONG_RUN = f"[{PHRASE_SCRIPTS}\u3040-\u30ff].{{63}}\\p{{M}}*"
 # GPT-2's regular expression, with marks and joiners after letters.
 BYTE_WORDS = (
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}[\\p{L}\\p{M}\u200c\u200d]*| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from maskwright.errors import TokenizerError
 from maskwright.files import JsonObject
-from maskwright.tokenizer.backends import ACCENTS, BYTE_WORDS, INVISIBLE, WORD_BREAK
+from maskwright.tokenizer.backends import ACCENTS, BYTE_WORDS, INVISIBLE
 from maskwright.tokenizer.library import calling_library
-from maskwright.tokenizer.words import find_word_starts
+from maskwright.tokenizer.words import WORD_BREAK, find_word_starts
 
 WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its id
 

@@ -25,8 +25,9 @@ from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.merges import learn_joins
 from maskwright.tokenizer.stats import measure_tokenizer
-from maskwright.tokenizer.token_text import TokenText, match_greedily
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.vocabulary import match_greedily
 from maskwright.tokenizer.word_counts import count_words, keep_frequent, sample_texts
 
 _CHARACTERS = 2_000_000  # of different words to train on, which bounds memory and time

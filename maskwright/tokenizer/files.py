@@ -13,7 +13,12 @@ from typing import Any, cast
 
 from maskwright.errors import TokenizerError, show_value
 from maskwright.files import JsonObject, read_object, write_text
-from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS, find_unknown, list_tokens
+from maskwright.tokenizer.vocabulary import (
+    SPECIAL_TOKENS,
+    add_special_tokens,
+    find_unknown,
+    list_tokens,
+)
 
 ROLES = tuple(SPECIAL_TOKENS)
 # Written again if a folder has them: transformers reads them, maskwright does not.
@@ -52,6 +57,15 @@ def _content(token: Any) -> str | None:
     if isinstance(token, dict):
         token = cast(JsonObject, token).get("content")
     return token if isinstance(token, str) else None
+
+
+def _list_extra(named: Mapping[str, Any]) -> list[str]:
+    """Return the special tokens that have no role of BERT's, whichever key names them."""
+    found: list[Any] = []
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        said: Any = named.get(key)
+        found += said.values() if isinstance(said, dict) else said if isinstance(said, list) else []
+    return [token for token in map(_content, found) if token]
 
 
 TOKENIZER = "tokenizer.json"
@@ -105,7 +119,17 @@ def read_tokenizer(path: Path) -> tuple[Path, JsonObject, dict[str, str]]:
         if neighbor.is_file():
             said = _read_object(neighbor)
             named.update({name: value for name, value in said.items() if value is not None})
-    return file, description, find_roles(named, list_tokens(description))
+    vocabulary = list_tokens(description)
+    extra = _list_extra(named)
+    lacking = [token for token in extra if token not in vocabulary]
+    if lacking:
+        rule = "transformers numbers them in an order that depends on its version"
+        raise TokenizerError(
+            f"{file} has no {', '.join(lacking[:5])}, which {CONFIG} names as special tokens; "
+            f"{rule}. Load the folder with transformers' AutoTokenizer and call save_pretrained."
+        )
+    roles = find_roles(named, vocabulary)
+    return file, add_special_tokens(description, [*roles.values(), *extra]), roles
 
 
 def read_max_length(folder: Path) -> float | None:

@@ -6,7 +6,7 @@ that tokens represent.
 """
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from functools import cache, cached_property
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from maskwright.files import JsonObject
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.vocabulary import match_greedily
 from maskwright.tokenizer.words import is_punctuation
 
 _METASPACE = "▁"
@@ -175,19 +176,6 @@ def make_examples(
     # Sorted, because words of equal frequency may be in the order of a sentence.
     words = sorted(words[: 4 * num_texts])
     return [" ".join(words[4 * n : 4 * n + 4]) for n in range(num_texts)]
-
-
-def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
-    """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
-    found: list[str] = []
-    rest = token
-    while rest and rest != prefix:
-        longest = next((n for n in range(len(rest), 0, -1) if rest[:n] in vocabulary), 0)
-        if longest == 0 or rest[:longest] == prefix:
-            return found, rest
-        found.append(rest[:longest])
-        rest = prefix + rest[longest:]
-    return found, ""
 
 
 def _mentions_bytes(step: JsonObject | None) -> bool:

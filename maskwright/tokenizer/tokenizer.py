@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from maskwright.tokenizer.library import (
     make_valid,
     measure_growth,
 )
+from maskwright.tokenizer.prompt_encoder import PromptEncoder, Tokens
 from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
@@ -111,10 +112,20 @@ class Tokenizer:
         return _KINDS.get(self.description["model"]["type"], "character")
 
     @cached_property
-    def _untrimmed(self) -> tokenizers.Tokenizer:
+    def _reader(self) -> tokenizers.Tokenizer:
         """The backend without its post-processor, which may cut blanks off the spans of tokens."""
         plain = {**self.description, "post_processor": None}
         return tokenizers.Tokenizer.from_str(json.dumps(plain))
+
+    @cached_property
+    def _prompts(self) -> PromptEncoder:
+        return PromptEncoder(self._reader, self.description, self.mask_token)
+
+    @cached_property
+    def _special_texts(self) -> list[str]:
+        """What a text contains if special tokens may be written in it, such as ``[MASK]``."""
+        added = [token for token in self.description["added_tokens"] if token["special"]]
+        return ["" if token["normalized"] else token["content"] for token in added]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -152,51 +163,63 @@ class Tokenizer:
         normalizer = self.backend.normalizer
         return text if normalizer is None else normalizer.normalize_str(text)
 
-    def encode(self, text: str) -> EncodedText:
-        """Return the tokens of `text`; special tokens are neither added nor recognized in it.
+    def encode(self, text: str, split_special_tokens: bool = True) -> EncodedText:
+        """Return the tokens of `text`; no special tokens are added.
+
+        Args:
+            text: the text.
+            split_special_tokens: special tokens written in the text are text, as in a corpus;
+                else they are recognized, as in transformers and sentence-transformers.
 
         Raises:
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        packed = self._encoder.encode(make_valid(text))
+        valid = make_valid(text)
+        is_plain = split_special_tokens or not any(one in valid for one in self._special_texts)
+        # Texts with special tokens are rare, so their words are not kept.
+        encoder = self._encoder if is_plain else CachedEncoder(self._reader, None, self._growth)
+        packed = encoder.encode(valid)
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
 
-    def encode_batch(self, texts: Iterable[str]) -> list[EncodedText]:
+    def encode_batch(
+        self, texts: Iterable[str], split_special_tokens: bool = True
+    ) -> list[EncodedText]:
         """Encode each text as `encode` does."""
-        return [self.encode(text) for text in texts]
+        return [self.encode(text, split_special_tokens) for text in texts]
 
-    def encode_with_offsets(self, text: str) -> EncodedPrompt:
+    def encode_with_offsets(self, text: str, split_special_tokens: bool = True) -> EncodedPrompt:
         """Return the tokens of `text` as `encode` does, with the character span of each.
 
         Raises:
             InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        return self._encode_whole(self._plain, text)
+        backend = self._plain if split_special_tokens else self._reader
+        return self._encode_whole(text, lambda valid: Tokens.of(backend, valid))
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
         """Encode `text`, recognizing special tokens written in it, such as [MASK].
+
+        What touches a mask continues its word, as in training: after ``[MASK]`` the tokens of
+        ``[MASK]s`` are ``##s``. transformers begins a new word there.
 
         Raises:
             InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        return self._encode_whole(self._untrimmed, text)
+        return self._encode_whole(text, self._prompts.encode)
 
-    def _encode_whole(self, backend: tokenizers.Tokenizer, text: str) -> EncodedPrompt:
+    def _encode_whole(self, text: str, encode: Callable[[str], Tokens]) -> EncodedPrompt:
         checked = self._check_prompt(text)
         if isinstance(checked, InputError):
             raise checked
-        text = checked
         with calling_library("the tokenizer fails on this text"):
-            # A batch of one, because `encode` holds the GIL.
-            [encoding] = backend.encode_batch([text], add_special_tokens=False)
-        starts = find_word_starts(text, encoding.offsets)
-        ids = np.array(encoding.ids, np.uint32)
+            found = encode(checked)
+        ids = np.array(found.ids, np.uint32)
         return EncodedPrompt(
             ids,
-            np.array(starts, np.bool_) | (ids == self.mask_id),
-            np.array(encoding.offsets, np.int64).reshape(-1, 2),
+            np.array(find_word_starts(checked, found.spans), np.bool_) | (ids == self.mask_id),
+            np.array(found.spans, np.int64).reshape(-1, 2),
         )
 
     def encode_prompts(self, texts: Iterable[str]) -> list[list[int] | InputError]:
@@ -212,12 +235,22 @@ class Tokenizer:
         encoded: list[list[int]] = []
         for start in range(0, len(fitting), _PROMPTS):
             with calling_library("the tokenizer fails on these texts"):
-                encodings = self.backend.encode_batch_fast(
-                    fitting[start : start + _PROMPTS], add_special_tokens=False
-                )
-            encoded += [encoding.ids for encoding in encodings]
+                some = fitting[start : start + _PROMPTS]
+                encodings = self.backend.encode_batch_fast(some, add_special_tokens=False)
+                encoded += [
+                    self._prompts.encode(text).ids if self._prompts.may_differ(text) else one.ids
+                    for text, one in zip(some, encodings, strict=True)
+                ]
         ids = iter(encoded)
         return [next(ids) if isinstance(text, str) else text for text in checked]
+
+    def masks_begin_words(self, text: str, ids: Sequence[int]) -> list[bool]:
+        """Return, for each mask of a prompt with these ids, True if it begins a word.
+
+        A mask begins a word after a blank, and for WordPiece also after punctuation.
+        """
+        found, num_masks = self._prompts.masks_begin_words(text), list(ids).count(self.mask_id)
+        return found if len(found) == num_masks else [True] * num_masks
 
     def _check_prompt(self, text: str) -> str | InputError:
         """Return the text as valid Unicode, or an error if it is too long."""

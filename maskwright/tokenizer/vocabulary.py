@@ -6,7 +6,7 @@ gap, as ``[unused0]``, ``[unused1]``, … do in BERT's vocabulary.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, cast
 
 from maskwright.files import JsonObject, as_mapping
@@ -49,6 +49,25 @@ def find_unknown(description: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) and found in list_tokens(description) else None
 
 
+def add_special_tokens(description: JsonObject, tokens: Iterable[str]) -> JsonObject:
+    """Return a ``tokenizer.json`` in which these tokens of its model are special, as transformers
+    makes those that only ``tokenizer_config.json`` names.
+    """
+    added: Any = description.get("added_tokens")
+    entries = cast(list[Any], added) if isinstance(added, list) else []
+    known = [as_mapping(entry).get("content") for entry in entries]
+    missing = [token for token in dict.fromkeys(tokens) if token not in known]
+    model_tokens = _model_tokens(description) if missing and isinstance(added, list) else []
+    vocabulary = as_mapping(as_mapping(description.get("model")).get("vocab"))
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    new: list[JsonObject] = []
+    for token in missing:
+        if token in model_tokens:
+            number = vocabulary.get(token, model_tokens.index(token))
+            new.append({"id": number, "content": token, **flags, "special": True})
+    return {**description, "added_tokens": [*entries, *new]} if new else description
+
+
 def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
     vocabulary: Any = as_mapping(description.get("model")).get("vocab")
     if isinstance(vocabulary, dict):
@@ -56,3 +75,18 @@ def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
     pairs = cast(list[Any], vocabulary) if isinstance(vocabulary, list) else []
     # Unigram has pairs of piece and score; invalid entries stay, so that indices do not change.
     return [cast(list[Any], pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
+
+
+def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
+    """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
+    found: list[str] = []
+    rest = token
+    while rest and rest != prefix:
+        shortest = 1 + len(prefix) * rest.startswith(prefix)
+        lengths = range(len(rest), shortest - 1, -1)
+        longest = next((n for n in lengths if rest[:n] in vocabulary), 0)
+        if longest == 0:
+            return found, rest
+        found.append(rest[:longest])
+        rest = prefix + rest[longest:]
+    return found, ""

@@ -8,7 +8,9 @@ symbols and Unicode's categories P.
 
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 _SPACE, _ALONE, _LETTER, _MARK = range(4)
 
@@ -28,6 +30,26 @@ _UNSPACED = (
     (0x1B000, 0x1B16F),
     (0x20000, 0x3FFFF),
 )
+
+# Thai, Lao, Tibetan, Myanmar, Khmer: blanks are between phrases, and U+200B may be between words.
+PHRASE_SCRIPTS = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
+WORD_BREAK = f"(?<=[{PHRASE_SCRIPTS}])\u200b|\u200b(?=[{PHRASE_SCRIPTS}])"
+
+WordSplitting = Literal["blanks", "unspaced_characters", "characters"]
+
+
+@dataclass(frozen=True)
+class WordRule:
+    """How a model's training data split text into words.
+
+    Attributes:
+        splitting: at blanks; also around each character of scripts without blanks; or around each
+            character.
+        longest: the longest word of scripts without blanks, in characters, if split at blanks.
+    """
+
+    splitting: WordSplitting = "unspaced_characters"
+    longest: int = 0
 
 
 def is_punctuation(character: str) -> bool:
@@ -49,6 +71,27 @@ def _classify(character: str) -> int:
         return _ALONE
     code = ord(character)
     return _ALONE if any(first <= code <= last for first, last in _UNSPACED) else _LETTER
+
+
+def is_unspaced(character: str) -> bool:
+    """Return True for a character, not a mark or punctuation, of a script without blanks."""
+    return _classify(character) == _ALONE and not is_punctuation(character)
+
+
+def split_characters(text: str) -> list[str]:
+    """Return the characters of a text, each with the combining marks after it."""
+    found: list[str] = []
+    for character in text:
+        if found and _classify(character) == _MARK:
+            found[-1] += character
+        else:
+            found.append(character)
+    return found
+
+
+def measure_unspaced(word: str) -> int:
+    """Return the number of characters of a word in a script without blanks; 0 in other scripts."""
+    return len(split_characters(word)) if any(map(is_unspaced, word)) else 0
 
 
 def find_boundaries(text: str) -> list[bool]:

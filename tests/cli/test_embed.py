@@ -159,7 +159,7 @@ def test_a_failure_leaves_nothing(
     (tmp_path / "texts.txt").write_bytes(b"the cat eats fish \n" * 1000 + b"caf\xe9\n")
     for name in ("v.npy", "v.parquet"):
         arguments = ["--file", str(tmp_path / "texts.txt"), "--out", str(tmp_path / name)]
-        assert "texts.txt is not UTF-8" in fails(capsys, run, *arguments)
+        assert "texts.txt:1001 is not UTF-8" in fails(capsys, run, *arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 

@@ -38,7 +38,13 @@ def test_bad_lines_are_named_and_the_others_filled(
     file = write(tmp_path / "s.txt", GOOD, "no mask", "", "the cat " * 40 + "[MASK]", GOOD)
     code, out, err = fill(capsys, run, "--file", file, "--json")
     assert code == 2
-    assert [json.loads(line)["text"] for line in out] == [GOOD, GOOD]
+    rows = [json.loads(line) for line in out]
+    assert [row["text"] for row in rows] == [GOOD, "no mask", "", "the cat " * 40 + "[MASK]", GOOD]
+    assert [len(row["masks"]) for row in rows] == [1, 0, 0, 0, 1]
+    assert [row["error"] for row in rows if "error" in row] == [
+        line.removeprefix(f"InputError: {file}:{number}: ")
+        for line, number in zip(err, (2, 4), strict=True)
+    ]
     assert [line.partition('"')[0] for line in err] == [
         f"InputError: {file}:2: ",
         f"InputError: {file}:4: ",
@@ -52,17 +58,19 @@ def test_bad_lines_of_standard_input_are_numbered(
 ):
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{GOOD}\nno mask\n"))
     code, out, err = fill(capsys, run, "--json")
-    assert (code, len(out)) == (2, 1)
+    assert (code, len(out)) == (2, 2)
     assert err[0].startswith('InputError: standard input:2: "no mask" has no [MASK]')
 
 
 def test_standard_input_is_utf_8_whatever_the_locale(
     run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
+    arguments = Namespace(file=None, text=["-"], columns=[], header=None)
+
     def read(content: bytes) -> list[str]:
         raw = io.TextIOWrapper(io.BytesIO(content), encoding="ascii", errors="surrogateescape")
         monkeypatch.setattr("sys.stdin", raw)
-        return [each.text for each in read_sentences(Namespace(file=None, text=["-"]))]
+        return [each.text for each in read_sentences(arguments)]
 
     assert read("\ufeffein Fr\u00fchst\u00fcck\n".encode()) == ["ein Fr\u00fchst\u00fcck"]
     with pytest.raises(CorpusError, match="standard input"):
@@ -72,7 +80,7 @@ def test_standard_input_is_utf_8_whatever_the_locale(
 def test_a_random_word_is_not_hidden_beside_a_mask(run: str, capsys: pytest.CaptureFixture[str]):
     code, out, err = fill(capsys, run, GOOD, "The old bird eats seeds.", "--random")
     assert code == 2
-    assert [line.split(":")[0] for line in out] == ["masked", "ACTUAL", "MASKED", "MODEL"]
+    assert [line.split(":")[0] for line in out] == ["", "masked", "ACTUAL", "MASKED", "MODEL"]
     [line] = err
     assert line.startswith(f'InputError: "{GOOD}" already contains [MASK]')
 
@@ -108,7 +116,7 @@ def test_a_file_that_is_no_text(run: str, tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "s.txt").write_bytes(b"caf\xe9 [MASK]\n")
     code, out, err = fill(capsys, run, "--file", str(tmp_path / "s.txt"))
     assert (code, out, len(err)) == (2, [], 1)
-    assert f"{tmp_path / 's.txt'} is not UTF-8" in err[0]
+    assert f"{tmp_path / 's.txt'}:1 is not UTF-8" in err[0]
 
 
 def test_marks_and_line_ends_of_windows_are_no_text(

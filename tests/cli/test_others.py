@@ -53,9 +53,9 @@ def test_fill_reads_a_file_and_standard_input(
     folder = str(workplace / "runs" / "small")
     (tmp_path / "sentences.txt").write_text(f"{SENTENCE}\n\n{SENTENCE}\n", encoding="utf-8")
     from_file = run(capsys, "fill", folder, "--file", str(tmp_path / "sentences.txt"), "--json")
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SENTENCE}\n{SENTENCE}\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SENTENCE}\n\n{SENTENCE}\n"))
     assert run(capsys, "fill", folder, "--json") == from_file
-    assert len(from_file.splitlines()) == 2
+    assert len(from_file.splitlines()) == 3
 
 
 def test_fill_random_prints_the_four_lines(workplace: Path, capsys: pytest.CaptureFixture[str]):

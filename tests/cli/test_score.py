@@ -72,7 +72,11 @@ def test_bad_lines_are_named_and_the_others_scored(
     file.write_text(f"{GOOD}\n{LONG}\n\n{GOOD}\n")
     code, out, err = score(capsys, model, "--file", str(file), "--json")
     assert code == 2
-    assert [json.loads(line).get("text") for line in out] == [GOOD, GOOD, None]
+    rows = [json.loads(line) for line in out]
+    assert [row.get("text") for row in rows] == [GOOD, LONG, "", GOOD, None]
+    assert [row.get("score") is None for row in rows] == [False, True, True, False, True]
+    assert rows[1]["error"] == err[0].removeprefix(f"InputError: {file}:2: ")
+    assert rows[2] == {"text": "", "score": None, "num_tokens": 0}
     assert json.loads(out[-1])["num_texts"] == 2
     assert len(err) == 1
     assert err[0].startswith(f'InputError: {file}:2: "sleep sleep')
@@ -81,7 +85,7 @@ def test_bad_lines_are_named_and_the_others_scored(
 
 def test_no_text_could_be_scored(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = score(capsys, model, LONG)
-    assert (code, out, len(err)) == (2, [], 1)
+    assert (code, out, len(err)) == (2, [""], 1)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from maskwright.errors import CorpusError
 from maskwright.finetuning.conll import (
     Entity,
+    TaggedSentence,
     find_entities,
+    find_word_rule,
     has_conll_name,
     marks_entities,
     read_conll,
     read_words,
     split_words,
 )
+from maskwright.tokenizer.words import WordRule, WordSplitting
 
 
 def write(folder: Path, content: str) -> Path:
@@ -99,13 +102,70 @@ def test_punctuation_stands_by_itself(text: str, expected: str) -> None:
     assert "|".join(word.text for word in split_words(text)) == expected
 
 
-@given(st.text(st.sampled_from("a1 .,'()-$\u00a0é…"), max_size=20))
-def test_words_are_the_text_without_its_blanks(text: str) -> None:
-    words = split_words(text)
+@pytest.mark.parametrize(
+    ("splitting", "text", "expected"),
+    [
+        ("blanks", "李明(2008)在北京！！ok", "李明(2008)在北京！！ok"),
+        (
+            "unspaced_characters",
+            "李明(2008)在iPhone,北京！！",
+            "李|明|(|2008|)|在|iPhone|,|北|京|！！",
+        ),
+        ("unspaced_characters", "ガ\u3099タ ก่ินx don't.", "ガ\u3099|タ|ก่ิ|น|x|don't|."),
+        ("unspaced_characters", "서울은 3.5", "서울은|3.5"),
+        ("characters", "서울은 3.5€", "서|울|은|3|.|5|€"),
+        ("characters", "李a\u0301!!", "李|a\u0301|!|!"),
+        ("blanks", "กิน\u200bข้าว foo\u200bbar", "กิน|ข้าว|foo\u200bbar"),
+    ],
+)
+def test_scripts_without_blanks_are_split_as_in_training(
+    splitting: WordSplitting, text: str, expected: str
+) -> None:
+    words = split_words(text, splitting)
+    assert "|".join(word.text for word in words) == expected
+    assert [text[word.start : word.end] for word in words] == [word.text for word in words]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "rule"),
+    [
+        ([[*"李明在北京", "。"], ["iPhone", "很", "好"]], WordRule()),
+        ([[*"在2008年"]], WordRule("characters")),
+        ([[*"서울은"], [*"cat"]], WordRule("characters")),
+        ([["東京", "に", "行く"]], WordRule("blanks", 2)),
+        ([["กิน", "ข้าว"]], WordRule("blanks", 3)),
+        ([[*"李明在北京" * 5, "一一"]], WordRule()),  # one slip
+        ([["EU", "rejects", "a"]], WordRule()),
+        ([["...", "!"]], None),
+        ([], None),
+    ],
+)
+def test_a_rule_is_found_from_words(sentences: list[list[str]], rule: WordRule | None) -> None:
+    assert find_word_rule(sentences) == rule
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([*"李明在", "iPhone", "很", "。", "EU", "a"], "李明在iPhone很。 EU a"),
+        (["東京", "に", "行く"], "東京 に 行く"),
+        (["EU", "rejects", "."], "EU rejects ."),
+    ],
+)
+def test_a_sentence_as_text_has_blanks_where_they_belong(words: list[str], text: str) -> None:
+    assert TaggedSentence("", tuple(words), ()).texts == [text]
+
+
+SPLITTINGS = ("blanks", "unspaced_characters", "characters")
+
+
+@given(st.text(st.sampled_from("a1 .,'()-$\u00a0é…李ก่"), max_size=20), st.sampled_from(SPLITTINGS))
+def test_words_are_the_text_without_its_blanks(text: str, splitting: WordSplitting) -> None:
+    words = split_words(text, splitting)
     assert [text[word.start : word.end] for word in words] == [word.text for word in words]
     assert "".join(word.text for word in words) == "".join(text.split())
     assert all(a.end <= b.start for a, b in pairwise(words))
-    again = split_words(" ".join(word.text for word in words))
+    again = split_words(" ".join(word.text for word in words), splitting)
     assert [word.text for word in again] == [word.text for word in words]
 
 

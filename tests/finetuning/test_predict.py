@@ -3,19 +3,24 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, pipeline
 
+import maskwright
 from maskwright.errors import InputError, ModelFolderError, TokenizerError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor, has_columns
 from maskwright.finetuning.predict import predict as answer_all
 from maskwright.finetuning.task import Answer
-from maskwright.model.config import Pooling
+from maskwright.model.config import ModelConfig, Pooling, resolve_config
+from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.model_folder.folder import read_card, save_model
 from maskwright.serving.pipelines import (
     Query,
     TextClassificationPipeline,
@@ -25,15 +30,22 @@ from maskwright.serving.schemas import (
     TextClassificationParameters,
     TokenClassificationParameters,
 )
+from maskwright.tokenizer.words import WordRule
 from tests.finetuning.helpers import TOKENIZER, make_loaded
+from tests.tokenizer.helpers import trained
 
 WORDS = ["the", "\u200b", "cat", "\ufe0f"]
 
 
-def save_tagger(folder: Path, labels: tuple[str, ...], max_length: int | None = None) -> None:
+def save_tagger(
+    folder: Path,
+    labels: tuple[str, ...],
+    max_length: int | None = None,
+    words: WordRule | None = None,
+) -> None:
     model = build_classifier(make_loaded().model, FinetuneConfig(), "token", len(labels), seed=0)
     problem = "single_label_classification"
-    save_classifier(folder, model, TOKENIZER, labels, problem, max_length=max_length)
+    save_classifier(folder, model, TOKENIZER, labels, problem, max_length=max_length, words=words)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +68,79 @@ def test_words_that_the_tokenizer_drops_have_no_probability(
     )
     assert {one["word"] for one in found} <= {"the", "cat"}
     assert len(found) == sum(answer.label != "O" for answer in (first, second))
+
+
+def write_chinese(path: Path) -> Path:
+    """Sentences of a character a line, in which a person lives in a place."""
+    places = ["实数", "理上", "总称"]
+    sentences = [
+        [*((c, f"{'IB'[not n]}-PER") for n, c in enumerate("数学")), ("在", "O")]
+        + [(c, f"{'IB'[not n]}-LOC") for n, c in enumerate(places[number % 3])]
+        + [("。", "O")]
+        for number in range(24)
+    ]
+    lines = ("".join(f"{word} {tag}\n" for word, tag in one) for one in sentences)
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_text_without_blanks_is_tagged_as_in_training(
+    tmp_path: Path,
+) -> None:
+    tokenizer = trained("wordpiece")
+    sizes = ModelConfig(preset="bert", hidden_size=32, num_hidden_layers=1, intermediate_size=48)
+    config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=64)
+    save_model(tmp_path / "encoder", MaskedLanguageModel(config), tokenizer)
+    settings = {"epochs": 40, "learning_rate": 0.01, "device": "cpu", "precision": "fp32"}
+    train = write_chinese(tmp_path / "train.conll")
+    folder = maskwright.finetune(
+        tmp_path / "encoder",
+        task="tokens",
+        train=train,
+        valid=train,
+        out=tmp_path / "run",
+        **settings,
+    )
+    text = "数学在实数。"
+    expected = [(0, 2, "PER", "数学"), (3, 5, "LOC", "实数")]
+    theirs = pipeline("token-classification", str(folder), aggregation_strategy="simple")
+    for found in (theirs(text), serve_entities(folder, text)):
+        shown = [(one["start"], one["end"], one["entity_group"]) for one in found]
+        assert shown == [one[:3] for one in expected]
+    assert [one["word"] for one in serve_entities(folder, text)] == [one[3] for one in expected]
+    [answered] = answer_all(folder, [text], device="cpu")
+    assert answered.texts == tuple(text)
+    assert isinstance(answered.answer, list)
+    assert [one.label for one in answered.answer] == ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O"]
+    assert read_example(read_card(folder) or "") == (text,)
+
+
+def serve_entities(folder: Path, text: str) -> list[Any]:
+    parameters = TokenClassificationParameters(aggregation_strategy="simple")
+    [found] = TokenClassificationPipeline(Predictor(folder, "cpu"))([Query(text, None, parameters)])
+    return [*found]
+
+
+def test_words_that_must_be_given_are_asked_for_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_tagger(tmp_path / "model", ("O", "B"), words=WordRule("blanks", 3))
+    predict = Predictor(tmp_path / "model", "cpu")
+    assert len(predict.split("กิน ข้าว extraordinary")) == 3
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        assert len(predict.split("กินข้าวกิน ok")) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert '"กินข้าวกิน" is longer than every word of training (3 characters)' in line
+
+
+@pytest.mark.parametrize("said", [{"splitting": "words"}, {"longest": "a"}, "blanks", {"x": 1}])
+def test_a_rule_of_words_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+    save_tagger(tmp_path / "model", ("O", "B"))
+    change_config(tmp_path / "model", maskwright={"words": said})
+    with pytest.raises(ModelFolderError, match=r"maskwright\.words") as caught:
+        Predictor(tmp_path / "model", "cpu")
+    assert "\n" not in str(caught.value)
 
 
 def save_texts(

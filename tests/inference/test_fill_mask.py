@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,10 +9,16 @@ from hypothesis import strategies as st
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.inference.fill_mask import FillMask, MaskedWord, WordSpan, find_words
+from maskwright.inference.fill_mask import FillMask, FillResult, MaskedWord, WordSpan, find_words
+from maskwright.model.config import ModelConfig, resolve_config
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import load_model, save_model
+from maskwright.serving.pipelines import FillMaskPipeline, Query
+from maskwright.serving.schemas import FillMaskParameters
+from maskwright.tokenizer.config import TokenizerKind
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import WORDS, tiny_tokenizer
+from tests.tokenizer.helpers import trained
 
 TEXTS = [
     "the cat sat on the [MASK]",
@@ -128,6 +135,58 @@ def test_targets_restrict_and_keep_the_scores(fill: FillMask) -> None:
     for prediction in result.masks[0]:
         assert prediction.score == pytest.approx(whole[prediction.token], abs=1e-6)
     assert result.masks[0][0].score >= result.masks[0][1].score
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "target", "tokens"),
+    [
+        ("bpe", "the [MASK] is", "name", ["Ġname"]),
+        ("bpe", "[MASK] is", "name", ["Ġname"]),
+        ("bpe", "(un[MASK]", "name", ["name"]),
+        ("bpe", "a [MASK] un[MASK]", "the", ["Ġthe", "the"]),
+        ("bpe", "a[MASK][MASK] [MASK]", "the", ["the", "the", "Ġthe"]),
+        ("bpe", "a [MASK]", "able", ["able"]),  # there is no token with the blank
+        ("bpe", "a[MASK]", "Ġthe", ["Ġthe"]),
+        ("bpe", "a[MASK]", " the", ["Ġthe"]),
+        ("unigram", "the [MASK] is", "name", ["▁name"]),
+        ("unigram", "(un[MASK]", "name", ["name"]),
+        ("wordpiece", "the [MASK] is", "name", ["name"]),
+        ("wordpiece", "un[MASK]", "able", ["##able"]),
+        ("wordpiece", "([MASK]), [MASK]", "name", ["name", "name"]),
+        ("wordpiece", "a [MASK]", "##able", ["##able"]),
+        ("wordpiece", "a [MASK]", "[SEP]", ["[SEP]"]),
+        ("wordpiece", "北[MASK]", "name", ["name"]),
+        ("character", "a [MASK]", "b", ["b"]),
+    ],
+)
+def test_a_target_is_the_token_that_the_text_needs(
+    kind: TokenizerKind, text: str, target: str, tokens: list[str]
+) -> None:
+    tokenizer = trained(kind)
+    sizes = ModelConfig(hidden_size=32, num_hidden_layers=1, intermediate_size=48)
+    config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=64)
+    fill = FillMask.from_parts(MaskedLanguageModel(config), tokenizer)
+    whole = [{one.token_id: one.score for one in mask} for mask in fill(text, 1000)[0].masks]
+    parameters = FillMaskParameters(targets=[target, target])
+    [served] = FillMaskPipeline(fill)([Query(text, None, parameters)])
+    assert isinstance(served, list)
+    for place, ([found], scores) in enumerate(
+        zip(fill(text, targets=[target, target])[0].masks, whole, strict=True)
+    ):
+        assert tokenizer.token(found.token_id) == tokens[place]
+        assert found.score == pytest.approx(scores[found.token_id], rel=1e-5)
+        candidates: Any = served if len(tokens) == 1 else served[place]
+        assert candidates[0]["token"] == found.token_id
+
+
+def test_a_target_that_one_text_cannot_have_does_not_stop_the_others() -> None:
+    tokenizer = trained("wordpiece")
+    sizes = ModelConfig(hidden_size=32, num_hidden_layers=1, intermediate_size=48)
+    config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=64)
+    fill = FillMask.from_parts(MaskedLanguageModel(config), tokenizer)
+    good, bad = fill.attempt(["un[MASK]", "a [MASK]"], targets=["able"])
+    assert isinstance(good, FillResult)
+    assert '"able" (ab ##le)' in str(bad)
 
 
 def test_json_is_plain(fill: FillMask) -> None:

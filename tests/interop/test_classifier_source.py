@@ -21,6 +21,7 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.model_folder.folder import open_model
+from maskwright.tokenizer.words import WordRule
 from tests.interop.models import NATIVE, OWN, write_model
 
 pytest.importorskip("onnxscript")
@@ -46,7 +47,8 @@ def write_classifier(
     model = build_classifier(loaded.model, config, level, len(labels), seed=0)
     with torch.no_grad():
         model.head.output.weight.mul_(20)
-    save_classifier(folder, model, loaded.tokenizer, labels, problem)
+    words = WordRule("blanks", 9) if level == "token" else None
+    save_classifier(folder, model, loaded.tokenizer, labels, problem, words=words)
     return folder
 
 
@@ -115,6 +117,7 @@ def test_tags_are_the_same_and_int8_is_scored_on_them(tmp_path: Path) -> None:
     model = write_classifier(tmp_path / "model", NATIVE["eurobert"], level="token", labels=labels)
     file = write_tags(tmp_path / "tags.conll")
     assert export(model, "hf", tmp_path / "hf", data=file).comparison.largest <= 1e-4
+    assert open_classifier(tmp_path / "hf").words == WordRule("blanks", 9)
     report = export(model, "onnx-int8", tmp_path / "int8", data=file)
     check_int8(report, "20 examples of tags.conll", "span_f1")
     assert "pipeline_tag: token-classification" in (tmp_path / "int8/README.md").read_text()

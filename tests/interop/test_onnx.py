@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from transformers import AutoModelForMaskedLM
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ExportError, MissingPackageError
@@ -117,6 +118,28 @@ def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
         assert (tmp_path / "int8.onnx.data").exists() == (exported[0] == "own")
         int8 = OnnxModel(tmp_path / "int8.onnx")(*inputs)
         assert 0 < (plain - int8).abs().mean() < 0.05 * plain.std()
+
+
+def test_padding_on_the_left_is_masked_in_fp32_and_int8(
+    exported: tuple[str, Path, ExportResult], tmp_path: Path
+) -> None:
+    """A fused attention that takes the lengths of rows, not the mask, would see padding."""
+    source = exported[1] / "out" / GRAPH
+    right = pad_rows([[5, 6, 7, 8, 9, 10, 11], [10, 11, 3], [4]], 0)
+    ids, mask = (torch.zeros_like(one) for one in right)
+    for row, length in enumerate((7, 3, 1)):
+        ids[row, 7 - length :], mask[row, 7 - length :] = right[0][row, :length], 1
+    inputs = (ids, mask)
+    plain = OnnxModel(source)(*inputs)[mask.bool()]
+    if exported[0] != "own":
+        theirs = AutoModelForMaskedLM.from_pretrained(exported[1] / "model").eval()
+        with torch.no_grad():
+            expected = theirs(input_ids=ids, attention_mask=mask).logits[mask.bool()]
+        torch.testing.assert_close(plain, expected, atol=1e-5, rtol=0)
+    for recipe in (*DYNAMIC_RECIPES, *STATIC_RECIPES):
+        quantize(source, tmp_path / "int8.onnx", recipe, [inputs])
+        int8 = OnnxModel(tmp_path / "int8.onnx")(*inputs)[mask.bool()]
+        assert (plain - int8).abs().mean() < 0.05 * plain.std()
 
 
 def test_onnxruntime_computes_the_products_of_a_static_graph_in_integers(

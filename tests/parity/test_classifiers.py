@@ -31,8 +31,8 @@ from tests.golden.pseudo_likelihood import make_tokenizer
 from tests.interop.models import OWN
 
 TOKENIZER = make_tokenizer()
-TEXTS = ["the cat sees the dog", "dog sleeps", "the"]
-PAIRS = [("the cat", "sleeps"), ("the dog sees the cat", "the cat")]
+TEXTS = ["the cat sees the dog", "dog sleeps", "the", "the [MASK] sees[SEP] a [CLS] [UNK]."]
+PAIRS = [("the cat", "sleeps"), ("the dog sees the cat", "the cat"), ("the[SEP]dog", "[MASK]")]
 LABELS = ("bad", "good", "odd")
 OF_TEXTS = list_classifiers("text")
 FAMILIES = sorted(set(OF_TEXTS) - {"maskwright"})
@@ -92,7 +92,8 @@ def test_tokens_have_the_same_logits_there(model_type: str, tmp_path: Path) -> N
         inputs = tokenizer(" ".join(sentence), return_tensors="pt")
         with torch.no_grad():
             expected = theirs(**inputs).logits[0].softmax(-1).numpy()
-        first = [inputs.word_ids().index(word) for word in range(len(sentence))]
+        begins = np.cumsum([0, *(len(word) + 1 for word in sentence[:-1])])
+        first = [inputs.char_to_token(int(begin)) for begin in begins]
         found = np.array([list(answer.probabilities.values()) for answer in answers])
         assert found == pytest.approx(expected[first], abs=1e-5)
 

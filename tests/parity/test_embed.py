@@ -18,6 +18,8 @@ TEXTS = [
     "zebra",
     "The DOG ran under the tree, unknown!",
     "word1 word2 " * 30,  # longer than the model
+    "the cat [MASK] a[SEP]tree [CLS] [PAD] cat, [UNK].",  # special tokens written in a text
+    "[MASK]",
 ]
 
 

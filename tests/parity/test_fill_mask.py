@@ -51,7 +51,8 @@ def test_every_kind_of_tokenizer_agrees(kind: TokenizerKind, tmp_path: Path) -> 
     save_model(tmp_path, model, tokenizer)
     theirs = pipeline("fill-mask", model=str(tmp_path), tokenizer=str(tmp_path), device="cpu")
     ours = FillMask(tmp_path, device="cpu")
-    for text in ("The [MASK] statement, a [MASK].", "[MASK] of objects[MASK]"):
+    # Where a mask touches a word, transformers reads another text than training had.
+    for text in ("The [MASK] statement, a [MASK] .", "[MASK] of objects[MASK]"):
         compare(ours(text)[0].masks, theirs(text))
 
 

@@ -19,8 +19,9 @@ from maskwright.tokenizer.extension import (
 )
 from maskwright.tokenizer.merges import learn_joins
 from maskwright.tokenizer.stats import measure_tokenizer
-from maskwright.tokenizer.token_text import TokenText, match_greedily
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.vocabulary import match_greedily
 from tests.tokenizer.helpers import KOREAN, MIXED, english_texts, trained
 from tests.tokenizer.published import PUBLISHED
 

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from maskwright.errors import TokenizerError
 from maskwright.tokenizer.config import TokenizerKind
@@ -108,3 +109,45 @@ def test_the_longest_input_is_that_of_sentence_transformers_if_the_folder_has_on
 def test_a_run_and_prepared_data_have_a_tokenizer(name: str, tmp_path: Path) -> None:
     trained("bpe").save(tmp_path / name)
     assert Tokenizer.load(tmp_path).fingerprint == trained("bpe").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("key", "listed"),
+    [
+        ("additional_special_tokens", ["<a>", {"__type": "AddedToken", "content": "<b>"}]),
+        ("extra_special_tokens", ["<a>", "<b>"]),
+        ("extra_special_tokens", {"image_token": "<a>", "x_token": "<b>"}),
+    ],
+)
+def test_special_tokens_without_an_id_are_refused(key: str, listed: Any, tmp_path: Path) -> None:
+    trained("wordpiece").save(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, key: listed}))
+    with pytest.raises(TokenizerError, match=r"no <a>, <b>, which .* save_pretrained") as caught:
+        Tokenizer.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    saved: Any = AutoTokenizer.from_pretrained(str(tmp_path))
+    saved.save_pretrained(str(tmp_path / "saved"))
+    text = "a <a> b<b>"
+    expected = saved(text, add_special_tokens=False)["input_ids"]
+    ours = Tokenizer.load(tmp_path / "saved")
+    assert ours.encode(text, split_special_tokens=False).ids.tolist() == expected
+    ours.save(tmp_path / "again")
+    theirs: Any = AutoTokenizer.from_pretrained(str(tmp_path / "again"))
+    assert theirs(text, add_special_tokens=False)["input_ids"] == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_that_only_the_settings_name_are_special(
+    kind: TokenizerKind, tmp_path: Path
+) -> None:
+    trained(kind).save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    description = json.loads(path.read_text())
+    path.write_text(json.dumps({**description, "added_tokens": []}))
+    theirs: Any = AutoTokenizer.from_pretrained(str(tmp_path))
+    for text in ("the[MASK] a [SEP]", "[PAD]"):
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        ours = Tokenizer.load(tmp_path)
+        assert ours.encode(text, split_special_tokens=False).ids.tolist() == expected
+        assert ours.encode_prompt(text).ids.tolist() == expected

@@ -69,6 +69,34 @@ def test_special_tokens_in_text_are_text(published: tuple[str, Path]) -> None:
             assert found <= {ours.unk_id}, (role, text)
 
 
+def test_special_tokens_in_an_input_are_those_of_transformers(
+    published: tuple[str, Path],
+) -> None:
+    ours = Tokenizer.load(published[1])
+    theirs: Any = AutoTokenizer.from_pretrained(str(published[1]))
+    for token in {*ours.special_tokens.values(), ours.token(max(ours.special_ids))}:
+        for text in (token, f"a {token} b", f"x{token}{token}y", f"the\t{token}\u00a0.", "the"):
+            expected = theirs(text, add_special_tokens=False)["input_ids"]
+            assert ours.encode(text, split_special_tokens=False).ids.tolist() == expected
+            found = ours.encode_with_offsets(text, split_special_tokens=False)
+            assert found.ids.tolist() == expected
+    long = f"{ours.mask_token} {'the ' * 600_000}"
+    assert ours.encode(long, split_special_tokens=False).ids[0] == ours.mask_id
+
+
+@pytest.mark.parametrize("blank", [" ", "  ", "\t", "\u00a0", "\u3000", "\n", " \t\u00a0"])
+def test_blanks_before_masks_are_those_of_transformers(
+    published: tuple[str, Path], blank: str
+) -> None:
+    ours = Tokenizer.load(published[1])
+    theirs: Any = AutoTokenizer.from_pretrained(str(published[1]))
+    mask = ours.mask_token
+    for text in (f"the{blank}{mask} is", f"the{blank}{mask}{blank}{mask} is", f"{blank}{mask}"):
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        assert ours.encode_prompt(text).ids.tolist() == expected
+        assert ours.encode_prompts([text]) == [expected]
+
+
 def test_words_begin_where_they_do(published: tuple[str, Path]) -> None:
     ours = Tokenizer.load(published[1])
     encoded = ours.encode("Indentation of inheritance,  (unreachable) x\nreally.")

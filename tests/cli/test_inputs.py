@@ -1,0 +1,159 @@
+"""`--file` is read alike by `fill`, `score`, `embed` and `predict`: each line has its row."""
+
+import gzip
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.model_folder.folder import save_model
+from tests.finetuning.helpers import TOKENIZER, make_loaded
+
+TEXTS = ["the [MASK]", "", "cat sees [MASK]", "  ", "[MASK] dog"]
+TABLES = ("t.jsonl", "t.ndjson", "t.json", "t.csv", "t.tsv", "t.parquet", "t.jsonl.gz", "t.csv.gz")
+COMMANDS = ("fill", "score", "embed", "predict")
+Run = Callable[..., tuple[int, list[str], str]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder, loaded = tmp_path_factory.mktemp("models"), make_loaded()
+    save_model(folder / "encoder", loaded.model, TOKENIZER)
+    model = build_classifier(loaded.model, FinetuneConfig(), "text", 2, seed=0)
+    problem = "single_label_classification"
+    save_classifier(folder / "classifier", model, TOKENIZER, ("a", "b"), problem, num_texts=1)
+    return {
+        one: str(folder / ("classifier" if one == "predict" else "encoder")) for one in COMMANDS
+    }
+
+
+@pytest.fixture
+def run(folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """A command on a file: its exit code, a text or nothing for each row, and its errors."""
+
+    def run(command: str, *arguments: str) -> tuple[int, list[str], str]:
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
+        flags = ["--out", str(out)] if command == "embed" else ["--json"]
+        capsys.readouterr()
+        code = main([command, folders[command], "--device", "cpu", *arguments, *flags])
+        said, error = capsys.readouterr()
+        if code:
+            return code, [], error
+        if command == "embed":
+            parquet = pytest.importorskip("pyarrow.parquet")
+            table = parquet.read_table(out)
+            assert np.isfinite(np.array(table["embedding"].to_pylist())).all()
+            return code, table["text"].to_pylist(), error
+        rows = [json.loads(line) for line in said.splitlines()]
+        rows = rows[:-1] if command == "score" else rows
+        assert [is_empty(row) for row in rows] == [not text_of(row).strip() for row in rows]
+        return code, list(map(text_of, rows)), error
+
+    return run
+
+
+def text_of(row: dict) -> str:
+    return row["text"] if "text" in row else row["texts"][0]
+
+
+def is_empty(row: dict) -> bool:
+    """Whether there is no answer."""
+    return not (row["masks"] if "masks" in row else row.get("score") is not None)
+
+
+def write(path: Path, texts: list[str], field: str = "text", missing: object = "") -> str:
+    rows = [{"id": number, field: text or missing} for number, text in enumerate(texts)]
+    if path.suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+        return str(path)
+    mark = "\t" if ".tsv" in path.name else ","
+    lines = [f"id{mark}{field}", *(f"{number}{mark}{text}" for number, text in enumerate(texts))]
+    lines = list(map(json.dumps, rows)) if ".csv" not in path.name and mark == "," else lines
+    content = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return str(path)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_line_has_its_row(command: str, run: Run, tmp_path: Path) -> None:
+    plain = "\n".join(TEXTS).encode()
+    contents = {
+        "a.txt": plain + b"\n",
+        "no_end.txt": plain,
+        "no_suffix": plain,
+        "windows.txt": "\r\n".join(TEXTS).encode("utf-8-sig"),
+        "old_mac.txt": "\r".join(TEXTS).encode(),
+        "a.txt.gz": gzip.compress(plain),
+        "wide.txt": "\n".join(TEXTS).encode("utf-16"),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        assert run(command, "--file", str(tmp_path / name)) == (0, TEXTS, ""), name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_row_of_a_table_has_its_row(command: str, run: Run, tmp_path: Path) -> None:
+    for name in TABLES:
+        for missing in ("", None) if "csv" not in name and "tsv" not in name else ("",):
+            file = write(tmp_path / name, TEXTS, missing=missing)
+            assert run(command, "--file", file) == (0, TEXTS, ""), name
+        file = write(tmp_path / f"other_{name}", TEXTS, field="x1")
+        code, _, error = run(command, "--file", file)
+        assert (code, len(error.splitlines())) == (2, 1), name
+        assert run(command, "--file", file, "--columns", "sentence1=x1") == (0, TEXTS, ""), name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_column_is_given_by_its_position(command: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("1,the [MASK]\n2,a [MASK]\n")
+    arguments = ("--file", str(tmp_path / "t.csv"), "--columns", "sentence1=1")
+    assert run(command, *arguments) == (0, ["the [MASK]", "a [MASK]"], "")
+    assert run(command, *arguments, "--header") == (0, ["a [MASK]"], "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_pipe_is_read(command: str, run: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text("the [MASK]\n\n[MASK] cat\n"))
+    writer.start()
+    assert run(command, "--file", str(pipe)) == (0, ["the [MASK]", "", "[MASK] cat"], "")
+    writer.join()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--file", "none.txt"], "none.txt cannot be read: No such file or directory."),
+        (["--file", "."], ". cannot be read: Is a directory."),
+        (["--file", "none.csv"], "none.csv"),
+        (["--file", "bad.txt"], "bad.txt:2 is not UTF-8"),
+        (["--file", "blank.txt", "--columns", "sentence1=x"], "--columns"),
+        (["a [MASK]", "--header"], "--header require"),
+        (["a [MASK]", "--file", "bad.txt"], "--file"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(
+    command: str,
+    arguments: list[str],
+    message: str,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.txt").write_bytes(b"the [MASK]\ncaf\xe9\n")
+    Path("blank.txt").write_text("\n \n")
+    code, _, error = run(command, *arguments)
+    assert (code, len(error.splitlines())) == (2, 1)
+    assert message in error
