@@ -59,7 +59,7 @@ class RunFacts:
     @property
     def first(self) -> Record:
         """The validation of the model that the run began with; empty without one."""
-        return next((record for record in self.validations if record["step"] == 0), {})
+        return next((one for one in self.validations if one["step"] == 0), Record())
 
     @property
     def last(self) -> Record:
