@@ -32,7 +32,7 @@ def folders(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("examples")
     (root / "runs").mkdir()
     (root / "data").mkdir()
-    for name in ("mine", "A", "B"):
+    for name in ("mine", "A", "B", "A-0", "A-1", "B-0", "B-1"):
         (root / "runs" / name).symlink_to(workplace / "runs" / "small")
     (root / "data" / "mine").symlink_to(data_of(workplace))
     rows = [f"Where is parcel {n}?,{n % 2}" for n in range(60)]
