@@ -27,10 +27,9 @@ import numpy as np
 from torch import Tensor
 
 from maskwright.errors import ExportError
-from maskwright.interop.int8 import Int8Scores
 from maskwright.interop.libraries import import_library, quiet
 from maskwright.interop.onnx import GRAPH, OnnxModel, write_frame, write_graph
-from maskwright.interop.targets import Judge, Source, Target, Written
+from maskwright.interop.targets import Int8Scores, Judge, Source, Written
 
 QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"
@@ -258,6 +257,3 @@ def _store_in_int8(onnx: Any, graph: Any, in_fp32: tuple[str, ...]) -> list[str]
     del graph.node[:]
     graph.node.extend(nodes)
     return [name for name, weight in products.items() if not weight.endswith(in_fp32)]
-
-
-TARGET = Target(("onnxruntime", "torch"), write)

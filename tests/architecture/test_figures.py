@@ -15,8 +15,8 @@ AT_MOST = {
     # 41,400, and what has been added since: sweep, trackers, new vocabularies, retrieval, answers
     # to questions, rankings, TSDAE, distillation, DeBERTa and NeoBERT, GGUF, OpenVINO, and for GPUs
     # recorded steps, the finder of micro-batches, a planner, a ladder of sizes, HSDP.
-    "package lines": (47_676, 30_000),
-    "package files": (304, 230),
+    "package lines": (47_687, 30_000),
+    "package files": (300, 230),
     # 5,000, and the programs that write the tutorials and the page of the API.
     "benchmark lines": (5_640, 5_000),
     "files that pretrain runs": (114, None),
