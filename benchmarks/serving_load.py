@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from benchmarks.common import MASKWRIGHT, write_result
-from maskwright.serving.connections import allow_connections
+from maskwright.serving.guard import allow_connections
 
 SENTENCE = (
     "the larvae are black and snails eat leaves in rivers of the north where old men live "

@@ -6,8 +6,7 @@ from pathlib import Path
 import maskwright
 from maskwright.cli.flags import Parser
 from maskwright.console import say
-from maskwright.interop.int8 import INT8_DEFAULTS
-from maskwright.interop.targets import TARGETS
+from maskwright.interop.targets import INT8_DEFAULTS, TARGETS
 from maskwright.runs.find_model import HELP
 
 _EPILOG = """examples:

@@ -38,8 +38,8 @@ from maskwright.interop.comparison import (
     choose_texts,
     max_or_nan,
 )
-from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options
 from maskwright.interop.masked_lm_source import check_equal_ids
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.card import HubMetadata, describe_labels
 from maskwright.model_folder.classifier_folder import (
@@ -115,7 +115,7 @@ class TaskExamples:
 
 @dataclass(frozen=True)
 class ClassifierSource:
-    """A fine-tuned model to export; see `MaskedModelSource`."""
+    """A fine-tuned model to export; see `Source`."""
 
     loaded: LoadedClassifier
     card: str | None
@@ -327,7 +327,7 @@ def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) 
 
 @dataclass(frozen=True)
 class ExampleJudge:
-    """The judge of a quantized graph by its predictions for labeled examples; see `MaskJudge`."""
+    """The judge of a quantized graph by its predictions for labeled examples."""
 
     examples: TaskExamples
 

@@ -10,9 +10,15 @@ from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import JsonObject, check_new_folder, replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
 from maskwright.interop.comparison import OutputComparison
-from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options, Int8Scores
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
-from maskwright.interop.targets import TARGETS, Source, Target, Written
+from maskwright.interop.targets import (
+    INT8_DEFAULTS,
+    TARGETS,
+    Int8Options,
+    Int8Scores,
+    Source,
+    Written,
+)
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu, find_version
 from maskwright.runs.find_model import find_model_folder
@@ -114,10 +120,9 @@ def export(
     _check_options(to, int8)
     check_new_folder(out)
     source = _open_source(Path(folder), find_model_folder(folder), data, int8)
-    target: Target = importlib.import_module(TARGETS[to]).TARGET
-    versions = {name: found for name in target.packages if (found := find_version(name))}
+    versions = {name: found for name in TARGETS[to].packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:
-        written = _write(to, target, temporary, source, versions)
+        written = _write(to, temporary, source, versions)
         result = ExportResult(
             to,
             out,
@@ -133,12 +138,11 @@ def export(
     return result
 
 
-def _write(
-    to: str, target: Target, folder: Path, source: Source, versions: Mapping[str, str]
-) -> Written:
+def _write(to: str, folder: Path, source: Source, versions: Mapping[str, str]) -> Written:
     """Write `source` for a target; raise ExportError unless the library's outputs are the same."""
     try:
-        written = target.write(folder, source)
+        module, _, name = TARGETS[to].function.partition(":")
+        written: Written = getattr(importlib.import_module(module), name)(folder, source)
     except (MaskwrightError, OSError):
         raise
     except Exception as error:  # libraries raise many classes, which vary between releases

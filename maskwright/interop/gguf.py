@@ -15,7 +15,7 @@ from maskwright.inference.embed import Embedder
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.libraries import import_library
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
-from maskwright.interop.targets import Source, Target, Written
+from maskwright.interop.targets import Source, Written
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.card import HubMetadata
 from maskwright.model_folder.families import FAMILIES, choose_headless
@@ -215,6 +215,3 @@ def _compare(path: Path, source: MaskedModelSource) -> Written:
     cosines = (embed(texts).astype(np.float64) * np.asarray(theirs)).sum(1)
     distance, what = float(1 - cosines.min()), "sentence vectors (1 - cosine)"
     return Written(OutputComparison(what, distance, ALLOWED, len(texts), num_tokens), notes=notes)
-
-
-TARGET = Target(("llama-cpp-python", "gguf", "torch"), write)

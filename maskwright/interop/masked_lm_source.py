@@ -34,7 +34,7 @@ from maskwright.interop.comparison import (
     compare_logits,
     pad_rows,
 )
-from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family
@@ -59,14 +59,10 @@ class Sentences:
 
 @dataclass(frozen=True)
 class MaskedModelSource:
-    """A masked language model to export, with the texts of the comparison.
+    """A masked language model to export; see `Source`.
 
     Attributes:
-        card: the model's own card; None if it has none.
         data: a prepared folder with held-out text; None for the built-in texts.
-        int8: settings of an export to int8.
-        auto_class: the class of transformers that loads its folder.
-        output_shape: the dimensions of the logits, in words.
     """
 
     loaded: LoadedModel
@@ -90,17 +86,14 @@ class MaskedModelSource:
 
     @property
     def texts_from(self) -> str:
-        """The name of the texts of the comparison."""
         return PYDOCS if self.data is None else self.data.name
 
     @property
     def max_length(self) -> int:
-        """The longest input in tokens; longer ones are truncated."""
         return self.model.config.max_position_embeddings
 
     @property
     def metadata(self) -> HubMetadata:
-        """The model card's metadata."""
         return describe_for_hub(native=True)
 
     @property
@@ -112,12 +105,10 @@ class MaskedModelSource:
 
     @property
     def has_unused_head(self) -> bool:
-        """True if the folder contains a head that `auto_class` does not load."""
         return self.model.config.sentence_pair_head  # which AutoModelForPreTraining loads
 
     @property
     def example_text(self) -> str:
-        """A text for the example in the model card."""
         return f"A sentence with a {self.loaded.tokenizer.mask_token} in it."
 
     @cached_property
@@ -126,18 +117,15 @@ class MaskedModelSource:
         return choose_sentences(self.loaded, self.data, mask_words=True)
 
     def save(self, folder: Path) -> None:
-        """Write the model folder with the model's own card."""
         wraps = self.loaded.add_special_tokens
         save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
         if self.card is not None:
             write_text(folder / CARD, self.card)
 
     def find_family(self) -> tuple[Family | None, str]:
-        """Return the transformers family of the architecture, or None and the reason."""
         return native_family(self.model.config)
 
     def check_ids(self, tokenizer: Any) -> None:
-        """Raise ExportError unless a tokenizer of transformers encodes the texts as ours does."""
         sentences = self.sentences
         encoded = tokenizer(sentences.texts, padding=True, return_tensors="pt")
         lengths = encoded["attention_mask"].sum(1).tolist()
@@ -146,13 +134,11 @@ class MaskedModelSource:
             check_equal_ids(text, ours, theirs[:length].tolist())
 
     def compare(self, compute: Compute) -> OutputComparison:
-        """Compare the logits of `compute` with those of the model on all texts."""
         config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
         batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
         return compare_logits(self.loaded, (batch for _, batch in batches), compute)
 
     def judge(self) -> "MaskJudge":
-        """Return the judge of a quantized graph; raise InputError without held-out text."""
         if self.data is None:
             raise InputError(
                 "onnx-int8 needs held-out text to measure its loss of quality. Name a prepared "
@@ -316,12 +302,7 @@ def split_rows(batch: Batch) -> Iterator[MaskedRow]:
 
 @dataclass(frozen=True)
 class MaskJudge:
-    """The judge of a quantized graph by its predictions for the masked tokens of held-out text.
-
-    Attributes:
-        metric: the name of the metric that `score` computes.
-        agreement: the name of the share that `agree` computes, as part of a sentence.
-    """
+    """The judge of a quantized graph by its predictions for the masked tokens of held-out text."""
 
     rows: list[MaskedRow]
     vocab_size: int
@@ -331,7 +312,6 @@ class MaskJudge:
 
     @property
     def questions(self) -> str:
-        """The number of predictions with a noun."""
         return f"{sum(len(row.labels) for row in self.rows):,} masked tokens of held-out text"
 
     def answer(self, graph: Compute) -> Tensor:
@@ -344,14 +324,11 @@ class MaskJudge:
         return torch.cat(found)
 
     def agree(self, before: Any, after: Any) -> float:
-        """Return the agreement of the predictions of two graphs: 1 if all are equal."""
         return (after == before).float().mean().item()
 
     def score(self, answers: Any) -> float:
-        """Return the metric of the predictions."""
         return self.agree(torch.tensor([n for row in self.rows for n in row.labels]), answers)
 
     def timed_batch(self) -> tuple[Tensor, Tensor]:
-        """Return a batch of the longest inputs, to time graphs; the first tensor is [B, L]."""
         longest = sorted((row.ids for row in self.rows), key=len)[-_TIMED_ROWS:]
         return pad_rows(longest, self.pad_id)

@@ -1,4 +1,4 @@
-"""Export to ONNX: a graph with dynamic sizes for onnxruntime, optimum and transformers.js.
+"""Export to ONNX, a graph with dynamic sizes, and from it to OpenVINO and transformers.js.
 
 Inputs: ``input_ids`` and ``attention_mask`` (int64 [B, L]), and ``token_type_ids`` for classifiers
 with token types. Output: ``logits`` (fp32 [B, L, V]; of classifiers [B, K] for texts, [B, L, K] for
@@ -8,7 +8,9 @@ The encoder takes packed tokens here too: B padded rows are flattened to B * L t
 in which padding is a separate segment. Shapes: B rows of L positions, V vocabulary, K labels.
 """
 
+import html
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.attention_context import AttentionContext
+from maskwright.errors import ExportError
+from maskwright.files import write_text
 from maskwright.interop.libraries import import_library, quiet
-from maskwright.interop.targets import Source, Target, Written
+from maskwright.interop.masked_lm_source import MaskedModelSource
+from maskwright.interop.targets import Source, Written
+from maskwright.interop.transformers import check_family
 from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import adapt_card
@@ -43,6 +49,43 @@ encoded = tokenizer.encode("{text}")
 inputs = {{{encodings}}}
 inputs = {{name: numpy.array([ids]) for name, ids in inputs.items()}}
 [logits] = onnxruntime.InferenceSession("{graph}").run(["logits"], inputs)
+```
+"""
+OPENVINO = "openvino_model.xml"  # and openvino_model.bin, the weights
+_OPENVINO_OPSET = 20  # the latest without operators that OpenVINO cannot read
+_OPENVINO_CARD = """
+A graph for OpenVINO with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}.
+The tokenizer is in the same folder.
+
+```python
+import numpy, openvino, tokenizers
+
+tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
+encoded = tokenizer.encode("{text}")
+inputs = {{{encodings}}}
+inputs = {{name: numpy.array([ids]) for name, ids in inputs.items()}}
+precision = {{"INFERENCE_PRECISION_HINT": "f32"}}  # CPUs with AMX compute in bf16 without it
+logits = openvino.Core().compile_model("{graph}", "CPU", precision)(inputs)["logits"]
+```
+"""
+PAGE_FOLDER, PAGE = "onnx", "index.html"
+# The types that AutoModelForMaskedLM of transformers.js 4 knows.
+MODEL_TYPES = (
+    *("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "esm"),
+    *("modernbert", "eurobert"),
+)
+_PAGE_CARD = """
+An ONNX graph for transformers.js, and `index.html`, which fills masks in the browser:
+
+```sh
+python -m http.server 8000   # in this folder; then open http://localhost:8000
+```
+
+```js
+import {{ pipeline }} from "@huggingface/transformers";
+
+const fill = await pipeline("fill-mask", "OWNER/NAME", {{ dtype: "fp32" }});
+console.log(await fill("{text}"));
 ```
 """
 _ENCODINGS = {
@@ -209,4 +252,60 @@ def _describe_rows(attention_mask: Tensor) -> PaddedContext:
     )
 
 
-TARGET = Target(("onnxruntime", "torch"), write)
+def write_openvino(folder: Path, source: Source) -> Written:
+    """Write files with the names that optimum-intel reads, in fp32, and compare logits in OpenVINO.
+
+    Raises:
+        MissingPackageError: a package of the extra `openvino` is missing.
+    """
+    library: Any = import_library("openvino", "openvino", "an export to openvino")
+    write_frame(folder, source, OPENVINO, "openvino", _OPENVINO_CARD)
+    graph = folder / GRAPH
+    write_graph(graph, source.model, _OPENVINO_OPSET)
+    with quiet():
+        library.save_model(library.convert_model(graph), folder / OPENVINO, compress_to_fp16=False)
+    for path in folder.glob(f"{GRAPH}*"):
+        path.unlink()
+    # CPUs with AMX compute in bf16 by default.
+    precision = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = library.Core().compile_model(folder / OPENVINO, "CPU", precision)
+    names = build_padded(source.model).inputs
+
+    def compute(*tensors: Tensor) -> Tensor:
+        inputs = {name: one.numpy() for name, one in zip(names, tensors, strict=False)}
+        return torch.from_numpy(compiled(inputs)[OUTPUT].copy())
+
+    return Written(source.compare(compute))
+
+
+def write_page(folder: Path, source: Source) -> Written:
+    """Write the graph in the layout of transformers.js, with a page, and compare logits.
+
+    The page needs files only, from any place that serves them: the browser computes the model.
+
+    Raises:
+        ExportError: the model is a classifier, is too large, or no class of transformers.js has
+            its architecture.
+    """
+    if not isinstance(source, MaskedModelSource):
+        raise ExportError("the page of transformers-js fills masks. Export a classifier to onnx.")
+    check_family(source)
+    family, _ = source.find_family()
+    if family is None or family.model_type not in MODEL_TYPES:
+        raise ExportError(
+            f"transformers.js does not know model_type = {family and family.model_type}, only "
+            f"{', '.join(MODEL_TYPES)}. Export it to onnx."
+        )
+    size = sum(parameter.nbytes for parameter in source.model.parameters())
+    if size > MAX_BYTES_WITHIN:
+        raise ExportError(f"{size / 1e9:.1f} GB of weights are too many for a browser.")
+    write_frame(folder, source, f"{PAGE_FOLDER}/{GRAPH}", "transformers.js", _PAGE_CARD)
+    graph = folder / PAGE_FOLDER / GRAPH
+    graph.parent.mkdir()
+    write_graph(graph, source.model)
+    page = files("maskwright.interop").joinpath("transformers_js.html").read_text("utf-8")
+    write_text(
+        folder / PAGE, page.replace("{{mask}}", html.escape(source.loaded.tokenizer.mask_token))
+    )
+    note = f"{PAGE} needs a place that serves files: python -m http.server -d DIR"
+    return Written(source.compare(OnnxModel(graph)), notes=(note,))

@@ -2,8 +2,8 @@
 
 Only the files of the model are uploaded, even if the folder has others, and the model card gets the
 hub's metadata. The same commit removes weights and tokenizer files of an older model, which
-libraries would read too. `HfApi.upload_folder` cannot do this: it may split an upload into several
-commits, and it would upload the card from disk, which must not change.
+libraries would read too. `HfApi.upload_folder` uploads in several commits if `hf_xet` is installed,
+and the card as it is on disk, without the name of the repository.
 """
 
 import hashlib
@@ -21,8 +21,6 @@ from maskwright.interop.libraries import import_library, quiet
 from maskwright.model_folder.card import (
     PLACEHOLDER,
     change_card,
-    describe_for_hub,
-    describe_labels,
     split_card,
     write_card,
     write_classifier_card,
@@ -163,19 +161,14 @@ def _write_card(folder: Path, metadata: dict[str, str | list[str] | None]) -> st
         loaded = open_classifier(folder)
         config, head = loaded.model.config, loaded.model.head_config
         (kind, _), reason = native_classifier(config, head.level, head.pooling)
-        card = read_card(folder) or write_classifier_card(
-            None, config, head.level, loaded.labels, kind, reason
-        )
-        library = "maskwright" if reason else "transformers"
-        facts = describe_labels(head.level, library)
+        written = write_classifier_card(None, config, head.level, loaded.labels, kind, reason)
     else:
         config = open_model(folder).model.config
         family, reason = native_family(config)
-        card = read_card(folder) or write_card(None, config, family or OWN, reason)
-        facts = describe_for_hub(family is not None)
+        written = write_card(None, config, family or OWN, reason)
+    card = read_card(folder) or written
     try:
-        said, _ = split_card(card)
-        return change_card(card, {**facts, **said, **metadata})
+        return change_card(card, {**split_card(written)[0], **split_card(card)[0], **metadata})
     except ValueError as error:
         raise ModelFolderError(f"{folder / CARD} cannot be published: {error}.") from None
 

@@ -1,30 +1,116 @@
 """The export targets and their interface.
 
-To add a target, write a module with a `Target` named ``TARGET`` and register it in `TARGETS`. The
+To add a target, write a function of a new folder and a `Source`, and register it in `TARGETS`. The
 command line imports this module before torch, so torch appears in annotations only.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-from maskwright.interop.int8 import Int8Scores
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from maskwright.interop.classifier_source import ClassifierSource, ExampleJudge
-    from maskwright.interop.comparison import OutputComparison
-    from maskwright.interop.masked_lm_source import MaskedModelSource, MaskJudge
+    from torch import Tensor
 
+    from maskwright.interop.comparison import Compute, OutputComparison
+    from maskwright.model.classifier import Classifier
+    from maskwright.model.masked_lm import MaskedLanguageModel
+    from maskwright.model_folder.card import HubMetadata
+    from maskwright.model_folder.native.family import Family
+
+
+class Target(NamedTuple):
+    """An export target.
+
+    Attributes:
+        function: ``module:name`` of the function that writes a `Source` to a new folder, loads it
+            with the library, and returns the comparison of the outputs (`Written`).
+        packages: packages whose versions are recorded; the first one computes the comparison.
+    """
+
+    function: str
+    packages: tuple[str, ...]
+
+
+_ONNX = ("onnxruntime", "torch")
+_TRANSFORMERS = "maskwright.interop.transformers"
 TARGETS = {
-    "gguf": "maskwright.interop.gguf",
-    "hf": "maskwright.interop.transformers",
-    "onnx": "maskwright.interop.onnx",
-    "onnx-int8": "maskwright.interop.onnx_int8",
-    "openvino": "maskwright.interop.openvino",
-    "sentence-transformers": "maskwright.interop.sentence_transformers",
-    "transformers-js": "maskwright.interop.transformers_js",
+    "gguf": Target("maskwright.interop.gguf:write", ("llama-cpp-python", "gguf", "torch")),
+    "hf": Target(f"{_TRANSFORMERS}:write", ("transformers", "torch")),
+    "onnx": Target("maskwright.interop.onnx:write", _ONNX),
+    "onnx-int8": Target("maskwright.interop.onnx_int8:write", _ONNX),
+    "openvino": Target("maskwright.interop.onnx:write_openvino", ("openvino", "onnx", "torch")),
+    "sentence-transformers": Target(
+        f"{_TRANSFORMERS}:write_vectors", ("sentence-transformers", "transformers", "torch")
+    ),
+    "transformers-js": Target("maskwright.interop.onnx:write_page", _ONNX),
 }
+
+
+class Int8Options(NamedTuple):
+    """Settings of an export to int8.
+
+    Attributes:
+        calibrate: the text that fixes the ranges of activations; None: the graph finds the range of
+            each token when it runs.
+        max_loss: the largest loss of the score.
+    """
+
+    calibrate: str | None = None
+    max_loss: float = 0.01
+
+
+INT8_DEFAULTS = Int8Options()
+
+
+@dataclass(frozen=True)
+class Int8Scores:
+    """Scores, speed and size in fp32 and in int8, as measured on this machine.
+
+    Attributes:
+        recipe: the quantization recipe in words.
+        questions: the number of predictions with a noun.
+        metric: the name of the scores.
+        score_fp32, score_int8: the scores before and after quantization.
+        agreement: the name of `same`, as part of a sentence.
+        same: agreement of the predictions before and after: 1 if all are the same.
+        milliseconds_fp32, milliseconds_int8: time of one batch, the median of interleaved runs.
+        batch_rows, batch_slots: rows and tokens per row of that batch.
+        bytes_fp32, bytes_int8: size of the graphs.
+    """
+
+    recipe: str
+    questions: str
+    metric: str
+    score_fp32: float
+    score_int8: float
+    agreement: str
+    same: float
+    milliseconds_fp32: float
+    milliseconds_int8: float
+    batch_rows: int
+    batch_slots: int
+    bytes_fp32: int
+    bytes_int8: int
+
+    def describe(self) -> list[str]:
+        """Return two lines, and a third if int8 is no smaller or no faster."""
+        speed_up = self.milliseconds_fp32 / self.milliseconds_int8
+        lines = [
+            f"{self.questions}: {self.metric} {self.score_fp32:.4f} in fp32, "
+            f"{self.score_int8:.4f} in int8; {self.agreement} {self.same:.1%} ({self.recipe})",
+            f"{self.batch_rows} rows of {self.batch_slots} tokens: {self.milliseconds_fp32:.1f} ms "
+            f"in fp32, {self.milliseconds_int8:.1f} ms in int8 ({speed_up:.2f} x) on this machine; "
+            f"{self.bytes_fp32 / 1e6:.1f} MB in fp32, {self.bytes_int8 / 1e6:.1f} MB in int8",
+        ]
+        failures = ["smaller"] * (self.bytes_int8 >= self.bytes_fp32)
+        failures += ["faster on this machine"] * (self.milliseconds_int8 >= self.milliseconds_fp32)
+        if failures:
+            lines.append(
+                f"int8 is no {' and no '.join(failures)} than fp32 for this model. Export it to "
+                "onnx instead, or measure it on the machine where it will run."
+            )
+        return lines
 
 
 class Written(NamedTuple):
@@ -35,19 +121,93 @@ class Written(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-# The first of each pair documents the interface; the second has the same attributes.
-Source: TypeAlias = "MaskedModelSource | ClassifierSource"
-Judge: TypeAlias = "MaskJudge | ExampleJudge"
-
-
-@dataclass(frozen=True)
-class Target:
-    """An export target.
+class Judge(Protocol):
+    """The judge of a quantized graph by its predictions.
 
     Attributes:
-        packages: packages whose versions are recorded; the first one computes the comparison.
-        write: writes a model to a new folder, loads it with the library, and compares outputs.
+        questions: the number of predictions with a noun.
+        metric: the name of the metric that `score` computes.
+        agreement: the name of the share that `agree` computes, as part of a sentence.
     """
 
-    packages: tuple[str, ...]
-    write: Callable[[Path, Source], Written]
+    @property
+    def questions(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def agreement(self) -> str: ...
+
+    def answer(self, graph: "Compute") -> Any:
+        """Return a graph's predictions."""
+        ...
+
+    def agree(self, before: Any, after: Any) -> float:
+        """Return the agreement of the predictions of two graphs: 1 if all are equal."""
+        ...
+
+    def score(self, answers: Any) -> float:
+        """Return the metric of the predictions."""
+        ...
+
+    def timed_batch(self) -> "tuple[Tensor, ...]":
+        """Return a batch of the longest inputs, to time graphs; the first tensor is [B, L]."""
+        ...
+
+
+class Source(Protocol):
+    """A model to export, with the texts of the comparison.
+
+    Attributes:
+        card: the model's own card; None if it has none.
+        int8: settings of an export to int8.
+        texts_from: the name of the texts of the comparison.
+        max_length: the longest input in tokens; longer ones are truncated.
+        metadata: the model card's metadata.
+        auto_class: the class of transformers that loads its folder.
+        output_shape: the dimensions of the logits, in words.
+        has_unused_head: True if the folder contains a head that `auto_class` does not load.
+        example_text: a text for the example in the model card.
+    """
+
+    @property
+    def model(self) -> "MaskedLanguageModel | Classifier": ...
+    @property
+    def card(self) -> str | None: ...
+    @property
+    def int8(self) -> Int8Options: ...
+    @property
+    def texts_from(self) -> str: ...
+    @property
+    def max_length(self) -> int: ...
+    @property
+    def metadata(self) -> "HubMetadata": ...
+    @property
+    def auto_class(self) -> str: ...
+    @property
+    def output_shape(self) -> str: ...
+    @property
+    def has_unused_head(self) -> bool: ...
+    @property
+    def example_text(self) -> str: ...
+
+    def save(self, folder: Path) -> None:
+        """Write the model folder with the model's own card."""
+
+    def find_family(self) -> "tuple[Family | None, str]":
+        """Return the transformers family of the architecture, or None and the reason."""
+        ...
+
+    def check_ids(self, tokenizer: Any) -> None:
+        """Raise ExportError unless a tokenizer of transformers encodes the texts as ours does."""
+
+    def compare(self, compute: "Compute") -> "OutputComparison":
+        """Compare the logits of `compute` with those of the model on all texts."""
+        ...
+
+    def judge(self) -> Judge:
+        """Return the judge of a quantized graph; raise InputError without a text to score."""
+        ...
+
+    def calibration(self, name: str) -> "Iterator[tuple[Tensor, ...]]":
+        """Yield inputs of a graph, of the text for calibration."""
+        ...

@@ -1,5 +1,8 @@
-"""Export to transformers: a model folder, loaded with transformers and compared."""
+"""Export to transformers, and to sentence-transformers: the encoder with mean pooling."""
 
+import inspect
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +10,37 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import ExportError, InputError
+from maskwright.files import write_json
+from maskwright.inference.embed import Embedder
+from maskwright.interop.comparison import TOLERANCE, OutputComparison
 from maskwright.interop.libraries import import_library, quiet_transformers
-from maskwright.interop.targets import Source, Target, Written
+from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
+from maskwright.interop.targets import Source, Written
+from maskwright.model_folder.card import SIMILARITY, HubMetadata
+from maskwright.model_folder.folder import CONFIG, adapt_card
+from maskwright.model_folder.weights import WEIGHTS
 
 _NEEDED_BY = "an export to transformers"
+_VECTORS_NEEDED_BY = "an export to sentence-transformers"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
+_VECTORS_CARD = """
+The encoder with mean pooling over all tokens; vectors are normalized to length 1:
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+vectors = model.encode(["A sentence.", "Another one."])
+```
+
+Texts are truncated to {longest} tokens. {aim}
+"""
+_VECTORS_METADATA: HubMetadata = {
+    "library_name": "sentence-transformers",
+    "pipeline_tag": SIMILARITY,
+    "tags": ["maskwright", "sentence-transformers", "feature-extraction", SIMILARITY],
+}
 
 
 def import_transformers() -> Any:
@@ -88,4 +117,81 @@ def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **option
     return model.eval()
 
 
-TARGET = Target(("transformers", "torch"), write)
+def write_vectors(folder: Path, source: Source) -> Written:
+    """Write the folder, load it with sentence-transformers, and compare vectors.
+
+    The JSON files have the format that every version of the library since 2 reads; older versions
+    cannot read the format that version 6 writes.
+
+    Raises:
+        ExportError: no class of transformers has this architecture, the model is a classifier, or
+            the library truncates texts at another length.
+        InputError: the installed transformers is too old.
+    """
+    if not isinstance(source, MaskedModelSource):
+        raise ExportError(
+            "a classifier has no sentence vectors. Export it to hf: if it labels texts, "
+            "CrossEncoder of sentence-transformers loads that folder."
+        )
+    library = import_library("sentence_transformers", "sentence-transformers", _VECTORS_NEEDED_BY)
+    transformers = import_transformers()
+    check_family(source)
+    longest = source.max_length
+    with quiet_transformers(transformers):
+        _write_encoder(folder, source, transformers)
+        adapt_card(folder, _VECTORS_METADATA, _VECTORS_CARD.format(longest=longest, aim=source.aim))
+        model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        if model.max_seq_length != longest:
+            raise ExportError(
+                f"sentence-transformers reads max_seq_length = {model.max_seq_length}, but the "
+                f"model takes {longest} tokens. Nothing was written."
+            )
+        sentences = choose_sentences(source.loaded, source.data, mask_words=False)
+        theirs = torch.from_numpy(model.encode(sentences.texts, show_progress_bar=False))
+    loaded = source.loaded
+    embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+    ours, num_tokens = torch.from_numpy(embed(sentences.texts)), sum(map(len, sentences.rows))
+    largest = (ours - theirs).abs().max().item()  # of vectors of length 1, [N, D] each
+    comparison = OutputComparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
+    note = f"encode() truncates texts to {longest} tokens (max_seq_length)"
+    return Written(comparison, notes=(note,))
+
+
+def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -> None:
+    """Write the part of the model that AutoModel loads, and the configuration of its modules."""
+    whole = folder / "whole"
+    source.save(whole)
+    config = transformers.AutoConfig.from_pretrained(whole, local_files_only=True)
+    model_class = transformers.MODEL_MAPPING[type(config)]
+    # BERT's class would add an unused layer of random weights.
+    has_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    options = {"add_pooling_layer": False} if has_pooler else {}
+    model = load_whole(model_class, whole, may_leave=True, **options)  # without the head
+    for path in whole.iterdir():
+        if path.name not in (CONFIG, WEIGHTS):
+            path.rename(folder / path.name)
+    model.save_pretrained(folder)
+    # Older names, such as global_rope_theta, which text-embeddings-inference needs.
+    ours, theirs = (json.loads((one / CONFIG).read_text("utf-8")) for one in (whole, folder))
+    write_json(folder / CONFIG, {**ours, **theirs})
+    shutil.rmtree(whole)
+    settings: dict[str, Any] = {"max_seq_length": source.max_length, "do_lower_case": False}
+    if options:
+        settings["model_args"] = options
+    write_json(folder / "sentence_bert_config.json", settings)
+    _write_modules(folder, source.model.config.hidden_size)
+
+
+def _write_modules(folder: Path, width: int) -> None:
+    kinds = (("", "Transformer"), (_POOLING, "Pooling"), (_NORMALIZE, "Normalize"))
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(kinds)
+    ]
+    write_json(folder / "modules.json", modules)
+    settings = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", settings)
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    (folder / _POOLING).mkdir()
+    pooling = {f"pooling_mode_{mode}": mode == "mean_tokens" for mode in modes}
+    write_json(folder / _POOLING / CONFIG, {"word_embedding_dimension": width, **pooling})

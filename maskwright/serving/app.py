@@ -11,12 +11,12 @@ import numpy as np
 from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp
 
 from maskwright.errors import InputError
-from maskwright.serving.batcher import Batcher, BatchLimits, ModelHealth
+from maskwright.serving.batcher import Batcher, BatchLimits, ModelHealth, WatchedThreads
 from maskwright.serving.config import ServeConfig
-from maskwright.serving.connections import AcceptErrorHandler
-from maskwright.serving.daemon_threads import DaemonThreads
 from maskwright.serving.errors import (
     ERROR_RESPONSES,
     OPENAI_ERROR_RESPONSES,
@@ -24,8 +24,7 @@ from maskwright.serving.errors import (
     Responses,
     add_error_handlers,
 )
-from maskwright.serving.guard import AllowedHosts, App, Guard
-from maskwright.serving.metrics import Metrics
+from maskwright.serving.guard import AllowedHosts, Guard
 from maskwright.serving.pages import Playground, add_docs
 from maskwright.serving.pipelines import Pipeline, Query
 from maskwright.serving.schemas import (
@@ -57,6 +56,50 @@ _OPENAI_EMBEDDINGS = f"{OPENAI_PREFIX}embeddings"
 _OPENAI_MODELS = f"{OPENAI_PREFIX}models"
 _MAX_SHOWN_NAME = 100  # characters
 _COUNTING_THREADS = 4  # so that one long text does not delay the counting of others
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_OTHER = "other"  # the label of unknown paths, of which clients could make up any number
+
+
+class Metrics:
+    """Counters and histograms for Prometheus, at /metrics.
+
+    Args:
+        paths: the paths that have a label of their own.
+        count_queued: returns the number of texts in the queues.
+    """
+
+    def __init__(self, paths: tuple[str, ...], count_queued: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        self._paths = frozenset(paths)
+        self._requests = Counter(
+            "maskwright_requests", "Requests answered.", ("path", "status"), registry=self.registry
+        )
+        self._seconds = Histogram(
+            "maskwright_request_seconds",
+            "Time from a request to its answer.",
+            ("path",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.batches = Histogram(
+            "maskwright_batch_texts",
+            "Texts that went through the model together.",
+            buckets=_BATCHES,
+            registry=self.registry,
+        )
+        waiting = Gauge("maskwright_waiting_texts", "Texts that wait.", registry=self.registry)
+        waiting.set_function(count_queued)
+
+    def observe_request(self, path: str, status: int, seconds: float) -> None:
+        """Count a response."""
+        label = path if path in self._paths else _OTHER
+        self._requests.labels(label, str(status)).inc()
+        self._seconds.labels(label).observe(seconds)
+
+    def render(self) -> bytes:
+        """Return the metrics in Prometheus's text format."""
+        return generate_latest(self.registry)
 
 
 class Service:
@@ -72,8 +115,8 @@ class Service:
         )
         wait = config.max_wait_ms / 1e3
         limits = BatchLimits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
-        self.model_thread = DaemonThreads("model", 1)
-        self.counting_threads = DaemonThreads("tokenizer", _COUNTING_THREADS)
+        self.model_thread = WatchedThreads("model", 1)
+        self.counting_threads = WatchedThreads("tokenizer", _COUNTING_THREADS)
         shared = (limits, self.model_thread, self.metrics.batches.observe, ModelHealth())
         self.queries: Batcher[Query[Any], TaskResult] = Batcher(pipeline, *shared)
         self.embeddings: Batcher[str, list[float]] = Batcher(pipeline.embed, *shared)
@@ -86,14 +129,13 @@ class Service:
     @asynccontextmanager
     async def run(self, app: FastAPI) -> AsyncGenerator[None]:
         """Run the batchers as long as the server runs."""
-        asyncio.get_running_loop().set_exception_handler(AcceptErrorHandler())
         for batcher in self.batchers:
             batcher.start()
         yield
         for batcher in self.batchers:
             await batcher.stop()
         for threads in (self.model_thread, self.counting_threads):
-            threads.shutdown()
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def fill_mask(self, request: InferenceRequest[FillMaskParameters]) -> Any:
         """Fill the masks of one text, or of each in a list."""
@@ -287,7 +329,7 @@ def build_app(
     config: ServeConfig,
     token: str | None = None,
     allowed_hosts: Sequence[str] = (),
-) -> App:
+) -> ASGIApp:
     """Return the whole server as an ASGI application."""
     service = Service(name, pipeline, config)
     playground = Playground(name, pipeline, needs_token=token is not None)

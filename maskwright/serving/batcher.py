@@ -5,17 +5,20 @@ the next batch.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from threading import get_ident
+from typing import Generic, ParamSpec, TypeVar
 
 from maskwright.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+P = ParamSpec("P")
 
 MAX_FAILED_PASSES = 3  # in a row; more mean that the model is broken, not the texts
 
@@ -39,6 +42,34 @@ class BatchLimits:
     max_batch_cost: int
     max_wait_seconds: float
     max_queued: int
+
+
+class WatchedThreads(ThreadPoolExecutor):
+    """Threads that report calls that do not return."""
+
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(count, name)
+        self._count, self._began = count, dict[int, float]()  # by thread
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long all threads have been busy with their calls; 0 if one is free."""
+        began = list(self._began.values())
+        return time.monotonic() - max(began) if len(began) == self._count else 0.0
+
+    def submit(
+        self, fn: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs
+    ) -> "Future[Result]":
+        """Run a call in the next free thread."""
+
+        def run() -> Result:
+            self._began[get_ident()] = time.monotonic()
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                del self._began[get_ident()]
+
+        return super().submit(run)
 
 
 class ModelHealth:

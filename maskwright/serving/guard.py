@@ -1,7 +1,8 @@
-"""ASGI middleware around the application: host, token, size and time limits, headers, access log.
+"""Limits of connections and requests, in front of the application.
 
-The body of a request is received here, whole and within its time, so that a slow or endless one
-blocks only its own connection.
+uvicorn, hypercorn and granian have no such limits: with 1,024 open files, /health of uvicorn and
+granian no longer answered beside 1,200 idle connections, that of hypercorn after 4 seconds; none
+closes a connection whose client reads nothing (docs/experiments.md).
 """
 
 import asyncio
@@ -9,31 +10,46 @@ import hmac
 import ipaddress
 import json
 import logging
+import os
+import resource
+import socket
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from maskwright.errors import InputError
 from maskwright.serving.config import ServeConfig
-from maskwright.serving.connections import STATE_KEY, Connection
 from maskwright.serving.errors import INTERNAL_ERROR, RETRY_SECONDS, describe_error
 from maskwright.serving.pages import DOCS_PATHS
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Observe = Callable[[str, int, float], None]
-
 ACCESS_LOG = logging.getLogger("maskwright.access")
 ERROR_LOG = logging.getLogger("maskwright.serving")
+BACKLOG = 128  # asyncio accepts at most this many connections in one round of its loop
+# asyncio needs two rounds of its loop from accepting a connection to `connection_made`, and one
+# more to close the connection that it replaces: up to three times `BACKLOG` files on top of the
+# counted connections. The other 64 are for weights, logs and the loop itself.
+OTHER_FILES = 3 * BACKLOG + 64
+_MIN_CONNECTIONS = 16
+_CONNECTION = "maskwright.connection"  # in ``scope["state"]`` of each request
 # No token is needed for health checks, nor for the pages that ask for it: a browser sends none with
 # an address that is typed or with the files of a page.
 _OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", *DOCS_PATHS)}
-_POLICY = b"content-security-policy"
 _MAX_SHOWN_HOST = 100  # characters
-_MAX_DISCARD_SECONDS, _MAX_DISCARD_BYTES = 1.0, 16 << 20
+_MAX_DISCARD_BYTES = 16 << 20
+_CLOSE = {"Connection": "close"}  # the rest of the body is not read
+_REFUSAL_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    408: _CLOSE,
+    413: _CLOSE,
+    503: {"Retry-After": str(RETRY_SECONDS)},
+}
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -44,6 +60,140 @@ _HEADERS = {
 }
 
 
+class Connection(H11Protocol):
+    """uvicorn's connection, closed when its client is too slow, or another one needs its place.
+
+    One timer serves two timeouts: that of reading, while part of a response is unread, and that of
+    sending a header, while there is no request.
+
+    Args:
+        limits: the timeouts.
+        max_open: the largest number of connections. A new one replaces the one that is idle
+            longest, and is refused if every connection has a request.
+        idle: all connections without a request, the longest idle first.
+        settings: the other arguments of uvicorn's connection.
+    """
+
+    def __init__(
+        self,
+        limits: ServeConfig,
+        max_open: int,
+        idle: dict["Connection", None],
+        app_state: dict[str, Any],
+        **settings: Any,
+    ) -> None:
+        super().__init__(app_state={**app_state, _CONNECTION: self}, **settings)
+        self._limits, self._max_open, self._idle = limits, max_open, idle
+        self._timer: asyncio.TimerHandle | None = None
+        self._num_unread = 0  # bytes, when the timer was set
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self._max_open:
+            next(iter(self._idle), self).abort()
+        self._update()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._idle.pop(self, None)
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self in self._idle and self._has_request:
+            self._update()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._update()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._update()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._update()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.connections.discard(self)
+        self._idle.pop(self, None)
+        self.transport.abort()
+
+    @property
+    def _has_request(self) -> bool:
+        return not getattr(self.cycle, "response_complete", True)
+
+    def _update(self) -> None:
+        """Note whether the connection is idle, and set the timer if its client has to do a part."""
+        self._stop_timer()
+        if self.transport.is_closing() and not self.transport.get_write_buffer_size():
+            return
+        if self._has_request:
+            self._idle.pop(self, None)
+        else:
+            self._idle.setdefault(self)
+        if self in self._idle or self.flow.write_paused:
+            self._num_unread = self.transport.get_write_buffer_size()
+            limits = self._limits
+            seconds = limits.read_seconds if self._num_unread else limits.header_seconds
+            self._timer = self.loop.call_later(seconds, self._check_progress)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check_progress(self) -> None:
+        """Close the connection, unless the client has read something since the timer was set."""
+        if self.transport.get_write_buffer_size() != self._num_unread:
+            self._update()
+        else:
+            self.abort()
+
+
+def allow_connections(requested: int) -> int:
+    """Raise this process's limit of open files for `requested` connections.
+
+    Returns:
+        The number of connections: less than `requested` if the hard limit is too low.
+
+    Raises:
+        InputError: the hard limit is too low to serve at all.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = requested + OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return requested
+    soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft < _MIN_CONNECTIONS + OTHER_FILES:
+        raise InputError(
+            f"ulimit -n = {soft} must be at least {_MIN_CONNECTIONS + OTHER_FILES} to serve. "
+            "Raise the hard limit (ulimit -Hn)."
+        )
+    return min(requested, soft - OTHER_FILES)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return the listening socket; raise InputError if the port is taken or the host not ours."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        if (error.errno or 0) < 0:  # the name does not resolve
+            raise InputError(f"host = {host} does not resolve to an address.") from None
+        reason = os.strerror(error.errno or 0)
+        raise InputError(
+            f"host = {host}, port = {port}: {reason}. Choose another --host or --port."
+        ) from None
+    # A response is sent in two parts, head and body. Without this option, which connections
+    # inherit, the second waits 40 ms until the client acknowledges the first. asyncio sets it only
+    # on sockets that were created with an explicit protocol number.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
 class AllowedHosts:
     """The values that the ``Host`` header may have, against DNS rebinding.
 
@@ -51,37 +201,26 @@ class AllowedHosts:
     this address; then the browser sends that name in ``Host``, which no page can change. Allowed
     are localhost, names under it and loopback addresses; the address that the server listens on,
     or any address if it listens on all, because an address cannot be rebound; and `names`.
-
-    Starlette's `TrustedHostMiddleware` knows neither addresses nor IPv6, and answers with 400 as
-    plain text.
-
-    Args:
-        listening: the address or name that the server listens on.
-        names: more names, without ports.
+    Starlette's `TrustedHostMiddleware` knows no addresses.
     """
 
     def __init__(self, listening: str, names: Sequence[str] = ()) -> None:
-        self._names = {_normalize_name(name) for name in (listening, *names)}
+        self._names = {name.lower().removesuffix(".") for name in (listening, *names)}
         self._allows_addresses = listening in ("", "0.0.0.0", "::")
 
     def allow(self, host: str) -> bool:
         """Return True if a request may have this host, with or without a port."""
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        name = _normalize_name(name)
-        if name in self._names or name == "localhost" or name.endswith(".localhost"):
+        name = name.lower().removesuffix(".")
+        if name in self._names or is_loopback(name) or name.endswith(".localhost"):
             return True
-        address = _parse_address(name)
-        return address is not None and (self._allows_addresses or address.is_loopback)
+        return self._allows_addresses and _parse_address(name) is not None
 
 
 def is_loopback(host: str) -> bool:
     """Return True if only this machine can reach a server that listens on `host`."""
     address = _parse_address(host)
     return host == "localhost" if address is None else address.is_loopback
-
-
-def _normalize_name(name: str) -> str:
-    return name.lower().removesuffix(".")
 
 
 def _parse_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -91,20 +230,11 @@ def _parse_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
         return None
 
 
-class _RefusedError(Exception):
-    """A request that does not reach the application: the status and the reason, on one line.
-
-    Attributes:
-        has_rest: True if more of the body is on its way.
-    """
-
-    def __init__(self, status: int, reason: str, *, has_rest: bool = False) -> None:
-        super().__init__(reason)
-        self.status, self.reason, self.has_rest = status, reason, has_rest
-
-
 class Guard:
-    """The middleware.
+    """The middleware: host, token, size and time limits, headers, and the access log.
+
+    The body of a request is received here, whole and within its time, so that a slow or endless one
+    blocks only its own connection.
 
     Args:
         app: receives the allowed requests, whole.
@@ -115,134 +245,136 @@ class Guard:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         config: ServeConfig,
         policy: str,
         token: str | None,
-        observe: Observe,
+        observe: Callable[[str, int, float], None],
         hosts: AllowedHosts,
     ) -> None:
         self.app, self.config, self.observe, self.hosts = app, config, observe, hosts
         self._num_open = 0  # requests without a complete response
-        self.token = token.encode() if token is not None else None
-        headers = {**_HEADERS, "content-security-policy": policy}
-        self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self.token = token
+        self.headers = {**_HEADERS, "content-security-policy": policy}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, status, size, has_begun = time.perf_counter(), 500, 0, False
-        connection: Connection | None = scope.get("state", {}).get(STATE_KEY)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status, has_begun
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
-                headers = list(message.get("headers", []))
-                has_policy = any(name == _POLICY for name, _ in headers)
-                added = (one for one in self.headers if not (has_policy and one[0] == _POLICY))
-                message["headers"] = [*headers, *added]
+                headers = MutableHeaders(scope=message)
+                for name, value in self.headers.items():
+                    headers.setdefault(name, value)
             await send(message)
 
+        async def refuse(code: int, reason: str) -> None:
+            body = json.dumps(describe_error(scope["path"], code, reason))
+            response = Response(body, code, _REFUSAL_HEADERS.get(code), "application/json")
+            await response(scope, receive, send_with_headers)
+
         self._num_open += 1
-        if connection is not None:
-            connection.begin_request()
         try:
-            self._check_load(scope)
-            self._check_host(scope)
-            self._check_token(scope)
+            self._check(scope["method"], scope["path"], Headers(scope=scope))
             body = await self._receive_body(scope, receive)
             size = len(body)
             await self._run(scope, body, receive, send_with_headers)
-        except _RefusedError as refusal:
-            if refusal.has_rest:
-                await _discard_body(receive)
-            await _refuse(scope, refusal, send_with_headers)
+        except HTTPException as refusal:
+            await refuse(refusal.status_code, refusal.detail)
         except Exception:
             # Starlette raises again what it has answered. It ends here: uvicorn would log it, too.
             ERROR_LOG.exception("%s %r failed", scope["method"], scope["path"])
             if not has_begun:
-                await _refuse(scope, _RefusedError(500, INTERNAL_ERROR), send_with_headers)
+                await refuse(500, INTERNAL_ERROR)
         except asyncio.CancelledError:  # the server shuts down
-            if connection is not None and connection.is_paused:
+            connection: Connection | None = scope.get("state", {}).get(_CONNECTION)
+            if connection is not None and connection.flow.write_paused:
                 connection.abort()  # uvicorn would wait until its client reads
             elif not has_begun:
-                reason = "the server is shutting down"
-                await _refuse(scope, _RefusedError(503, reason), send_with_headers)
+                await refuse(503, "the server is shutting down")
         finally:
             self._num_open -= 1
-            if connection is not None:
-                connection.end_request()
             seconds = time.perf_counter() - began
             self.observe(scope["path"], status, seconds)
             _log_request(scope, status, size, seconds)
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the application, and cancel it if the client disconnects."""
-        inner = _label_json(scope) if body else scope
-        response = asyncio.ensure_future(self.app(inner, _replay(body), send))
-        disconnect = asyncio.ensure_future(_wait_for_disconnect(receive))
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        if body:
+            # curl labels every body as a form. If the right label were required, browsers would ask
+            # (CORS preflight) before they send a request of another site's page. Without it such a
+            # page can make a server without a token work, within its limits, but cannot read the
+            # response: there are no CORS headers, and `AllowedHosts` refuses rebound names.
+            MutableHeaders(scope=scope)["content-type"] = "application/json"
+
+        async def receive_once() -> Message:
+            return messages.pop() if messages else await asyncio.Future()
+
+        async def wait_for_disconnect() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        response = asyncio.ensure_future(self.app(scope, receive_once, send))
+        disconnect = asyncio.ensure_future(wait_for_disconnect())
         try:
             await asyncio.wait({response, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             if not response.done():
-                raise _RefusedError(499, "the client disconnected")
+                raise HTTPException(499, "the client disconnected")
             await response
         finally:
-            for task in (response, disconnect):
-                task.cancel()
+            response.cancel()
+            disconnect.cancel()
             await asyncio.gather(response, disconnect, return_exceptions=True)
 
-    def _check_load(self, scope: Scope) -> None:
-        # /health is exempt: an orchestrator would restart a server that is only busy.
-        if self._num_open > self.config.max_requests and scope["path"] != "/health":
-            raise _RefusedError(503, "too many requests at once; try again later")
+    def _check(self, method: str, path: str, headers: Headers) -> None:
+        """Refuse a request for its head alone; raise HTTPException.
 
-    def _check_host(self, scope: Scope) -> None:
-        """Refuse an unknown host, unless there is a token, which a page of another site lacks.
-
-        Browsers always send ``Host``: a request without it is allowed.
+        Browsers always send ``Host``, so a request without it is allowed. With a token any host is:
+        a page of another site does not have the token.
         """
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        # /health is exempt: an orchestrator would restart a server that is only busy.
+        if self._num_open > self.config.max_requests and path != "/health":
+            raise HTTPException(503, "too many requests at once; try again later")
+        host = headers.get("host")
         if self.token is None and host and not self.hosts.allow(host):
-            raise _RefusedError(
+            raise HTTPException(
                 421,
                 f"Host: {host[:_MAX_SHOWN_HOST]!r} is not a name of this server. Use localhost or "
                 "its address, or start it with --allowed-host NAME or with a token.",
             )
-
-    def _check_token(self, scope: Scope) -> None:
-        if self.token is None or (scope["method"], scope["path"]) in _OPEN:
-            return
-        authorization = dict(scope["headers"]).get(b"authorization", b"")
-        # In constant time, so that the duration says nothing about the token.
-        if not hmac.compare_digest(authorization, b"Bearer " + self.token):
-            raise _RefusedError(401, "Authorization: Bearer TOKEN is missing or wrong")
+        if self.token is not None and (method, path) not in _OPEN:
+            given = headers.get("authorization", "").encode("latin-1")
+            # In constant time, so that the duration says nothing about the token.
+            if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+                raise HTTPException(401, "Authorization: Bearer TOKEN is missing or wrong")
 
     async def _receive_body(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the body; raise HTTPException if it is too large or takes too long."""
         limit = self.config.max_body_bytes
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > limit:
-            reason = f"the request has {int(declared)} bytes; at most {limit} are allowed"
-            raise _RefusedError(413, reason, has_rest=True)
-        parts: list[bytes] = []
-        size, more = 0, True
-        try:
+        declared = Headers(scope=scope).get("content-length", "")
+        body, size, more = bytearray(), 0, True
+        with suppress(TimeoutError):
             async with asyncio.timeout(self.config.body_seconds):
-                while more:
+                # Some of what is too much is read: closing before it arrives loses the response.
+                while more and size <= limit + _MAX_DISCARD_BYTES:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise _RefusedError(499, "the client disconnected")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    more = message.get("more_body", False)
-                    if size > limit:
-                        reason = f"the request has more than {limit} bytes"
-                        raise _RefusedError(413, reason, has_rest=more)
-        except TimeoutError:
-            reason = f"the request did not arrive within {self.config.body_seconds:g} seconds"
-            raise _RefusedError(408, reason) from None
-        return b"".join(parts)
+                        raise HTTPException(499, "the client disconnected")
+                    part, more = message.get("body", b""), message.get("more_body", False)
+                    size += len(part)
+                    if size <= limit:
+                        body += part
+        if size > limit or (declared.isdigit() and int(declared) > limit):
+            raise HTTPException(413, f"the request has more than {limit} bytes")
+        if more:
+            seconds = f"{self.config.body_seconds:g} seconds"
+            raise HTTPException(408, f"the request did not arrive within {seconds}")
+        return bytes(body)
 
 
 def _log_request(scope: Scope, status: int, size: int, seconds: float) -> None:
@@ -257,60 +389,3 @@ def _log_request(scope: Scope, status: int, size: int, seconds: float) -> None:
         "client": client[0] if client else None,
     }
     ACCESS_LOG.info(json.dumps(record))
-
-
-def _label_json(scope: Scope) -> Scope:
-    """Return the request with the content type of JSON: curl labels every body as a form.
-
-    If the right label were required, browsers would ask (CORS preflight) before they send a request
-    of another site's page. Without it such a page can make a server without a token work, within
-    its limits, but cannot read the response: there are no CORS headers, and `AllowedHosts` refuses
-    rebound names.
-    """
-    others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
-    return {**scope, "headers": [*others, (b"content-type", b"application/json")]}
-
-
-def _replay(body: bytes) -> Receive:
-    """Return a `receive` that returns the body once, and then blocks until it is cancelled."""
-    is_received = False
-
-    async def receive() -> Message:
-        nonlocal is_received
-        if is_received:
-            await asyncio.Event().wait()
-        is_received = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _discard_body(receive: Receive) -> None:
-    """Read some of the rest of a body: closing before it has arrived would lose the response."""
-    size = 0
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_MAX_DISCARD_SECONDS):
-            while size < _MAX_DISCARD_BYTES:
-                message = await receive()
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                    return
-                size += len(message.get("body", b""))
-
-
-async def _refuse(scope: Scope, refusal: _RefusedError, send: Send) -> None:
-    error = describe_error(scope["path"], refusal.status, refusal.reason)
-    body = json.dumps(error).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if refusal.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if refusal.status == 503:
-        headers.append((b"retry-after", b"%d" % RETRY_SECONDS))
-    if refusal.status in (408, 413):  # the rest of the body is not read
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,7 @@ from maskwright.runs.find_model import find_model_folder
 from maskwright.serving.config import ServeConfig
 
 if TYPE_CHECKING:
-    from maskwright.serving.guard import App
+    from starlette.types import ASGIApp
 
 TOKEN_VARIABLE = "MASKWRIGHT_TOKEN"
 
@@ -115,12 +116,17 @@ def _logging(*, quiet: bool) -> Generator[None]:
             log.propagate = True
 
 
-def _run(app: "App", config: ServeConfig, title: str, *, has_token: bool) -> None:
+def _run(app: "ASGIApp", config: ServeConfig, title: str, *, has_token: bool) -> None:
     """Serve until a signal."""
     import uvicorn
 
-    from maskwright.serving.connections import BACKLOG, Connections, allow_connections, listen
-    from maskwright.serving.guard import is_loopback
+    from maskwright.serving.guard import (
+        BACKLOG,
+        Connection,
+        allow_connections,
+        is_loopback,
+        listen,
+    )
 
     if not has_token and not is_loopback(config.host):
         tell(
@@ -133,21 +139,20 @@ def _run(app: "App", config: ServeConfig, title: str, *, has_token: bool) -> Non
             f"at most {limit:,} connections: max_connections = {config.max_connections:,} needs a "
             "higher limit of open files (ulimit -Hn)"
         )
-    with listen(config) as listening:
+    with listen(config.host, config.port) as listening:
         host, port = listening.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
         say(f"serving {title} on http://{host}:{port}", flush=True)
-        connections = Connections(limit, config.header_seconds, config.read_seconds)
         settings = uvicorn.Config(
             cast(Any, app),
-            loop="asyncio",  # `AcceptErrorHandler` handles its errors
+            loop="asyncio",  # `OTHER_FILES` follows from it
             access_log=False,
             log_level="warning",
             server_header=False,
-            http=cast(Any, connections.make),  # uvicorn only calls it
+            http=cast(Any, partial(Connection, config, limit, {})),  # uvicorn only calls it
             ws="none",
             backlog=BACKLOG,
-            timeout_keep_alive=math.ceil(config.header_seconds) + 1,  # after `connections` does
+            timeout_keep_alive=math.ceil(config.header_seconds) + 1,  # after `Connection` does
             timeout_graceful_shutdown=config.drain_seconds,
         )
         uvicorn.Server(settings).run(sockets=[listening])

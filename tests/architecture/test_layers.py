@@ -47,7 +47,7 @@ MODULES = {source.module for source in SOURCES}
 # check an export. Nothing else may depend on them.
 TWINS = {
     "transformers": "maskwright.interop.transformers",
-    "sentence_transformers": "maskwright.interop.sentence_transformers",
+    "sentence_transformers": "maskwright.interop.transformers",
 }
 
 

@@ -15,8 +15,8 @@ from maskwright.finetuning.network import build_classifier
 from maskwright.interop import classifier_source as classifier
 from maskwright.interop.classifier_source import ExampleFile, choose_examples
 from maskwright.interop.export import ExportResult, export
-from maskwright.interop.int8 import Int8Scores
 from maskwright.interop.onnx import GRAPH, OnnxModel
+from maskwright.interop.targets import Int8Scores
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier

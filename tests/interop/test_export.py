@@ -15,7 +15,7 @@ from maskwright.interop import masked_lm_source as masked_model
 from maskwright.interop import transformers as to_transformers
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.export import export
-from maskwright.interop.targets import TARGETS
+from maskwright.interop.targets import TARGETS, Target
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import open_model, save_model
 from tests.interop.models import LONGEST, NATIVE, OWN, write_model
@@ -229,7 +229,8 @@ def test_a_target_is_one_file_and_one_line_of_registration(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(TARGETS, "toy", "tests.interop.toy_target")
+    toy = Target("tests.interop.toy_target:write", ("torch",))
+    monkeypatch.setitem(TARGETS, "toy", toy)
     assert main(["export", str(bert), "--to", "toy", "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].endswith("for toy")

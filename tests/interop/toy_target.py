@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from maskwright.interop.onnx import build_padded
-from maskwright.interop.targets import Source, Target, Written
+from maskwright.interop.targets import Source, Written
 from maskwright.model_folder.folder import load_model
 
 
@@ -14,6 +14,3 @@ def write(folder: Path, source: Source) -> Written:
     copy, _ = load_model(folder)
     with torch.no_grad():
         return Written(source.compare(build_padded(copy)), notes=("a toy",))
-
-
-TARGET = Target(("torch",), write)

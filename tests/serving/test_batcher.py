@@ -13,6 +13,7 @@ from maskwright.serving.batcher import (
     BatchLimits,
     ModelHealth,
     QueueFullError,
+    WatchedThreads,
 )
 
 
@@ -243,3 +244,23 @@ def test_what_cannot_be_answered_says_nothing_of_the_model() -> None:
     assert not health.is_ok
     health.record([refused, 1])
     assert health.is_ok
+
+
+def test_they_are_stuck_when_none_is_free() -> None:
+    threads, go = WatchedThreads("test", 2), threading.Event()
+    barrier = threading.Barrier(3)
+
+    def wait() -> None:
+        barrier.wait(10)
+        go.wait(10)
+
+    first = threads.submit(wait)
+    assert threads.stuck_seconds == 0
+    second = threads.submit(wait)
+    barrier.wait(10)
+    assert threads.stuck_seconds > 0
+    go.set()
+    for future in (first, second):
+        future.result(10)
+    assert threads.stuck_seconds == 0
+    threads.shutdown()

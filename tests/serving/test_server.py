@@ -15,8 +15,7 @@ import pytest
 from huggingface_hub import InferenceClient
 
 from maskwright.cli.main import main
-from maskwright.serving.config import ServeConfig
-from maskwright.serving.connections import listen
+from maskwright.serving.guard import listen
 from maskwright.serving.server import name_model
 
 TEXT = "The small [MASK] eats grass every day."
@@ -70,7 +69,7 @@ def connect(url: str) -> socket.socket:
 
 def test_the_body_of_an_answer_does_not_wait_for_the_head_to_be_acknowledged() -> None:
     with (
-        listen(ServeConfig(port=0)) as listening,
+        listen("127.0.0.1", 0) as listening,
         socket.create_connection(listening.getsockname()),
         listening.accept()[0] as accepted,
     ):

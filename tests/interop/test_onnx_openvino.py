@@ -10,7 +10,7 @@ import pytest
 from maskwright.errors import MissingPackageError
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import export
-from maskwright.interop.openvino import FILE
+from maskwright.interop.onnx import OPENVINO as FILE
 from maskwright.model_folder.folder import open_model
 from tests.interop.models import PRESETS, encode, write_model
 
