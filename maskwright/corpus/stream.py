@@ -5,6 +5,7 @@ split is the same in every run, corpus and order. Adding text changes no other s
 validation set of a larger fraction contains that of a smaller one.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,8 +21,10 @@ from maskwright.errors import CorpusError
 
 Split = Literal["train", "valid"]
 LEAST_VALID_FRACTION = 0.01
-_MOST = 0.1
-_ENOUGH_BYTES = 80_000  # about 20,000 tokens
+MOST_VALID = 0.1
+ENOUGH_TOKENS = 20_000
+_WHOLE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_HALF = re.compile(r"[\uac00-\ud7a3]")
 
 
 def stream_corpus(
@@ -70,10 +73,44 @@ def choose_valid_fraction(sizes: Iterable[int]) -> float:
     """Return the default share of documents to hold out, given their sizes in bytes of UTF-8. Stops
     reading sizes at 8 MB, where the smallest share is enough.
     """
-    most, num_bytes = _ENOUGH_BYTES / LEAST_VALID_FRACTION, 0
+    enough, num_bytes = 4 * ENOUGH_TOKENS, 0
     for size in sizes:
         num_bytes += size
-        if num_bytes >= most:
+        if num_bytes >= enough / LEAST_VALID_FRACTION:
             break
-    enough = _ENOUGH_BYTES / max(num_bytes, 1)
-    return min(_MOST, max(LEAST_VALID_FRACTION, round(enough, 4)))
+    return min(MOST_VALID, max(LEAST_VALID_FRACTION, round(enough / max(num_bytes, 1), 4)))
+
+
+def estimate_tokens(text: str) -> float:
+    """Return about the number of tokens of a text: one for an ideograph, a kana, two syllables of
+    Hangul, or four other characters.
+    """
+    if text.isascii():
+        return len(text) / 4
+    return (len(text) + 3 * len(_WHOLE.findall(text)) + len(_HALF.findall(text))) / 4
+
+
+def raise_valid_fraction(
+    fraction: float, enough: float, documents: Iterable[tuple[int, float]]
+) -> float:
+    """Return the share to hold out if `fraction` yields less than half of `enough` tokens.
+
+    Further documents are held out until there are enough tokens, or the next one is so long that
+    there would be more than twice as many.
+
+    Args:
+        documents: the fingerprint and the number of tokens of each document.
+    """
+    beyond = list[tuple[int, float]]()
+    num_tokens = 0.0
+    for fingerprint, size in documents:
+        if is_validation(fingerprint, fraction):
+            num_tokens += size
+        elif is_validation(fingerprint, MOST_VALID):
+            beyond.append((fingerprint, size))
+    for fingerprint, size in sorted(beyond) if num_tokens < enough / 2 else ():
+        if num_tokens >= enough or num_tokens + size > 2 * enough:
+            break
+        num_tokens += size
+        fraction = (int(fingerprint / 2**64 * 10_000) + 1) / 10_000
+    return fraction

@@ -1,9 +1,10 @@
 """The stage that decides once for all blocks: the two splits, and the tokenizer.
 
-Documents are held out by hash, unless the user names the files to hold out. With only a few
-documents, a hash may hold out almost nothing or nearly all. If the held-out text is small and less
-than half of its share, or more than twice its share, the end of the longest document there, cut at
-a line end, makes up the share.
+Documents are held out by hash, unless the user names the files to hold out. The default share is
+one of the bytes; if that holds out less than half of the tokens that it aims at, as of some scripts
+and of few documents, more documents are held out. With only a few documents, a hash may hold out
+almost nothing or nearly all. If the held-out text is small and less than half of its share, or more
+than twice its share, the end of the longest document there, cut at a line end, makes up the share.
 
 The tokenizer is trained on a sample of the text, loaded, or extended. This stage is a single task,
 because the sample bounds its input.
@@ -11,7 +12,7 @@ because the sample bounds its input.
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, compress
 from typing import Any
@@ -19,7 +20,16 @@ from typing import Any
 import numpy as np
 
 from maskwright.corpus.fingerprints import fingerprint_text
-from maskwright.corpus.stream import Split, choose_valid_fraction, explain_nothing, is_validation
+from maskwright.corpus.stream import (
+    ENOUGH_TOKENS,
+    MOST_VALID,
+    Split,
+    choose_valid_fraction,
+    estimate_tokens,
+    explain_nothing,
+    is_validation,
+    raise_valid_fraction,
+)
 from maskwright.errors import CorpusError
 from maskwright.files import replacing_folder
 from maskwright.preparation.work import EXACT, PIECES, READ, SAMPLED, Facts, Work, add_counts
@@ -78,34 +88,42 @@ def settle_splits(work: Work) -> Splits:
         CorpusError: no document is left to train or validate on, or too little text to hold some of
             it out.
     """
-    fraction = _choose_fraction(work)
+    fraction, least, aim = _choose_share(work)
     splits, blocks = Splits(fraction), range(work.plan.num_held_out, len(work.plan.blocks))
     longest = dict[Split, tuple[int, int, int, int]]()  # characters, block, index, fingerprint
     num_characters = num_valid = most_valid = 0
+    is_share = False
     for block, index, fingerprint, characters, _ in _list_kept(work, blocks):
         split = splits.choose(fingerprint)
         if characters > longest.get(split, (0,))[0]:
             longest[split] = characters, block, index, fingerprint
         num_characters += characters
         num_valid += characters if split == "valid" else 0
-        most_valid = max(_ENOUGH_CHARACTERS, 2 * fraction * num_characters)
-        is_share = _ENOUGH_CHARACTERS <= num_valid <= most_valid or not fraction
-        if "train" in longest and is_share:
-            return splits
+        most_valid = max(_ENOUGH_CHARACTERS, 2 * aim, 2 * fraction * num_characters)
+        is_share = "train" in longest and (least <= num_valid <= most_valid or not fraction)
+        if is_share and not aim:
+            break
+    if is_share:
+        return splits
     if not longest:
         raise CorpusError(explain_nothing(work.plan.paths, "train", _count_dropped(work, blocks)))
-    share = round(fraction * num_characters)
+    share = aim or round(fraction * num_characters)
     is_too_much = num_valid > most_valid or "train" not in longest
     characters, block, index, fingerprint = longest["valid" if is_too_much else "train"]
+    text = work.read_text(block, index)
+    if work.plan.config.corpus.valid_fraction is None:  # few bytes of some scripts are few tokens
+        enough = min(MOST_VALID * num_characters, ENOUGH_TOKENS * len(text) / estimate_tokens(text))
+        share = share if share >= enough / 2 else round(enough)
     if is_too_much:  # without this document, what is missing to as much as would be enough
         num_missing = min(max(share, _ENOUGH_CHARACTERS), 2 * share) - num_valid + characters
-        is_settled = num_missing <= 0 and "train" in longest  # other documents are the reason
+        # If nothing is missing, other documents are the reason.
+        is_settled = "train" in longest and (num_missing <= 0 or num_valid <= 2 * share)
     else:
         num_missing = share - num_valid
         is_settled = 0 < num_valid >= num_missing
     if is_settled:
         return splits
-    if all(cut_tail(work.read_text(block, index), num_missing)):
+    if all(cut_tail(text, num_missing)):
         return Splits(fraction, (block, index, fingerprint, num_missing))
     if num_valid and "train" in longest:
         return splits
@@ -124,21 +142,38 @@ def _count_dropped(work: Work, blocks: range) -> Counter[str]:
     return counts
 
 
-def _choose_fraction(work: Work) -> float:
-    """Return the share to hold out of the documents that are not held out by name."""
+def _choose_share(work: Work) -> tuple[float, int, int]:
+    """Return the share to hold out of the documents that are not held out by name, the fewest
+    characters that are enough, and the number to aim at; 0: the share of all characters.
+    """
     config, num_held_out = work.plan.config.corpus, work.plan.num_held_out
     if config.valid_text:
         if next(_list_kept(work, range(num_held_out)), None) is None:
             counts = add_counts(work.facts(READ, n)["counts"] for n in range(num_held_out))
             raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
-        return 0.0
+        return 0.0, 0, 0
     if config.valid_fraction is not None:
-        return config.valid_fraction
-    sizes = (size for *_, size in _list_kept(work, range(len(work.plan.blocks))))
-    return choose_valid_fraction(sizes)
+        return config.valid_fraction, _ENOUGH_CHARACTERS, 0
+    blocks, least, num_valid = range(len(work.plan.blocks)), 2 * ENOUGH_TOKENS, 0
+    fraction = choose_valid_fraction(size for *_, size in _list_kept(work, blocks))
+    for *_, fingerprint, characters, _ in _list_kept(work, blocks):
+        num_valid += characters if is_validation(fingerprint, fraction) else 0
+        if num_valid >= least:  # half of the tokens, at four characters each
+            return fraction, least, 0
+    num_characters, documents = 0, list[tuple[int, float]]()
+    for block in blocks:
+        kept = {index: (key, size) for _, index, key, size, _ in _list_kept(work, [block])}
+        for index, text in enumerate(work.read_texts(block)):
+            if index in kept:
+                documents.append((kept[index][0], estimate_tokens(text)))
+                num_characters += kept[index][1]
+    num_tokens = sum(size for _, size in documents)
+    enough = min(ENOUGH_TOKENS, MOST_VALID * num_tokens)
+    aim = max(round(enough / max(num_tokens, 1) * num_characters), 1)
+    return raise_valid_fraction(fraction, enough, documents), (aim + 1) // 2, aim
 
 
-def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, int]]:
+def _list_kept(work: Work, blocks: Iterable[int]) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield block, index, fingerprint, characters and bytes of the kept documents."""
     for block in blocks:
         keys = work.read_kept_keys(block)

@@ -3,7 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.corpus.fingerprints import fingerprint_pair, fingerprint_text
-from maskwright.corpus.stream import choose_valid_fraction, is_validation
+from maskwright.corpus.stream import (
+    choose_valid_fraction,
+    estimate_tokens,
+    is_validation,
+    raise_valid_fraction,
+)
 
 
 def test_fingerprints_are_pinned() -> None:
@@ -36,3 +41,34 @@ def test_the_ends(fingerprint: int) -> None:
 )
 def test_more_of_a_small_text_is_held_out(num_bytes: int, fraction: float) -> None:
     assert choose_valid_fraction([num_bytes]) == fraction
+
+
+@pytest.mark.parametrize(
+    ("text", "num_tokens"),
+    [
+        ("the cat is on the mat", 5),
+        ("рыжий кот на окне", 4),
+        ("지미 카터는 조지아주", 5),
+        ("我们走路", 4),
+        ("ひらカナ", 4),
+        ("", 0),
+    ],
+)
+def test_tokens_are_estimated_by_script(text: str, num_tokens: int) -> None:
+    assert round(estimate_tokens(text)) == num_tokens
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([5_000] * 100, 0.0351),
+        ([11_000] * 100, 0.01),  # one document is more than half
+        ([2_000] * 100, 0.0951),
+        ([1_000] * 100, 0.0951),  # of what may be held out, all
+        ([5_000, 5_000, 50_000, *[5_000] * 97], 0.0151),  # the third is too long
+    ],
+)
+def test_more_is_held_out_if_a_share_is_far_from_enough(sizes: list[int], expected: float) -> None:
+    documents = [((2 * number + 1) * 2**64 // 200, size) for number, size in enumerate(sizes)]
+    assert raise_valid_fraction(0.01, 20_000, documents) == expected
+    assert raise_valid_fraction(0.01, 20_000, reversed(documents)) == expected

@@ -1,6 +1,7 @@
 """What is held out, and the tokenizer: what it is trained on, and what is known of an extension."""
 
 import json
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,12 @@ from hypothesis import strategies as st
 from maskwright.corpus import blocks
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.fingerprints import fingerprint_text
-from maskwright.corpus.stream import Split, is_validation
+from maskwright.corpus.stream import (
+    Split,
+    choose_valid_fraction,
+    estimate_tokens,
+    is_validation,
+)
 from maskwright.errors import CorpusError
 from maskwright.preparation import vocabulary
 from maskwright.preparation.config import PrepareConfig
@@ -383,3 +389,66 @@ def test_a_share_that_is_given_is_taken(tmp_path: Path) -> None:
     small = write_corpus(tmp_path / "small.txt", 0.2)
     corpus = CorpusConfig(valid_fraction=0.02)
     assert settle_splits(find_duplicates(small, corpus)) == Splits(0.02)
+
+
+FILES = CorpusConfig(documents="file")
+SCRIPTS = {"korean": (0xAC00, 0xD7A3, 3), "hindi": (0x0905, 0x0939, 5), "english": (97, 122, 5)}
+
+
+def write_documents(
+    folder: Path, script: str, num_documents: int, seed: int, megabytes: float = 2.0
+) -> list[str]:
+    """Files of invented words, some many times as long as others; returns their texts."""
+    draw = random.Random(seed)
+    first, last, length = SCRIPTS[script]
+    letters = range(first, last + 1)
+    words = ["".join(map(chr, draw.choices(letters, k=length))) for _ in range(2_000)]
+    shares = [draw.lognormvariate(0, 1) for _ in range(num_documents)]
+    num_words = megabytes * 1e6 / len(f"{words[0]} ".encode())
+    folder.mkdir()
+    for number, share in enumerate(shares):
+        chosen = draw.choices(words, k=round(num_words * share / sum(shares)) + 1)
+        lines = [" ".join(chosen[n : n + 20]) for n in range(0, len(chosen), 20)]
+        (folder / f"{number}.txt").write_text("\n".join(lines), encoding="utf-8")
+    return [path.read_text(encoding="utf-8") for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(("num_documents", "seed"), [(400, 0), (400, 1), (60, 0), (60, 1), (9, 0)])
+def test_enough_is_held_out_of_any_script_and_of_few_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, num_documents: int, seed: int
+) -> None:
+    cut_small(monkeypatch, 1_000_000)
+    texts, corpus = write_documents(tmp_path / "a", script, num_documents, seed), FILES
+    found = split_texts(tmp_path / "a", corpus)["valid"]
+    enough = min(20_000, sum(map(estimate_tokens, texts)) / 10)
+    assert 0.5 < sum(map(estimate_tokens, found)) / enough < 3
+    cut_small(monkeypatch, 300_000)
+    (tmp_path / "b").mkdir()
+    for number, text in enumerate(reversed(texts)):
+        (tmp_path / "b" / f"{number}.txt").write_text(text, encoding="utf-8")
+    again = split_texts(tmp_path / "b", corpus)["valid"]
+    assert sorted(again) == sorted(found)  # in another order, in other blocks
+
+
+def test_the_tokens_held_out_are_those_aimed_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 1_000_000)
+    write_documents(tmp_path / "texts", "korean", 60, 1)
+    tokenizer = TokenizerConfig(vocab_size=4096, sample_megabytes=1.0)
+    config = replace(small_config(), corpus=FILES, tokenizer=tokenizer)
+    manifest, _ = prepare_quietly([tmp_path / "texts"], tmp_path / "out", config)
+    assert 10_000 < manifest.splits["valid"].num_tokens < 40_000
+
+
+def test_what_the_hash_holds_out_stays_where_it_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 1_000_000)
+    texts = write_documents(tmp_path / "texts", "english", 400, 1, 4.0)
+    share = choose_valid_fraction(len(text) for text in texts)
+    found = split_texts(tmp_path / "texts", FILES)
+    expected = [text for text in texts if is_validation(fingerprint_text(text), share)]
+    assert sorted(found["valid"]) == sorted(expected)
+    assert sum(map(len, expected)) > 40_000
