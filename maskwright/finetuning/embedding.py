@@ -49,14 +49,23 @@ from maskwright.finetuning.table_files import (
 )
 from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
 from maskwright.formatting import describe_cut, write_code, write_code_block
+from maskwright.inference.embed import Pooling
 from maskwright.inference.text_model import plan_batches
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.classifier import pool_mean
-from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
-from maskwright.model_folder.folder import adapt_card, open_encoder, save_model
+from maskwright.model_folder.folder import (
+    Loaded,
+    adapt_card,
+    open_encoder,
+    save_model,
+    write_dimensions,
+)
 from maskwright.progress import Pulse
+from maskwright.runs.find_model import find_modules, find_pooling, write_modules
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
+from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import ModelInput, list_added_ids
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast, choose_device, describe_computation
@@ -72,11 +81,12 @@ _METADATA: HubMetadata = {
     "pipeline_tag": SIMILARITY,
     "tags": ["maskwright", "feature-extraction", SIMILARITY],
 }
-_USE = """
-`maskwright embed` and `maskwright.Embedder` compute the vector of a text, the mean of its tokens.
-`maskwright export --to sentence-transformers` writes a folder for that library. The head that
-predicts masked tokens was not trained further.
+_VECTORS = {"mean": "the mean of its tokens", "cls": "that of its first token"}
+_USE = "\n`maskwright embed` and `maskwright.Embedder` compute the vector of a text, {}.\n{}"
+_HEAD = """`maskwright export --to sentence-transformers` writes a folder for that library. The head
+that predicts masked tokens was not trained further.
 """
+_MODULES = "sentence-transformers loads this folder.\n"
 _OBJECTIVES = {
     "simcse": "each text is its own positive, under another dropout mask (SimCSE)",
     "tsdae": "a decoder rebuilds each text from the vector of 40 % of its tokens (TSDAE)",
@@ -115,20 +125,20 @@ class Embedding(CustomTask):
     def train(self, request: Request, out: Path, report: Tell) -> None:
         """Train on pairs; write the encoder and the share of texts that retrieve their partner.
 
+        A folder of sentence-transformers keeps its pooling, and becomes one again.
+
         Raises:
-            InputError: the model predicts no masked tokens.
+            InputError: the model detects replaced tokens.
+            ModelFolderError: other modules than its pooling make its vectors.
         """
         config = request.config
         device = choose_device(config.device, field="device")
-        loaded = open_encoder(request.model)
-        if not isinstance(loaded.model, MaskedLanguageModel):
-            raise InputError(
-                f"{request.model} predicts no masked tokens. Give --task embedding one that does."
-            )
-        architecture = with_dropout(loaded.model.config, config.dropout)
-        weights = dict(loaded.model.named_parameters())
-        model = MaskedLanguageModel.from_tensors(architecture, weights).to(device)
-        max_length = config.find_length(model.config.max_position_embeddings)
+        loaded, pooling = _open(request.model, config.dropout), find_pooling(request.model)
+        model = loaded.model.to(device)
+        longest = config.find_length(model.config.max_position_embeddings)
+        max_length = int(
+            config.max_length or min(read_max_length(request.model) or longest, longest)
+        )
         train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
         report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if is_text(request.files.train):
@@ -140,7 +150,7 @@ class Embedding(CustomTask):
                 f"{num_shared:,} validation pairs share a text with training pairs: scores on new "
                 "text will be lower"
             )
-        _check_losses(config, request.files.train, train, model.config.hidden_size)
+        _check_losses(config, request.files.train, train, model)
         config = config.resolve(len(train), model.config.hidden_size)
         computation = describe_computation(config.precision, device)
         report(config.describe_budget(computation))
@@ -153,7 +163,9 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        fitting = ContrastiveFitting(model, train, valid, loaded.tokenizer, config, keep, pulse)
+        fitting = ContrastiveFitting(
+            model, train, valid, loaded.tokenizer, config, keep, pulse, pooling
+        )
         if config.negatives == "mined":
             report("mining negatives")
             fitting.mine()
@@ -161,15 +173,36 @@ class Embedding(CustomTask):
         log.close()
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
         write_json(out / RESULTS_NAME, {**best, **facts})
-        wraps = loaded.add_special_tokens
         card = _write_card(request.origin, len(train), records[0], best)
-        save_model(out / MODEL_NAME, model.cpu(), loaded.tokenizer, card, add_special_tokens=wraps)
-        adapt_card(out / MODEL_NAME, _METADATA, _USE)
+        is_modular, width = find_modules(request.model) is not None, model.config.hidden_size
+
+        def finish(folder: Path) -> None:
+            more = _HEAD * isinstance(model, MaskedLanguageModel) + _MODULES * is_modular
+            adapt_card(folder, _METADATA, _USE.format(_VECTORS[pooling], more))
+            write_dimensions(folder, [*config.dimensions, width] if config.dimensions else [])
+            if is_modular:
+                write_modules(folder, width, pooling, max_length)
+
+        wraps, folder = loaded.add_special_tokens, out / MODEL_NAME
+        save_model(
+            folder, model.cpu(), loaded.tokenizer, card, add_special_tokens=wraps, finish=finish
+        )
         if not best["step"]:
             report(
                 "Training did not improve the score, so the original weights are saved. Try a lower"
                 " --learning_rate, or more pairs."
             )
+
+
+def _open(folder: Path, dropout: float) -> Loaded[MaskedLanguageModel | BareEncoder]:
+    """Open a model with this dropout; raise InputError if it detects replaced tokens."""
+    loaded = open_encoder(folder)
+    model, weights = loaded.model, dict(loaded.model.named_parameters())
+    if not isinstance(model, MaskedLanguageModel | BareEncoder):
+        rule = "detects replaced tokens, but --task embedding needs a model that predicts masked"
+        raise InputError(f"{folder} {rule} tokens, or an encoder without a head. Name another.")
+    model = type(model).from_tensors(with_dropout(model.config, dropout), weights)
+    return Loaded(model, loaded.tokenizer, loaded.add_special_tokens)
 
 
 def _write_card(origin: str, num_pairs: int, before: Record, best: Record) -> str:
@@ -187,9 +220,12 @@ def find_usual(role: str, names: Sequence[str]) -> str | None:
     return next((name for name in names if normalize_name(name) in USUAL_NAMES[role]), None)
 
 
-def _check_losses(config: FinetuneConfig, file: Path, train: "Pairs", width: int) -> None:
+def _check_losses(config: FinetuneConfig, file: Path, train: "Pairs", model: EncoderModel) -> None:
     """Raise ConfigError if a setting of the loss conflicts with the file or the model."""
-    denoises = config.objective == "tsdae"
+    denoises, width = config.objective == "tsdae", model.config.hidden_size
+    if denoises and isinstance(model, BareEncoder):
+        rule = "needs a model that predicts masked tokens, but this encoder has no head"
+        raise ConfigError("objective", "tsdae", rule, "Remove it.")
     if denoises and not is_text(file):
         rule = f"needs text without labels (.txt), but {file} is a table"
         raise ConfigError("objective", "tsdae", rule, "Remove it.")
@@ -320,22 +356,23 @@ def halve(row: TableRow) -> TableRow:
 
 
 class ContrastiveFitting:
-    """Training of an encoder on pairs, with mean pooling as in ``maskwright embed``.
+    """Training of an encoder on pairs, with the pooling of ``maskwright embed``.
 
     Afterwards the model has the weights that scored best, which may be its original ones.
     """
 
     def __init__(
         self,
-        model: MaskedLanguageModel,
+        model: MaskedLanguageModel | BareEncoder,
         train: Pairs,
         valid: Pairs,
         tokenizer: Tokenizer,
         config: FinetuneConfig,
         log: Callable[[Record], None],
         pulse: Pulse | None = None,
+        pooling: Pooling = "mean",
     ) -> None:
-        self.model, self.train, self.valid = model, train, valid
+        self.model, self.train, self.valid, self.pooling = model, train, valid, pooling
         self.pad_id, self.num_added = tokenizer.pad_id, len(list_added_ids(tokenizer))
         self.config, self.log = config.resolve(len(train), model.config.hidden_size), log
         self.device = next(model.parameters()).device
@@ -357,6 +394,7 @@ class ContrastiveFitting:
         stopping.is_over(0, self._evaluate({"step": 0, "epoch": 0.0, "seconds": 0.0}))
         trained, compute_loss = nn.ModuleDict({"encoder": self.model.encoder}), self._compute_loss
         if self.config.objective == "tsdae":
+            assert isinstance(self.model, MaskedLanguageModel), "the decoder has its head"
             trained["decoder"] = decoder = Decoder(self.model)
             compute_loss = partial(self._rebuild, decoder)
         for point in self.loop.run(trained, compute_loss):
@@ -385,6 +423,7 @@ class ContrastiveFitting:
         return nest(loss, sizes, *vectors)
 
     def _rebuild(self, decoder: Decoder, numbers: list[int]) -> Tensor:
+        assert isinstance(self.model, MaskedLanguageModel)
         texts = [self.train.first[number] for number in numbers]
         with autocast(self.config.precision, self.device):
             vectors = self._embed(delete_tokens(texts, self.num_added))
@@ -442,8 +481,10 @@ class ContrastiveFitting:
 
     def _embed(self, inputs: Sequence[ModelInput]) -> Tensor:
         batch = collate(inputs, self.pad_id).to(self.device)
-        hidden = self.model.encoder(batch.input_ids, batch.context)
-        return pool_mean(hidden, batch.context)
+        if self.pooling == "cls":
+            first = torch.arange(len(inputs), device=self.device) * batch.context.row_length
+            return self.model.encoder(batch.input_ids, batch.context, output_positions=first)
+        return pool_mean(self.model.encoder(batch.input_ids, batch.context), batch.context)
 
 
 def _describe(record: Record) -> str:

@@ -82,7 +82,8 @@ class Request:
     @property
     def origin(self) -> str:
         """The name of the model to fine-tune, for the card of the new one."""
-        return self.model.parent.name if self.model.name == MODEL else self.model.name
+        inner = (MODEL, "0_Transformer")  # in a run directory; in one of sentence-transformers
+        return (self.model.parent if self.model.name in inner else self.model).name
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,16 @@ from maskwright.interop.int8 import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family
-from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model
+from maskwright.model_folder.folder import (
+    CARD,
+    LoadedModel,
+    find_model,
+    open_model,
+    read_card,
+    read_dimensions,
+    save_model,
+    write_dimensions,
+)
 from maskwright.model_folder.native.family import Family
 from maskwright.runs.find_data import (
     check_made_for,
@@ -72,6 +81,7 @@ class MaskedModelSource:
         card: the model's own card; None if it has none.
         data: a prepared folder with held-out text; None for the built-in texts.
         int8: settings of an export to int8.
+        dimensions: the sizes that vectors were trained for (`read_dimensions`).
         auto_class: the class of transformers that loads its folder.
         output_shape: the dimensions of the logits, in words.
     """
@@ -80,6 +90,7 @@ class MaskedModelSource:
     card: str | None
     data: Path | None
     int8: Int8Options = INT8_DEFAULTS
+    dimensions: Sequence[int] = ()
 
     auto_class = "AutoModelForMaskedLM"
     output_shape = "[batch, length, vocabulary]"
@@ -89,7 +100,8 @@ class MaskedModelSource:
         cls, folder: Path, data: Path | None, int8: Int8Options = INT8_DEFAULTS
     ) -> "MaskedModelSource":
         """Open a model folder; raises as `open_model` does."""
-        return cls(open_model(folder), read_card(folder), data, int8)
+        loaded, sizes = open_model(folder), read_dimensions(find_model(folder))
+        return cls(loaded, read_card(folder), data, int8, sizes)
 
     @property
     def model(self) -> MaskedLanguageModel:
@@ -136,6 +148,7 @@ class MaskedModelSource:
         """Write the model folder with the model's own card."""
         wraps = self.loaded.add_special_tokens
         save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
+        write_dimensions(folder, self.dimensions)
         if self.card is not None:
             write_text(folder / CARD, self.card)
 

@@ -1,11 +1,14 @@
-"""Find a model folder by a folder, a run directory, or ``hf:NAME[@REVISION]``."""
+"""Find a model folder by a folder, a run directory, or ``hf:NAME[@REVISION]``.
+
+A folder of sentence-transformers has modules: the transformer, its pooling, and others.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from maskwright.errors import ModelFolderError
-from maskwright.files import read_json, read_object
+from maskwright.files import read_json, read_object, write_json
 from maskwright.objectives.registry import OBJECTIVES
 from maskwright.runs.download_model import PREFIX, download_model, is_hub_name
 from maskwright.runs.run_directory import (
@@ -21,6 +24,7 @@ from maskwright.runs.run_directory import (
 MODULES_NAME = "modules.json"
 _MAX_MODULES_BYTES = 1 << 20
 _MODE = "pooling_mode"  # of sentence-transformers 6: a name; of older ones: _cls_token, … true
+_MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
 HELP = "a run directory, a model folder, or hf:NAME[@REVISION]"
 
 
@@ -72,14 +76,21 @@ def _read_modules(folder: Path) -> dict[str, str]:
         raise ModelFolderError(f"{path} is not a list of modules: {error}. Restore it.") from None
 
 
+def find_modules(folder: Path) -> Path | None:
+    """Return the folder of sentence-transformers that a model folder is, or is a part of."""
+    root = folder.parent if folder.name.startswith("0_") else folder  # of older versions
+    return root if (root / MODULES_NAME).is_file() else None
+
+
 def find_pooling(folder: Path) -> Literal["mean", "cls"]:
     """Return the pooling that ``modules.json`` names, else ``mean``.
 
     Raises:
         ModelFolderError: other modules or poolings make the vectors, or a file is damaged.
     """
-    root = folder.parent if folder.name == "0_Transformer" else folder  # of older versions
-    modules = _read_modules(root) if (root / MODULES_NAME).is_file() else {}
+    if (root := find_modules(folder)) is None:
+        return "mean"
+    modules = _read_modules(root)
     path, modes = root / MODULES_NAME, modules.keys() - {"Transformer", "Pooling", "Normalize"}
     if not modes and "Pooling" in modules:
         path = root / modules["Pooling"] / "config.json"
@@ -97,6 +108,34 @@ def find_pooling(folder: Path) -> Literal["mean", "cls"]:
             "mean or cls, are supported. maskwright embed --pooling mean, or cls, ignores it."
         )
     return "cls" if modes == {"cls"} else "mean"  # no mode: the library's default
+
+
+def write_modules(
+    folder: Path, width: int, pooling: Literal["mean", "cls"], max_length: int, **settings: Any
+) -> None:
+    """Make a model folder one of sentence-transformers, with vectors of length 1.
+
+    The files have the format that every version of the library since 2 reads; older versions
+    cannot read the format that version 6 writes.
+
+    Args:
+        settings: further settings of the transformer.
+    """
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(kinds)
+    ]
+    lengths = {"max_seq_length": max_length, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", {**lengths, **settings})
+    shared: dict[str, Any] = {"prompts": {}, "default_prompt_name": None}
+    shared["similarity_fn_name"] = "cosine"
+    write_json(folder / "config_sentence_transformers.json", shared)
+    (folder / "1_Pooling").mkdir()
+    modes = {f"{_MODE}_{mode}": mode.startswith(f"{pooling}_tok") for mode in _MODES}
+    config = {"word_embedding_dimension": width, **modes}
+    write_json(folder / "1_Pooling" / "config.json", config)
+    write_json(folder / MODULES_NAME, modules)
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
