@@ -19,11 +19,12 @@ from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
 from maskwright.finetuning.conll import OUTSIDE, Word, find_entities, split_words
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.task import Answer
-from maskwright.inference.embed import Embedder
+from maskwright.inference.embed import Embedder, Pooling
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
-from maskwright.model_folder.folder import CARD, read_card, read_config_file
+from maskwright.model_folder.folder import CARD, read_card, read_config_file, read_dimensions
+from maskwright.runs.find_model import find_pooling
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.schemas import (
     EntityGroup,
@@ -60,10 +61,12 @@ class Pipeline(ABC, Generic[Parameters]):
     Attributes:
         task: as Hugging Face names it.
         scorer: scores tokens; None for a model without a masked-language-model head.
+        dimensions: the sizes that embeddings may be cut to, if the model was trained for some.
         example: the text, or pair of texts, in the model card; empty if there is none.
     """
 
     task: TaskName
+    dimensions: Sequence[int] = ()
 
     def __init__(
         self, embedder: Embedder, scorer: PseudoLikelihoodScorer | None, example: Sequence[str]
@@ -126,11 +129,13 @@ class FillMaskPipeline(Pipeline[FillMaskParameters]):
 
     task: TaskName = "fill-mask"
 
-    def __init__(self, fill: FillMask, example: Sequence[str] = ()) -> None:
+    def __init__(
+        self, fill: FillMask, example: Sequence[str] = (), pooling: Pooling = "mean"
+    ) -> None:
         # The embedder and the scorer share the weights.
         parts = (fill.model, fill.tokenizer, bool(fill.wrap([])))
         scorer = PseudoLikelihoodScorer.from_parts(*parts)
-        super().__init__(Embedder.from_parts(*parts), scorer, example)
+        super().__init__(Embedder.from_parts(*parts, pooling), scorer, example)
         self.fill = fill
 
     def check(self, queries: Sequence[Query[FillMaskParameters]], config: ServeConfig) -> None:
@@ -335,7 +340,9 @@ def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
     """Return the pipeline of a model folder; raise ModelFolderError if it holds no model."""
     example = _read_card_example(folder)
     if not is_classifier(folder):
-        return FillMaskPipeline(FillMask(folder, device), example)
+        fill = FillMaskPipeline(FillMask(folder, device), example, find_pooling(folder))
+        fill.dimensions = read_dimensions(folder)
+        return fill
     predict = Predictor(folder, device or "auto")
     if predict.finds_spans:
         raise ModelFolderError(
