@@ -12,9 +12,12 @@ from maskwright.cli.flags import (
     add_table_flags,
     all_values,
     read_roles,
+    repeat_command,
 )
 from maskwright.cli.tables import make_console, print_table
 from maskwright.console import say
+from maskwright.errors import CorpusError
+from maskwright.finetuning.column_roles import ColumnsError, show_columns
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
 from maskwright.finetuning.results import (
     SetResults,
@@ -50,8 +53,8 @@ finished seeds are kept.
 _SHOWN_CLASSES = 20
 _SCORES = ("precision", "recall", "f1")
 _COLUMNS = (
-    "names or positions from 0: sentence1, sentence2, label; of tokens: word, tag [usual names of "
-    "the table, such as text and category]"
+    "names or positions from 0: text, or sentence1 and sentence2, and label; of tokens: word, tag "
+    "[usual names of the table, such as text and category, or what its content says]"
 )
 
 
@@ -90,7 +93,11 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     given = all_values(build_parser().parse(argv))
     given["columns"] = read_roles(given["columns"])
-    folder = maskwright.finetune(**given, report=partial(say, flush=True))
+    try:
+        folder = maskwright.finetune(**given, report=partial(say, flush=True))
+    except ColumnsError as error:
+        whole = repeat_command("finetune", argv, show_columns(error.columns))
+        raise CorpusError(f"{str(error).partition('--columns')[0]}{whole}") from None
     show_run(folder.parent)
     return 0
 

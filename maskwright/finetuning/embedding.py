@@ -139,6 +139,7 @@ class Embedding(CustomTask):
         max_length = int(
             config.max_length or min(read_max_length(request.model) or longest, longest)
         )
+        self.show_columns(request.files, report)
         train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
         report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if is_text(request.files.train):

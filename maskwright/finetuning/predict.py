@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from maskwright.console import tell
 from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.errors import InputError
+from maskwright.finetuning.column_roles import TEXT_ROLES, Column, name_roles
 from maskwright.finetuning.conll import OUTSIDE, has_conll_name, read_words, split_words
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
@@ -20,8 +21,6 @@ from maskwright.finetuning.span_task import choose_answers, encode_questions
 from maskwright.finetuning.squad import read_questions
 from maskwright.finetuning.table_files import (
     TABLES,
-    TEXT_ROLES,
-    Column,
     find_roles,
     list_names,
     looks_like_header,
@@ -180,7 +179,8 @@ def predict(
         MaskwrightError: an argument is wrong, or, during iteration, a line cannot be read.
     """
     texts = [text] if isinstance(text, str) else text
-    source = _find_source(texts, file, table, columns or {}, header)
+    named = name_roles(columns or {}, (*TEXT_ROLES, _WORD), "predict")
+    source = _find_source(texts, file, table, named, header)
     predictor = Predictor(find_model_folder(folder), device or "auto")
     if source.is_conll and not predictor.labels_tokens:
         raise InputError(f"{source.path} holds words, but this model labels texts. Give texts.")
@@ -278,12 +278,6 @@ def _find_source(
         path = _find_file(texts[0])
     if table is None:
         is_table = path is not None and recognize_name(path, named=True)[0] in TABLES
-    for role, column in columns.items():
-        if role not in (*TEXT_ROLES, _WORD):
-            raise InputError(
-                f"--columns {role}={column}: there is no role {role}; roles are sentence1, "
-                "sentence2 and word"
-            )
     is_conll = path is not None and (_WORD in columns or has_conll_name(path))
     if is_conll and (header is not None or not columns.keys() <= {_WORD}):
         raise InputError(f"{path} is read as CoNLL, which takes only --columns word=N")

@@ -149,8 +149,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
         if flags[name] is not None and flags[name] not in known:
             raise suggest(name, flags[name], known, f"choose from {', '.join(known)}")
     task = load_task(flags["task"] or GLUE_TASKS[flags["preset"]].task)
-    columns: Mapping[str, Column] = flags["columns"] or {}
-    task.check_roles(columns)
+    columns = task.check_roles(flags["columns"] or {})
     _check_unused(task, flags, config)
     config.distill.check_teacher(flags["teacher"])
     model = find_model_folder(flags["folder"])
@@ -202,8 +201,6 @@ def _run(request: Request, out: Path, report: Tell) -> None:
         if not is_due:
             report(f"{out} is already finished; nothing to do")
             return
-        if columns := request.files.columns:
-            report(f"columns: {', '.join(f'{role} = {name}' for role, name in columns.items())}")
         if isinstance(task, CustomTask):
             task.train(request, out, report)
         else:
@@ -216,7 +213,9 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     files, config = request.files, request.config
     device = choose_device(config.device, field="device")
     loaded = open_pretrained(request.model)
-    check_pooling(loaded.model.config, load_label_task(files.task).level, config.pooling)
+    task = load_label_task(files.task)
+    check_pooling(loaded.model.config, task.level, config.pooling)
+    task.show_columns(files, report)
     report(f"reading {files.train}, scoring baselines")
     data = read_task(files, loaded, config)
     for line in describe_data(data):

@@ -18,12 +18,19 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.errors import ConfigError, CorpusError, InputError
+from maskwright.errors import ConfigError, CorpusError
+from maskwright.finetuning.column_roles import Column, LabelKind, infer_roles, name_roles
 from maskwright.finetuning.config import TASKS, FinetuneConfig
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
 from maskwright.finetuning.split import count_repeated, split_examples
-from maskwright.finetuning.table_files import Column, find_roles, list_names, parse_columns
+from maskwright.finetuning.table_files import (
+    check_columns,
+    find_roles,
+    list_names,
+    parse_columns,
+    peek_rows,
+)
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import MODEL, Loaded
 from maskwright.objectives.distillation import diverge
@@ -151,29 +158,42 @@ class Task(ABC):
         name: the key in `config.TASKS`.
         roles: the roles of the columns of its examples.
         unused: settings, ``test`` or ``control`` that have no effect on the task.
+        label_kind: the content of a column of labels, by which it is recognized; None: it is not.
     """
 
     name: str
     roles: tuple[str, ...] = ("sentence1", "sentence2", "label")
     unused: tuple[str, ...] = ()
+    label_kind: LabelKind | None = None
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
-        """Return the columns by role: the given ones, and the others by their usual names.
+        """Return the columns by role: the given ones, and the others by their usual names, or else
+        by their content.
 
         Raises:
             CorpusError: the file cannot be read, or two columns may have the same role.
         """
-        found = find_roles(list_names(train), self.roles, given, train)
-        return {**found, **parse_columns(given)}
+        names = list_names(train)
+        found = {**find_roles(names, self.roles, given, train), **parse_columns(given)}
+        if self.label_kind and not {*found.values()} <= {*names}:
+            names, rows = peek_rows(train)
+            found |= infer_roles(names, rows, found, given, self.label_kind)
+        return found
 
-    def check_roles(self, columns: Mapping[str, Column]) -> None:
-        """Raise InputError unless the task has a role for each of the given columns."""
-        for role, column in columns.items():
-            if role not in self.roles:
-                known = f"roles are {', '.join(self.roles)}" if self.roles else "remove the flag"
-                raise InputError(
-                    f"--columns {role}={column}: {self.name} has no role {role}; {known}"
-                )
+    def check_roles(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """Return the given columns by role; raise InputError if the task has no such role."""
+        return name_roles(columns, self.roles, self.name)
+
+    def show_columns(self, files: "TaskFiles", report: Tell) -> None:
+        """Report the columns; raise CorpusError unless each file has them."""
+        if files.columns:
+            self.check_columns(files)
+            shown = (f"{role} = {name}" for role, name in files.columns.items())
+            report(f"columns: {', '.join(shown)}")
+
+    def check_columns(self, files: "TaskFiles") -> None:
+        """Raise CorpusError unless each table has the columns."""
+        check_columns(files.train, (files.valid, files.test), files.columns, files.has_header)
 
 
 class CustomTask(Task):

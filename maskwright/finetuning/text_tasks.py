@@ -97,6 +97,7 @@ class Classification(TextTask):
     """One of several labels: cross-entropy, by default without class weights."""
 
     name = "classification"
+    label_kind = "class"
     metrics = ("accuracy", "macro_f1", "matthews")
     other_metrics = ("f1", "micro_f1")
 
@@ -123,6 +124,7 @@ class MultiLabel(TextTask):
     """Any number of labels: binary cross-entropy for each."""
 
     name = "multilabel"
+    label_kind = "classes"
     problem = "multi_label_classification"
     metrics = ("micro_f1", "macro_f1")
     other_metrics = ("accuracy",)
@@ -220,6 +222,7 @@ class Regression(TextTask):
     """A number: squared error on targets scaled to mean 0 and deviation 1."""
 
     name = "regression"
+    label_kind = "number"
     problem = "regression"
     metrics = ("spearman", "pearson", "mean_squared_error")
     unused = (*OF_EMBEDDINGS, "class_weights")

@@ -28,13 +28,16 @@ class Tokens(LabelTask):
     level = "token"
     other_metrics = ("accuracy",)
 
-    def check_roles(self, columns: Mapping[str, Column]) -> None:
-        super().check_roles(columns)
-        for role, column in columns.items():
+    def check_roles(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        for role, column in super().check_roles(columns).items():
             if not str(column).lstrip("-").isdecimal():
                 raise InputError(
                     f"--columns {role}={column} must be a position, from 0; -1 is the last column"
                 )
+        return {**columns}
+
+    def check_columns(self, files: TaskFiles) -> None:
+        """Do nothing: positions are checked in each line."""
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         return {role: int(column) for role, column in given.items()}
