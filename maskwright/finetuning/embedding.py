@@ -35,7 +35,7 @@ from maskwright.finetuning.denoising import Decoder, delete_tokens
 from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
 from maskwright.finetuning.metrics import VALID_LOSS, compute_metric, is_better
-from maskwright.finetuning.network import batch_tokens_on, with_dropout
+from maskwright.finetuning.network import batch_tokens_on
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
@@ -48,24 +48,15 @@ from maskwright.finetuning.table_files import (
     read_columns,
 )
 from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
+from maskwright.finetuning.vector_folder import VectorFolder
 from maskwright.formatting import describe_cut, write_code, write_code_block
 from maskwright.inference.embed import Pooling
 from maskwright.inference.text_model import plan_batches
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.classifier import pool_mean
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
-from maskwright.model_folder.card import SIMILARITY, HubMetadata
-from maskwright.model_folder.folder import (
-    Loaded,
-    adapt_card,
-    open_encoder,
-    save_model,
-    write_dimensions,
-)
 from maskwright.progress import Pulse
-from maskwright.runs.find_model import find_modules, find_pooling, write_modules
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
-from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import ModelInput, list_added_ids
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast, choose_device, describe_computation
@@ -76,17 +67,6 @@ _LABELS = frozenset({"label", "labels", "gold_label", "is_duplicate", "target"})
 _CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
 _FEWEST = 32  # training pairs; fewer are too few to train on
 _FEWEST_CHARACTERS = 24  # of a text that is split into halves
-_METADATA: HubMetadata = {
-    "library_name": "maskwright",
-    "pipeline_tag": SIMILARITY,
-    "tags": ["maskwright", "feature-extraction", SIMILARITY],
-}
-_VECTORS = {"mean": "the mean of its tokens", "cls": "that of its first token"}
-_USE = "\n`maskwright embed` and `maskwright.Embedder` compute the vector of a text, {}.\n{}"
-_HEAD = """`maskwright export --to sentence-transformers` writes a folder for that library. The head
-that predicts masked tokens was not trained further.
-"""
-_MODULES = "sentence-transformers loads this folder.\n"
 _OBJECTIVES = {
     "simcse": "each text is its own positive, under another dropout mask (SimCSE)",
     "tsdae": "a decoder rebuilds each text from the vector of 40 % of its tokens (TSDAE)",
@@ -125,22 +105,17 @@ class Embedding(CustomTask):
     def train(self, request: Request, out: Path, report: Tell) -> None:
         """Train on pairs; write the encoder and the share of texts that retrieve their partner.
 
-        A folder of sentence-transformers keeps its pooling, and becomes one again.
-
         Raises:
-            InputError: the model detects replaced tokens.
-            ModelFolderError: other modules than its pooling make its vectors.
+            InputError, ModelFolderError: as `VectorFolder.open`.
         """
         config = request.config
         device = choose_device(config.device, field="device")
-        loaded, pooling = _open(request.model, config.dropout), find_pooling(request.model)
-        model = loaded.model.to(device)
-        longest = config.find_length(model.config.max_position_embeddings)
-        max_length = int(
-            config.max_length or min(read_max_length(request.model) or longest, longest)
-        )
+        start = VectorFolder.open(request.model, config.dropout)
+        model = start.model.to(device)
+        config.find_length(model.config.max_position_embeddings)
+        max_length = config.max_length or start.longest
         self.show_columns(request.files, report)
-        train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
+        train, valid, num_shared = load_pairs(request.files, start.tokenizer, max_length)
         report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if is_text(request.files.train):
             report(f"no labels: {_OBJECTIVES[config.objective]}")
@@ -164,9 +139,8 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        fitting = ContrastiveFitting(
-            model, train, valid, loaded.tokenizer, config, keep, pulse, pooling
-        )
+        parts = start.tokenizer, config, keep, pulse, start.pooling
+        fitting = ContrastiveFitting(model, train, valid, *parts)
         if config.negatives == "mined":
             report("mining negatives")
             fitting.mine()
@@ -175,35 +149,12 @@ class Embedding(CustomTask):
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
         write_json(out / RESULTS_NAME, {**best, **facts})
         card = _write_card(request.origin, len(train), records[0], best)
-        is_modular, width = find_modules(request.model) is not None, model.config.hidden_size
-
-        def finish(folder: Path) -> None:
-            more = _HEAD * isinstance(model, MaskedLanguageModel) + _MODULES * is_modular
-            adapt_card(folder, _METADATA, _USE.format(_VECTORS[pooling], more))
-            write_dimensions(folder, [*config.dimensions, width] if config.dimensions else [])
-            if is_modular:
-                write_modules(folder, width, pooling, max_length)
-
-        wraps, folder = loaded.add_special_tokens, out / MODEL_NAME
-        save_model(
-            folder, model.cpu(), loaded.tokenizer, card, add_special_tokens=wraps, finish=finish
-        )
+        start.save(out / MODEL_NAME, card, config.dimensions, max_length)
         if not best["step"]:
             report(
                 "Training did not improve the score, so the original weights are saved. Try a lower"
                 " --learning_rate, or more pairs."
             )
-
-
-def _open(folder: Path, dropout: float) -> Loaded[MaskedLanguageModel | BareEncoder]:
-    """Open a model with this dropout; raise InputError if it detects replaced tokens."""
-    loaded = open_encoder(folder)
-    model, weights = loaded.model, dict(loaded.model.named_parameters())
-    if not isinstance(model, MaskedLanguageModel | BareEncoder):
-        rule = "detects replaced tokens, but --task embedding needs a model that predicts masked"
-        raise InputError(f"{folder} {rule} tokens, or an encoder without a head. Name another.")
-    model = type(model).from_tensors(with_dropout(model.config, dropout), weights)
-    return Loaded(model, loaded.tokenizer, loaded.add_special_tokens)
 
 
 def _write_card(origin: str, num_pairs: int, before: Record, best: Record) -> str:
