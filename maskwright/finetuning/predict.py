@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +15,15 @@ from maskwright.console import tell
 from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.errors import InputError
 from maskwright.finetuning.column_roles import TEXT_ROLES, Column, name_roles
-from maskwright.finetuning.conll import OUTSIDE, has_conll_name, read_words, split_words
+from maskwright.finetuning.conll import (
+    OUTSIDE,
+    Sentence,
+    find_entities,
+    has_conll_name,
+    marks_entities,
+    read_words,
+    split_words,
+)
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions
@@ -132,6 +141,27 @@ class Predictor:
         return self._task.answer(Labels(self.loaded.labels), logits)
 
 
+class FoundEntity(NamedTuple):
+    """An entity: its kind, the mean probability of its words, its text and its characters."""
+
+    label: str
+    score: float
+    text: str
+    start: int
+    end: int
+
+
+def list_entities(sentence: Sentence, answers: Sequence[Answer]) -> list[FoundEntity]:
+    """Return the entities of a sentence, with their characters in its text."""
+    tags = [OUTSIDE if answer.score is None else str(answer.label) for answer in answers]
+    found: list[FoundEntity] = []
+    for kind, first, stop in find_entities(tags):
+        start, end = sentence.spans[first][0], sentence.spans[stop - 1][1]
+        score = fmean(answer.score or 0.0 for answer in answers[first:stop])
+        found.append(FoundEntity(kind, score, sentence.text[start:end], start, end))
+    return found
+
+
 @dataclass(frozen=True)
 class AnsweredText:
     """An input and its answer.
@@ -139,10 +169,27 @@ class AnsweredText:
     Attributes:
         texts: one text, or the two of a pair; if the model labels words, the words of a sentence.
         answer: None for a blank text; if the model labels words, an answer for each word.
+        sentence: if the model labels words, the words with their text and their characters.
     """
 
     texts: Texts
     answer: Answer | list[Answer] | None
+    sentence: Sentence | None = None
+
+    @property
+    def entities(self) -> list[FoundEntity]:
+        """The entities of the text, with their characters in it.
+
+        Raises:
+            InputError: the model labels texts, or its tags mark no entities.
+        """
+        if self.sentence is None or not isinstance(self.answer, list):
+            raise InputError("this model labels texts, so it finds no entities. Remove --entities.")
+        labels = [label for one in self.answer for label in one.probabilities]
+        if labels and not marks_entities(labels):
+            rule = f"the tags of this model, such as {labels[0]}, mark no entities"
+            raise InputError(f"{rule}. Remove --entities.")
+        return list_entities(self.sentence, self.answer)
 
 
 def predict(
@@ -188,7 +235,7 @@ def predict(
 
 
 def _answer_all(
-    predictor: Predictor, inputs: Iterator[Texts], report: Tell
+    predictor: Predictor, inputs: Iterator[Texts | Sentence], report: Tell
 ) -> Iterator[AnsweredText]:
     pulse, num_answered = Pulse(report), 0
     while block := list(islice(inputs, _BLOCK)):
@@ -199,10 +246,15 @@ def _answer_all(
         report(describe_cut(predictor.num_cut, predictor.num_texts, predictor.longest))
 
 
-def _answer_block(predictor: Predictor, block: Sequence[Texts]) -> Iterator[AnsweredText]:
+def _answer_block(
+    predictor: Predictor, block: Sequence[Texts | Sentence]
+) -> Iterator[AnsweredText]:
     if predictor.labels_tokens:
-        yield from map(AnsweredText, block, predictor.tag(block))
+        for sentence, answers in zip(block, predictor.tag(block), strict=True):
+            assert isinstance(sentence, Sentence)
+            yield AnsweredText(tuple(sentence), answers, sentence)
         return
+    block = [tuple(texts) for texts in block]
     asked = [each[0] if len(each) == 1 else (each[0], each[1]) for each in block if _has_text(each)]
     found = iter(predictor(asked))
     for texts in block:
@@ -224,16 +276,16 @@ class _Source:
     columns: Mapping[str, Column]
     header: bool | None
 
-    def read(self, run: Path, predictor: Predictor) -> Iterator[Texts]:
+    def read(self, run: Path, predictor: Predictor) -> Iterator[Texts | Sentence]:
         """Yield texts, pairs, or the words of sentences, as the model requires."""
         if self.is_conll:
             assert self.path is not None
             given = {**read_example_files(run).get("columns", {}), **self.columns}
             word = int(given[_WORD]) if _WORD in given else None
-            return map(tuple, read_words(self.path, word))
+            return read_words(self.path, word)
         texts = self._check_not_blank(self._read_texts(run, predictor.finds_spans))
         if predictor.labels_tokens:
-            return (tuple(word.text for word in split_words(one)) for one, *_ in texts)
+            return (Sentence(one, split_words(one)) for one, *_ in texts)
         return texts
 
     def _read_texts(self, run: Path, finds_spans: bool) -> Iterator[Texts]:

@@ -10,14 +10,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Generic
 
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
-from maskwright.finetuning.conll import OUTSIDE, Word, find_entities, split_words
-from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.conll import OUTSIDE, Sentence, split_words
+from maskwright.finetuning.predict import Predictor, list_entities
 from maskwright.finetuning.task import Answer
 from maskwright.inference.embed import Embedder, Pooling
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
@@ -277,8 +276,8 @@ class TokenClassificationPipeline(_PredictorPipeline[TokenClassificationParamete
     def __call__(
         self, queries: Sequence[Query[TokenClassificationParameters]]
     ) -> list[TokenClassificationResult]:
-        words = [split_words(query.text) for query in queries]
-        tagged = self.predict.tag([[word.text for word in sentence] for sentence in words])
+        words = [Sentence(query.text, split_words(query.text)) for query in queries]
+        tagged = self.predict.tag(words)
         results: list[TokenClassificationResult] = []
         for query, sentence, answers in zip(queries, words, tagged, strict=True):
             parameters = query.parameters
@@ -288,7 +287,7 @@ class TokenClassificationPipeline(_PredictorPipeline[TokenClassificationParamete
             if parameters.aggregation_strategy in (None, "none"):
                 results.append(_list_words(sentence, answers, ignored))
             else:
-                results.append(_group_entities(query.text, sentence, answers, ignored))
+                results.append(_group_entities(sentence, answers, ignored))
         return results
 
 
@@ -298,42 +297,33 @@ def _check_top_k(top_k: int | None, config: ServeConfig) -> None:
 
 
 def _list_words(
-    words: Sequence[Word], answers: Sequence[Answer], ignored: Sequence[str]
+    words: Sentence, answers: Sequence[Answer], ignored: Sequence[str]
 ) -> list[TaggedWord]:
     return [
         {
             "entity": str(answer.label),
             "score": answer.score,
             "index": number,
-            "word": word.text,
-            "start": word.start,
-            "end": word.end,
+            "word": word,
+            "start": start,
+            "end": end,
         }
-        for number, (word, answer) in enumerate(zip(words, answers, strict=True))
+        for number, (word, (start, end), answer) in enumerate(
+            zip(words, words.spans, answers, strict=True)
+        )
         if answer.score is not None and answer.label not in ignored
     ]
 
 
 def _group_entities(
-    text: str, words: Sequence[Word], answers: Sequence[Answer], ignored: Sequence[str]
+    words: Sentence, answers: Sequence[Answer], ignored: Sequence[str]
 ) -> list[EntityGroup]:
     """Return the entities, each with the mean score of its words."""
-    entities: list[EntityGroup] = []
-    tags = [OUTSIDE if answer.score is None else str(answer.label) for answer in answers]
-    for kind, first, end in find_entities(tags):
-        if kind in ignored:
-            continue
-        start, stop = words[first].start, words[end - 1].end
-        entities.append(
-            {
-                "entity_group": kind,
-                "score": fmean(answer.score or 0.0 for answer in answers[first:end]),
-                "word": text[start:stop],
-                "start": start,
-                "end": stop,
-            }
-        )
-    return entities
+    return [
+        {"entity_group": kind, "score": score, "word": text, "start": start, "end": end}
+        for kind, score, text, start, end in list_entities(words, answers)
+        if kind not in ignored
+    ]
 
 
 def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
