@@ -36,6 +36,7 @@ from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
 from maskwright.finetuning.metrics import VALID_LOSS, compute_metric, is_better
 from maskwright.finetuning.network import batch_tokens_on
+from maskwright.finetuning.request import Request, TaskFiles
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
@@ -47,7 +48,7 @@ from maskwright.finetuning.table_files import (
     open_lines,
     read_columns,
 )
-from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
+from maskwright.finetuning.task import CustomTask, Tell
 from maskwright.finetuning.vector_folder import VectorFolder
 from maskwright.formatting import describe_cut, write_code, write_code_block
 from maskwright.inference.embed import Pooling

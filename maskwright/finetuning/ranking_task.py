@@ -18,6 +18,7 @@ from maskwright.errors import CorpusError
 from maskwright.finetuning.embedding import NEGATIVE, find_usual
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Scores
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.table_files import (
     FIRST,
     LABEL,
@@ -27,7 +28,7 @@ from maskwright.finetuning.table_files import (
     list_names,
     read_columns,
 )
-from maskwright.finetuning.task import Labels, TaskFiles
+from maskwright.finetuning.task import Labels
 from maskwright.finetuning.text_tasks import Regression
 
 

@@ -24,6 +24,7 @@ from maskwright.finetuning.report import (
     write_page,
     write_predictions,
 )
+from maskwright.finetuning.request import Request, TaskFiles
 from maskwright.finetuning.results import (
     RESULTS_NAME,
     Results,
@@ -35,10 +36,8 @@ from maskwright.finetuning.resume import owning_run, read_request, record_end, r
 from maskwright.finetuning.table_files import Column, parse_columns
 from maskwright.finetuning.task import (
     CustomTask,
-    Request,
     Task,
     TaskData,
-    TaskFiles,
     Tell,
     load_label_task,
     load_task,

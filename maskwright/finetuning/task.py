@@ -8,7 +8,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -23,6 +23,7 @@ from maskwright.finetuning.column_roles import Column, LabelKind, infer_roles, n
 from maskwright.finetuning.config import TASKS, FinetuneConfig
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
+from maskwright.finetuning.request import Request, TaskFiles
 from maskwright.finetuning.split import count_repeated, split_examples
 from maskwright.finetuning.table_files import (
     check_columns,
@@ -32,7 +33,7 @@ from maskwright.finetuning.table_files import (
     peek_rows,
 )
 from maskwright.model.config import Level, Pooling, ProblemType
-from maskwright.model_folder.folder import MODEL, Loaded
+from maskwright.model_folder.folder import Loaded
 from maskwright.objectives.distillation import diverge
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -41,56 +42,6 @@ Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
 OF_EMBEDDINGS = ("dimensions", "negatives", "objective")  # settings
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskFiles:
-    """The files of examples.
-
-    Attributes:
-        task: the name of the task.
-        valid: examples that select the weights; None: `valid_share` of the training examples.
-        test: examples on which the selected weights are scored, once; None: there are none.
-        columns: the name or position of each column by role.
-        has_header: True if the first row of a table holds names; None: it is inferred.
-        metrics: metrics to report before those of the task; the first selects the weights unless
-            the config names another.
-        skips_short: True if rows with too few columns are skipped and counted (GLUE's own files
-            have some); False makes them an error.
-    """
-
-    task: str
-    train: Path
-    valid: Path | None = None
-    test: Path | None = None
-    columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
-    has_header: bool | None = None
-    valid_share: float = 0.1
-    metrics: tuple[Metric, ...] = ()
-    skips_short: bool = False
-
-
-@dataclass(frozen=True)
-class Request:
-    """Everything that the scores of a run depend on.
-
-    Attributes:
-        model: the model folder to fine-tune.
-        control: True if an encoder with random weights is also trained and scored.
-        teacher: the folder of a fine-tuned model whose answers are learned, too.
-    """
-
-    model: Path
-    files: TaskFiles
-    config: FinetuneConfig
-    control: bool = False
-    teacher: Path | None = None
-
-    @property
-    def origin(self) -> str:
-        """The name of the model to fine-tune, for the card of the new one."""
-        inner = (MODEL, "0_Transformer")  # in a run directory; in one of sentence-transformers
-        return (self.model.parent if self.model.name in inner else self.model).name
 
 
 @dataclass(frozen=True)
@@ -429,13 +380,26 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         ConfigError: a length exceeds the model's maximum, or the task does not have the metric.
         CorpusError: a file cannot be read or has too few examples.
     """
-    task = load_label_task(files.task)
-    width, is_number = loaded.model.config.hidden_size, task.problem == "regression"
-    pooling = config.choose_pooling(width, "sentence2" in files.columns, is_number)
-    tokenizer = wrap_apart(loaded.tokenizer) if pooling == "bi" else loaded.tokenizer
-    max_length = config.find_length(loaded.model.config.max_position_embeddings)
-    skipped = Counter[str]() if files.skips_short else None
-    sets = _read_sets(task, files, skipped)
+    task, skipped = load_label_task(files.task), Counter[str]()
+    _choose_inputs(task, files, loaded, config)  # raises before the files are read
+    sets = _read_sets(task, files, skipped if files.skips_short else None)
+    data = encode_sets(task, sets, files, loaded, config)
+    return replace(data, skipped=dict(skipped))
+
+
+def encode_sets(
+    task: LabelTask,
+    sets: Sequence[Sequence[Row]],
+    files: TaskFiles,
+    loaded: Loaded[Any],
+    config: FinetuneConfig,
+) -> TaskData:
+    """Return training, validation and perhaps test examples as inputs, with scores of baselines.
+
+    Raises:
+        ConfigError, CorpusError: as `read_task`.
+    """
+    pooling, tokenizer, max_length = _choose_inputs(task, files, loaded, config)
     labels = task.find_labels(sets[0])
     task.notes += _describe_doubtful(sets, labels)
     deciding, metrics = task.choose_metrics(labels, config.metric, files.metrics)
@@ -454,8 +418,17 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         test[0] if test else None,
         baselines,
         of_test[0] if of_test else {},
-        dict(skipped or {}),
     )
+
+
+def _choose_inputs(
+    task: LabelTask, files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig
+) -> tuple[Pooling | None, Tokenizer, int]:
+    """Return the pooling, the tokenizer that wraps inputs for it, and their maximum length."""
+    width, is_number = loaded.model.config.hidden_size, task.problem == "regression"
+    pooling = config.choose_pooling(width, "sentence2" in files.columns, is_number)
+    tokenizer = wrap_apart(loaded.tokenizer) if pooling == "bi" else loaded.tokenizer
+    return pooling, tokenizer, config.find_length(loaded.model.config.max_position_embeddings)
 
 
 def _describe_doubtful(sets: Sequence[Sequence[Row]], labels: Labels) -> Iterator[str]:

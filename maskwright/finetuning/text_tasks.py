@@ -23,8 +23,9 @@ from maskwright.errors import CorpusError, show_value
 from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ridge, one_vs_rest
 from maskwright.finetuning.examples import Examples, Row, encode_texts
 from maskwright.finetuning.metrics import Scores, compute_metric
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.table_files import TableRow, clean_name, read_columns
-from maskwright.finetuning.task import OF_EMBEDDINGS, Baseline, Labels, LabelTask, Logits, TaskFiles
+from maskwright.finetuning.task import OF_EMBEDDINGS, Baseline, Labels, LabelTask, Logits
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _BITS = {"0": 0, "0.0": 0, "False": 0, "false": 0, "1": 1, "1.0": 1, "True": 1, "true": 1}

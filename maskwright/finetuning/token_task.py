@@ -13,8 +13,9 @@ from maskwright.finetuning.baselines import TagFeatures
 from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Metric, Scores, score_spans
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.table_files import Column
-from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, PredictedRows, TaskFiles
+from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, PredictedRows
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
