@@ -23,6 +23,7 @@ from maskwright.finetuning.results import (
     SetResults,
     describe_defeats,
     get_judged,
+    list_fold_scores,
     list_scores,
     read_results,
 )
@@ -108,7 +109,13 @@ def show_run(run: Path) -> None:
     if results is None:  # of a task without labels
         say(f"\n{run / MODEL_NAME}: try  maskwright embed {run} --file … --out vectors.npy")
         return
-    if "test" in results:
+    if "folds" in results:
+        folds = results["folds"]
+        say(f"\nin {folds['count']} folds, on {folds['examples']:,} examples, mean ± deviation:\n")
+        titles = ["", *folds["baselines"], "models"]
+        rows = [[name, *row] for name, row in list_fold_scores(folds)]
+        print_table(make_console(), titles, rows)
+    if "test" in results or "folds" in results:
         say(f"\non the {results['valid_examples']:,} examples that chose the weights:")
     show_scores(results)
     judged = get_judged(results)

@@ -79,7 +79,7 @@ class Embedding(CustomTask):
 
     name = "embedding"
     roles = ("sentence1", "sentence2", NEGATIVE, SCORE)
-    unused = ("seeds", "metric", "class_weights", "pooling", "control", "test", "teacher")
+    unused = ("seeds", "folds", "metric", "class_weights", "pooling", "control", "test", "teacher")
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         if is_text(train) and not given:
