@@ -88,7 +88,7 @@ def save_model(
     card: str | None = None,
     *,
     add_special_tokens: bool = True,
-    finish: Callable[[Path], None] = lambda folder: None,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a model folder atomically, and replace an older one::
 
@@ -134,7 +134,7 @@ def write_folder(
     card: str,
     max_length: int | None = None,
     facts: Mapping[str, Any] | None = None,
-    finish: Callable[[Path], None] = lambda folder: None,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Write the files of a model folder atomically.
 
@@ -157,7 +157,8 @@ def write_folder(
         write_json(temporary / CONFIG, {**fields, "dtype": "float32", EXTRA_KEY: extra})
         write_weights(temporary / WEIGHTS, model, family)
         write_text(temporary / CARD, card)
-        finish(temporary)
+        if finish is not None:
+            finish(temporary)
 
 
 def with_ids_of(config: EncoderConfig, tokenizer: Tokenizer) -> EncoderConfig:
