@@ -162,8 +162,9 @@ def propose_columns(
         rows: the first rows.
         columns: the columns that were asked for; those that the table has are kept.
     """
-    kept = {role: column for role, column in columns.items() if column in names}
-    free = [number for number, name in enumerate(names) if name not in kept.values()]
+    known = {*names, *range(len(names))}
+    kept = {role: column for role, column in columns.items() if column in known}
+    free = [n for n, name in enumerate(names) if {n, name}.isdisjoint(kept.values())]
     values = {n: [str(row[n]) for row in rows if n < len(row)] for n in free}
     numbers = [role for role in columns if role in (LABEL, "score") and role not in kept]
     texts = sorted(role for role in columns if role not in kept and role not in numbers)

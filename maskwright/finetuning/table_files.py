@@ -473,13 +473,15 @@ def find_roles(
     for role, usual in ((FIRST, TEXTS), (LABEL, LABELS)):
         if role in roles and role not in given and role not in found:
             found[role] = free.get(role) or [one for name in usual for one in free.get(name, ())]
+    first = {role: known[0] if known else role for role, known in found.items()}
     for role, known in found.items():
         if len(known) > 1:
-            choice = known[0] if names.count(known[0]) == 1 else names.index(known[0])
+            twice = {one: name for one, name in first.items() if names.count(name) > 1}
+            repeated = {one: names.index(name) for one, name in twice.items()}
+            columns = cast(dict[str, Column], {**given, **first, **repeated})
             rule = f"{table} has several columns that may be the {role}: {', '.join(known)}"
-            columns = cast(dict[str, Column], {**given, role: choice})
-            raise ColumnsError(f"{rule}. Choose one: --columns {role}={choice}.", columns)
-    return {role: known[0] if known else role for role, known in found.items()}
+            raise ColumnsError(f"{rule}. Choose one: --columns {role}={columns[role]}.", columns)
+    return first
 
 
 def clean_name(text: str) -> str:

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import ConfigError, CorpusError
-from maskwright.finetuning.column_roles import Column, LabelKind, infer_roles, name_roles
+from maskwright.finetuning.column_roles import (
+    Column,
+    ColumnsError,
+    LabelKind,
+    infer_roles,
+    name_roles,
+    propose_columns,
+)
 from maskwright.finetuning.config import TASKS, FinetuneConfig
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
@@ -125,7 +132,11 @@ class Task(ABC):
             CorpusError: the file cannot be read, or two columns may have the same role.
         """
         names = list_names(train)
-        found = {**find_roles(names, self.roles, given, train), **parse_columns(given)}
+        try:
+            found = {**find_roles(names, self.roles, given, train), **parse_columns(given)}
+        except ColumnsError as error:
+            columns = propose_columns(names, peek_rows(train)[1], error.columns)
+            raise ColumnsError(str(error), columns) from None
         if self.label_kind and not {*found.values()} <= {*names}:
             names, rows = peek_rows(train)
             found |= infer_roles(names, rows, found, given, self.label_kind)

@@ -55,7 +55,10 @@ def test_columns_of_any_names_are_understood(
         ("note,department,floor", "{1},{2},{3}", ["text=note"], "text=note label=department"),
         ("note,department", "{1},{2}", ["text=body", "label=department"], ""),
         ("note,department", "{1},{2}", ["text=0", "label=7"], ""),
-        ("text,title,department", "{1},{1},{2}", ["label=department"], ""),
+        ("text,title,department", "{1},{1},{2}", ["label=department"], "text=text"),
+        ("text,title,department", "{1},{1},{2}", [], "text=text label=department"),
+        ("text,title,label,class", "{1},{1},{2},{2}", [], "text=text label=label"),
+        ("text,text,class", "{1},{1},{2}", [], "text=0 label=class"),
         ("The printer does not print at all,it", "{1},{2}", [], "text=0 label=1"),
     ],
 )
