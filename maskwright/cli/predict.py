@@ -60,6 +60,7 @@ def main(argv: Sequence[str]) -> int:
         table=arguments.table,
         columns=read_roles(arguments.columns),
         header=arguments.header,
+        entities=arguments.entities,
         device=arguments.device,
     )
     show = _show_entities if arguments.entities else show_prediction

@@ -178,17 +178,9 @@ class AnsweredText:
 
     @property
     def entities(self) -> list[FoundEntity]:
-        """The entities of the text, with their characters in it.
-
-        Raises:
-            InputError: the model labels texts, or its tags mark no entities.
-        """
+        """The entities of the text, with their characters in it; empty for a model of texts."""
         if self.sentence is None or not isinstance(self.answer, list):
-            raise InputError("this model labels texts, so it finds no entities. Remove --entities.")
-        labels = [label for one in self.answer for label in one.probabilities]
-        if labels and not marks_entities(labels):
-            rule = f"the tags of this model, such as {labels[0]}, mark no entities"
-            raise InputError(f"{rule}. Remove --entities.")
+            return []
         return list_entities(self.sentence, self.answer)
 
 
@@ -200,6 +192,7 @@ def predict(
     table: str | Path | None = None,
     columns: Mapping[str, Column] | None = None,
     header: bool | None = None,
+    entities: bool = False,
     device: str | None = None,
     report: Tell = tell,
 ) -> Iterator[AnsweredText]:
@@ -216,6 +209,7 @@ def predict(
         columns: names or positions by role: sentence1, sentence2; for CoNLL files: word. Default:
             the columns of the training data, or the usual names.
         header: True if the first row of the table holds names; None: it is inferred.
+        entities: True if entities are wanted (`AnsweredText.entities`): other models are refused.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
         report: receives progress lines, and the number of texts that were cut.
 
@@ -229,6 +223,9 @@ def predict(
     named = name_roles(columns or {}, (*TEXT_ROLES, _WORD), "predict")
     source = _find_source(texts, file, table, named, header)
     predictor = Predictor(find_model_folder(folder), device or "auto")
+    if entities and not (predictor.labels_tokens and marks_entities(predictor.loaded.labels)):
+        rule = f"its labels, such as {predictor.loaded.labels[0]}, are not of entities"
+        raise InputError(f"--entities has no effect with {folder}: {rule}. Remove it.")
     if source.is_conll and not predictor.labels_tokens:
         raise InputError(f"{source.path} holds words, but this model labels texts. Give texts.")
     return _answer_all(predictor, source.read(Path(folder), predictor), report)

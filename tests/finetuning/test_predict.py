@@ -260,7 +260,7 @@ def test_what_has_no_entities_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
         assert main(["predict", str(tmp_path / name), "the cat", "--entities"]) == 2
         captured = capsys.readouterr()
         assert captured.out == ""
-        assert "Remove --entities" in captured.err
+        assert "--entities has no effect" in captured.err
         assert captured.err.count("\n") == 1
 
 
