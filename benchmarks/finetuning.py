@@ -27,8 +27,9 @@ from maskwright.evaluation.run import hash_model
 from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig
 from maskwright.finetuning.fit import train_seeds
 from maskwright.finetuning.glue import find_tasks, make_files
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.results import add_control, collect_results
-from maskwright.finetuning.task import TaskFiles, read_task
+from maskwright.finetuning.task import read_task
 from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder
 from maskwright.train.device import describe_computation

@@ -12,15 +12,19 @@ from maskwright.cli.flags import (
     add_table_flags,
     all_values,
     read_roles,
+    repeat_command,
     say_loading,
 )
 from maskwright.cli.tables import make_console, print_table
 from maskwright.console import say
+from maskwright.errors import CorpusError
+from maskwright.finetuning.column_roles import ColumnsError, show_columns
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
 from maskwright.finetuning.results import (
     SetResults,
     describe_defeats,
     get_judged,
+    list_fold_scores,
     list_scores,
     read_results,
 )
@@ -51,8 +55,8 @@ finished seeds are kept.
 _SHOWN_CLASSES = 20
 _SCORES = ("precision", "recall", "f1")
 _COLUMNS = (
-    "names or positions from 0: sentence1, sentence2, label; of tokens: word, tag [usual names of "
-    "the table, such as text and category]"
+    "names or positions from 0: text, or sentence1 and sentence2, and label; of tokens: word, tag "
+    "[usual names of the table, such as text and category, or what its content says]"
 )
 
 
@@ -92,7 +96,11 @@ def main(argv: Sequence[str]) -> int:
     given = all_values(build_parser().parse(argv))
     given["columns"] = read_roles(given["columns"])
     say_loading()
-    folder = maskwright.finetune(**given, report=partial(say, flush=True))
+    try:
+        folder = maskwright.finetune(**given, report=partial(say, flush=True))
+    except ColumnsError as error:
+        whole = repeat_command("finetune", argv, show_columns(error.columns))
+        raise CorpusError(f"{str(error).partition('--columns')[0]}{whole}") from None
     show_run(folder.parent)
     return 0
 
@@ -103,7 +111,13 @@ def show_run(run: Path) -> None:
     if results is None:  # of a task without labels
         say(f"\n{run / MODEL_NAME}: try  maskwright embed {run} --file … --out vectors.npy")
         return
-    if "test" in results:
+    if "folds" in results:
+        folds = results["folds"]
+        say(f"\nin {folds['count']} folds, on {folds['examples']:,} examples, mean ± deviation:\n")
+        titles = ["", *folds["baselines"], "models"]
+        rows = [[name, *row] for name, row in list_fold_scores(folds)]
+        print_table(make_console(), titles, rows)
+    if "test" in results or "folds" in results:
         say(f"\non the {results['valid_examples']:,} examples that chose the weights:")
     show_scores(results)
     judged = get_judged(results)

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import re
+import shlex
 import sys
 import types
 from collections.abc import Collection, Sequence
@@ -163,17 +165,29 @@ def add_table_flags(parser: Parser, columns: str) -> None:
 
 
 def read_roles(given: Sequence[str]) -> dict[str, str] | None:
-    """Return the columns of ``--columns ROLE=COLUMN …`` by role, or None if there are none.
+    """Return the columns of ``--columns ROLE=COLUMN …`` by role, or None if there are none; commas
+    may separate them.
 
     Raises:
         InputError: one is not of this form, or a role is given twice.
     """
     columns: dict[str, str] = {}
-    for one in given:
+    for one in [part for each in given for part in re.split(r",\s*(?=\w+=)|,$", each) if part]:
         role, equals, column = one.partition("=")
         if not (role and equals and column):
-            raise InputError(f"--columns {one} is not ROLE=COLUMN, as in --columns sentence1=text")
+            rule = f"--columns {one} is not ROLE=COLUMN"
+            raise InputError(f"{rule}, as in --columns text=note label=department")
         if role in columns:
             raise InputError(f"--columns {one}: {role} = {columns[role]} already. Give it once.")
         columns[role] = column
     return columns or None
+
+
+def repeat_command(command: str, argv: Sequence[str], columns: str) -> str:
+    """Return the command line with these columns instead of its own."""
+    kept, is_column = list[str](), False
+    for one in argv:
+        is_column = one == "--columns" if one.startswith("--") else is_column
+        if not is_column and not one.startswith("--columns="):
+            kept.append(one)
+    return f"{shlex.join(['maskwright', command, *kept])} --columns {columns}"

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 _EPILOG = """A single argument that is a file is read: a table (.tsv, .csv, .jsonl, .parquet), or
 text, one a line. One answer a line: the label, its probability and the text, separated by tabs; of
 several labels each with its probability; of words each word and its tag, with a blank line after
-each sentence. --json: with all probabilities. A blank line is answered with an empty row. The
-columns of a table are those that the model was trained on, or sentence1 and sentence2; give others
-with --columns.
+each sentence. --entities: each entity of a text with its kind, its mean probability, its words, and
+the characters in the text where it begins and ends, from 0. --json: with all probabilities, and the
+characters of each word. A blank line is answered with an empty row. The columns of a table are
+those that the model was trained on, or sentence1 and sentence2; give others with --columns.
 
 A model that labels words splits the punctuation off the words of plain text. It reads files named
 .conll, .iob or .bio (.conll.txt, …) as finetune does, a word a line and a blank line between
@@ -29,7 +30,7 @@ examples:
   maskwright predict runs/sst2 reviews.txt > answers.tsv
   maskwright predict runs/rte pairs.tsv --columns sentence1=0 sentence2=1 --no-header
   maskwright predict runs/sst2 dev.tsv
-  echo "Snails live in Ireland." | maskwright predict runs/ner
+  echo "Snails live in Ireland." | maskwright predict runs/ner --entities
   maskwright predict runs/ner wikigold.conll > tagged.tsv
   maskwright predict runs/ner eng.testa --columns word=0
 """
@@ -41,6 +42,8 @@ def build_parser() -> Parser:
     columns = "sentence1, sentence2: names or positions from 0; of CoNLL: word [as in training]"
     add_arguments(parser, "texts, or one file", columns)
     parser.add_argument("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
+    entities = "entities and their characters in the text, not words and tags"
+    parser.add_argument("--entities", action="store_true", help=entities)
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
 
@@ -56,10 +59,12 @@ def main(argv: Sequence[str]) -> int:
         table=arguments.table,
         columns=read_roles(arguments.columns),
         header=arguments.header,
+        entities=arguments.entities,
         device=arguments.device,
     )
+    show = _show_entities if arguments.entities else show_prediction
     for prediction in predictions:
-        show_prediction(prediction, arguments.json)
+        show(prediction, arguments.json)
     return 0
 
 
@@ -68,8 +73,11 @@ def show_prediction(prediction: "AnsweredText", as_json: bool) -> None:
     texts, answer = prediction.texts, prediction.answer
     if isinstance(answer, list):
         pairs = list(zip(texts, answer, strict=True))
+        spans = [] if prediction.sentence is None else prediction.sentence.spans
         if as_json:
-            say_json([{"word": word, **_describe(one)} for word, one in pairs])
+            places = [{"start": start, "end": end} for start, end in spans] or [{}] * len(pairs)
+            rows = zip(pairs, places, strict=True)
+            say_json([{"word": word, **place, **_describe(one)} for (word, one), place in rows])
         else:
             say("".join(f"{word}\t{one.label}\n" for word, one in pairs))
     elif as_json:
@@ -77,6 +85,18 @@ def show_prediction(prediction: "AnsweredText", as_json: bool) -> None:
     else:
         shown = "\t".join(" ".join(text.split()) for text in texts)
         say("" if answer is None else f"{_show_label(answer)}\t{shown}")
+
+
+def _show_entities(prediction: "AnsweredText", as_json: bool) -> None:
+    """Print the entities of one text, a line each, or a line of JSON with the text."""
+    entities, sentence = prediction.entities, prediction.sentence
+    if as_json:
+        text = "" if sentence is None else sentence.text
+        say_json({"text": text, "entities": [one._asdict() for one in entities]})
+        return
+    for kind, score, text, start, end in entities:
+        say(f"{kind}\t{score:.4f}\t{' '.join(text.split())}\t{start}\t{end}")
+    say()
 
 
 def _show_label(answer: "Answer") -> str:

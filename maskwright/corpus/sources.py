@@ -152,17 +152,22 @@ def _exists(path: Path) -> bool:
 
 
 def _match(pattern: Path) -> list[Path]:
-    """Return the sorted matches of a pattern; hidden names only if the pattern has them."""
-    relative = pattern.relative_to(pattern.anchor)
-    named = set(pattern.parts)
+    """Return the sorted matches of a pattern; a part that exists (``data[1]``) means itself.
+
+    Hidden names match only if the pattern has them.
+    """
+    named, found = set(pattern.parts), {Path(pattern.anchor)}
     try:
-        return sorted(
-            match
-            for match in Path(pattern.anchor).glob(str(relative))
-            if not any(part.startswith(".") and part not in named for part in match.parts)
-        )
+        for part in pattern.relative_to(pattern.anchor).parts:
+            found = {
+                match
+                for base in found
+                for match in ([base / part] if _exists(base / part) else base.glob(part))
+                if not any(name.startswith(".") and name not in named for name in match.parts)
+            }
     except (ValueError, RecursionError, OSError) as error:
         raise CorpusError(f"{pattern} is not a valid pattern: {error}.") from None
+    return sorted(found)
 
 
 def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Source]:

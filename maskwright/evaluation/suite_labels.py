@@ -20,19 +20,14 @@ from maskwright.evaluation.intervals import (
     percentile_interval,
 )
 from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
+from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.predict import has_columns
 from maskwright.finetuning.ranking_task import Ranking
-from maskwright.finetuning.table_files import Column
-from maskwright.finetuning.task import (
-    Labels,
-    LabelTask,
-    TaskFiles,
-    find_label_task,
-    load_label_task,
-)
+from maskwright.finetuning.request import TaskFiles
+from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
 from maskwright.finetuning.text_tasks import TextTask
 from maskwright.inference.text_model import TextModel
 from maskwright.model.classifier import Classifier

@@ -11,8 +11,8 @@ from typing import Literal
 
 from maskwright.config import check_numbers, section, setting
 from maskwright.errors import ConfigError, CorpusError
+from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.metrics import Metric
-from maskwright.finetuning.table_files import Column
 from maskwright.model.config import Pooling
 from maskwright.objectives.config import SoftTargetsConfig
 from maskwright.provenance import show_computation
@@ -101,6 +101,9 @@ class FinetuneConfig:
         4, "evaluations without improvement that end a run in its second half; 0: never"
     )
     seeds: int = setting(1, "number of runs, which differ in new weights, data order and dropout")
+    folds: int = setting(
+        0, "also train and score a model for each of N parts of the examples (cross-validation)"
+    )
     first_seed: int = setting(0, "seed of the first run; each further run adds 1")
     precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
@@ -116,6 +119,8 @@ class FinetuneConfig:
         check_numbers(self, "batch_size", "seeds", at_least=1)
         check_numbers(self, "weight_decay", "grad_clip", "patience", at_least=0)
         check_numbers(self, "first_seed", at_least=0, at_most=2**63 - 1)
+        if self.folds:
+            check_numbers(self, "folds", at_least=2, remedy="Try 5; 0: none.")
         check_numbers(self, "layer_decay", above=0, at_most=1, remedy="1: one rate for all.")
         check_numbers(self, "warmup_share", "dropout", at_least=0, below=1)
         check_numbers(self, "max_length", at_least=8)

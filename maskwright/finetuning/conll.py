@@ -4,7 +4,8 @@ A CoNLL file has one word per line and a blank line between sentences. Columns a
 tabs, or else by blanks; by default the word is the first column and its tag the last, as in
 CoNLL-2003 and wikigold. Lines that begin with ``-DOCSTART-`` are skipped, and so are the comments
 of CoNLL-U, such as ``# sent_id = 1``; other lines may begin with ``#``, which may be a word. Ten
-columns after an ID are CoNLL-U: there ranges (``2-3``) and empty nodes (``4.1``) are no words.
+columns after an ID are CoNLL-U: there ranges (``2-3``) and empty nodes (``4.1``) are no words. A
+range is the text of its words (``al`` of ``a`` and ``el``), and no blank follows ``SpaceAfter=No``.
 
 Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO, BIOES, BILOU and BMES; a tag
 without such a prefix is its own kind. Entities follow CoNLL's ``conlleval`` (Tjong Kim Sang and De
@@ -36,7 +37,7 @@ from maskwright.tokenizer.words import (
 
 OUTSIDE = "O"
 _SKIPPED = re.compile(r"-DOCSTART-|# (new(doc|par)\b|[\w:.]+ = )")
-_UD_COLUMNS, _UD_ID = 10, re.compile(r"\d+([-.]\d+)?")  # of CoNLL-U
+_UD_COLUMNS, _UD_ID = 10, re.compile(r"(\d+)(?:([-.])(\d+))?")  # of CoNLL-U
 _BLANKS = " \t"  # between columns; other blanks are part of words
 _ENDINGS = (".conll", ".conllu", ".iob", ".bio")  # with or without .txt after it, compressed or not
 _CHUNK = re.compile(rf"(?:(?!{WORD_BREAK})\S)+")
@@ -55,23 +56,46 @@ class TaggedSentence:
 
     Attributes:
         place: the file and line of the first word, for messages.
+        text: the sentence as it was written, if that is known.
     """
 
     place: str
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    text: str = ""
 
     @property
     def texts(self) -> list[str]:
-        """The sentence as one text; characters of scripts without blanks are not separated."""
-        if any(measure_unspaced(word) > 1 for word in self.words):
-            return [" ".join(self.words)]  # which shows its words
-        pairs = pairwise([*self.words, ""])
-        return ["".join(f"{one} " if _has_blank(one, other) else one for one, other in pairs)]
+        """The sentence as one text."""
+        return [self.text or join_words(self.words).text]
 
 
-def _has_blank(word: str, after: str) -> bool:
-    return bool(after) and not any(map(is_unspaced, word[-1:] + after[0]))
+class Word(NamedTuple):
+    """A word and its character span in the text."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Sentence(list[str]):
+    """The words of a sentence; `text` is what they are from, `spans` their characters in it."""
+
+    def __init__(self, text: str, words: Iterable[Word]) -> None:
+        spans = [*words]
+        super().__init__(word.text for word in spans)
+        self.text, self.spans = text, [(word.start, word.end) for word in spans]
+
+
+def join_words(words: Sequence[str]) -> Sentence:
+    """Return words as one text; characters of scripts without blanks are not separated."""
+    shows_words = any(measure_unspaced(word) > 1 for word in words)  # by blanks
+    text, found = "", list[Word]()
+    for word, after in pairwise([*words, ""]):
+        found.append(Word(word, len(text), len(text) + len(word)))
+        is_apart = shows_words or not any(map(is_unspaced, word[-1:] + after[:1]))
+        text += f"{word} " if after and is_apart else word
+    return Sentence(text, found)
 
 
 def has_conll_name(path: Path) -> bool:
@@ -100,15 +124,15 @@ def read_conll(
             the first line, holds no sentence, or has a tag without a prefix while others have one.
     """
     found = [
-        (place, [(word, clean_name(tag)) for word, tag in lines])
-        for place, lines in _read_sentences(path, word, tag, has_tags=True)
+        (place, words, [*map(clean_name, tags)])
+        for place, words, tags in _read_sentences(path, word, tag, has_tags=True)
     ]
-    spelled = _unify_tags({tag: place for place, lines in found[::-1] for _, tag in lines})
+    spelled = _unify_tags({tag: place for place, _, tags in found[::-1] for tag in tags})
     if rewritten is not None:
         rewritten.update((tag, name) for tag, name in spelled.items() if tag != name)
     return [
-        TaggedSentence(place, tuple(w for w, _ in lines), tuple(spelled[t] for _, t in lines))
-        for place, lines in found
+        TaggedSentence(place, tuple(words), tuple(spelled[tag] for tag in tags), words.text)
+        for place, words, tags in found
     ]
 
 
@@ -132,16 +156,15 @@ def _unify_tags(places: dict[str, str]) -> dict[str, str]:
     return {tag: OUTSIDE if is_named and tag in ("0", "o") else tag for tag in places}
 
 
-def read_words(path: Path | str, word: int | None = None) -> Iterator[list[str]]:
+def read_words(path: Path | str, word: int | None = None) -> Iterator[Sentence]:
     """Yield the words of each sentence of a file, with or without tags; raise as `read_conll`."""
-    for _, lines in _read_sentences(path, word, None, has_tags=False):
-        yield [found for found, _ in lines]
+    return (words for _, words, _ in _read_sentences(path, word, None, has_tags=False))
 
 
 def _read_sentences(
     path: Path | str, word: int | None, tag: int | None, has_tags: bool
-) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield file and line of each sentence, and word and tag of its lines.
+) -> Iterator[tuple[str, Sentence, list[str]]]:
+    """Yield file and line of each sentence, its words, and their tags.
 
     Without tags, lines may have any number of columns that includes the word.
     """
@@ -156,15 +179,16 @@ def _read_sentences(
     )
     needed = max(word + 1, -word, *((tag + 1, -tag, 2) if has_tags else ()))
     width = 0
-    found: list[tuple[str, str]] = []
-    begin = 0
+    words, tags, text = list[Word](), list[str](), ""
+    begin = covered = start = end = 0
     is_empty = True
     for number, line in enumerate([*lines, ""], start=1):
         if not line.strip() or _SKIPPED.match(line) or (is_conllu and line.startswith("#")):
-            if found:
+            if words:
                 is_empty = False
-                yield f"{name}:{begin}", found
-            found = []
+                joined = join_words([word.text for word in words])
+                yield f"{name}:{begin}", Sentence(text[:end], words) if is_conllu else joined, tags
+            words, tags, text, covered = [], [], "", 0
             continue
         columns = _split_columns(line, needed)
         width = width or len(columns)
@@ -173,10 +197,19 @@ def _read_sentences(
             hint = "Is it a comment? Remove it." if line.startswith("#") else "Correct the line."
             noun = "column" if len(columns) == 1 else "columns"
             raise CorpusError(f"{name}:{number} has {len(columns)} {noun}, but {rule}. {hint}")
-        if is_conllu and not columns[0].isdecimal():
-            continue  # a range of words that the next lines hold, or an empty node
-        begin = begin if found else number
-        found.append((columns[word], columns[tag] if has_tags else ""))
+        identity = _UD_ID.fullmatch(columns[0]) if is_conllu else None
+        if is_conllu and (identity is None or identity[2] == "." or (identity[2] and word != 1)):
+            continue  # an empty node, or a range of words whose forms are not read
+        if identity is None or identity[2] or int(identity[1]) > covered:
+            start, end = len(text), len(text) + len(columns[word])
+            is_joined = is_conllu and "SpaceAfter=No" in columns[-1].split("|")
+            text += columns[word] + " " * (not is_joined)
+        if identity and identity[2]:
+            covered = int(identity[3])
+            continue
+        begin = begin if words else number
+        words.append(Word(columns[word], start, end))
+        tags.append(columns[tag] if has_tags else "")
     if is_empty:
         raise CorpusError(f"{name} holds no sentence. Add one, or check the path.")
 
@@ -186,14 +219,6 @@ def _split_columns(line: str, needed: int) -> list[str]:
     columns = line.strip(_BLANKS).split("\t")
     is_tabbed = len(columns) >= max(needed, 2)
     return columns if is_tabbed else re.split(f"[{_BLANKS}]+", line.strip(_BLANKS))
-
-
-class Word(NamedTuple):
-    """A word and its character span in the text."""
-
-    text: str
-    start: int
-    end: int
 
 
 def split_words(text: str, splitting: WordSplitting = "blanks") -> list[Word]:

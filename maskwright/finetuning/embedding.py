@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from maskwright.errors import ConfigError, CorpusError, InputError
 from maskwright.files import write_json
 from maskwright.finetuning.batches import collate
+from maskwright.finetuning.column_roles import Column, normalize_name
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.contrastive import (
     compare,
@@ -35,26 +36,20 @@ from maskwright.finetuning.denoising import Decoder, delete_tokens
 from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
 from maskwright.finetuning.metrics import VALID_LOSS, compute_metric, is_better
-from maskwright.finetuning.network import batch_tokens_on, with_dropout
+from maskwright.finetuning.network import batch_tokens_on
+from maskwright.finetuning.request import Request, TaskFiles
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
-from maskwright.finetuning.table_files import (
-    Column,
-    TableRow,
-    list_names,
-    normalize_name,
-    open_lines,
-    read_columns,
-)
-from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
+from maskwright.finetuning.table_files import TableRow, list_names, open_lines, read_columns
+from maskwright.finetuning.task import CustomTask, Tell
+from maskwright.finetuning.vector_folder import VectorFolder
 from maskwright.formatting import describe_cut, write_code, write_code_block
+from maskwright.inference.embed import Pooling
 from maskwright.inference.text_model import plan_batches
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.classifier import pool_mean
-from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.card import SIMILARITY, HubMetadata
-from maskwright.model_folder.folder import adapt_card, open_encoder, save_model
+from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
 from maskwright.progress import Pulse
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
 from maskwright.tokenizer.template import ModelInput, list_added_ids
@@ -67,16 +62,6 @@ _LABELS = frozenset({"label", "labels", "gold_label", "is_duplicate", "target"})
 _CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
 _FEWEST = 32  # training pairs; fewer are too few to train on
 _FEWEST_CHARACTERS = 24  # of a text that is split into halves
-_METADATA: HubMetadata = {
-    "library_name": "maskwright",
-    "pipeline_tag": SIMILARITY,
-    "tags": ["maskwright", "feature-extraction", SIMILARITY],
-}
-_USE = """
-`maskwright embed` and `maskwright.Embedder` compute the vector of a text, the mean of its tokens.
-`maskwright export --to sentence-transformers` writes a folder for that library. The head that
-predicts masked tokens was not trained further.
-"""
 _OBJECTIVES = {
     "simcse": "each text is its own positive, under another dropout mask (SimCSE)",
     "tsdae": "a decoder rebuilds each text from the vector of 40 % of its tokens (TSDAE)",
@@ -88,7 +73,7 @@ class Embedding(CustomTask):
 
     name = "embedding"
     roles = ("sentence1", "sentence2", NEGATIVE, SCORE)
-    unused = ("seeds", "metric", "class_weights", "pooling", "control", "test", "teacher")
+    unused = ("seeds", "folds", "metric", "class_weights", "pooling", "control", "test", "teacher")
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         if is_text(train) and not given:
@@ -116,20 +101,16 @@ class Embedding(CustomTask):
         """Train on pairs; write the encoder and the share of texts that retrieve their partner.
 
         Raises:
-            InputError: the model predicts no masked tokens.
+            InputError, ModelFolderError: as `VectorFolder.open`.
         """
         config = request.config
         device = choose_device(config.device, field="device")
-        loaded = open_encoder(request.model)
-        if not isinstance(loaded.model, MaskedLanguageModel):
-            raise InputError(
-                f"{request.model} predicts no masked tokens. Give --task embedding one that does."
-            )
-        architecture = with_dropout(loaded.model.config, config.dropout)
-        weights = dict(loaded.model.named_parameters())
-        model = MaskedLanguageModel.from_tensors(architecture, weights).to(device)
-        max_length = config.find_length(model.config.max_position_embeddings)
-        train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
+        start = VectorFolder.open(request.model, config.dropout)
+        model = start.model.to(device)
+        config.find_length(model.config.max_position_embeddings)
+        max_length = config.max_length or start.longest
+        self.show_columns(request.files, report)
+        train, valid, num_shared = load_pairs(request.files, start.tokenizer, max_length)
         report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if is_text(request.files.train):
             report(f"no labels: {_OBJECTIVES[config.objective]}")
@@ -140,7 +121,7 @@ class Embedding(CustomTask):
                 f"{num_shared:,} validation pairs share a text with training pairs: scores on new "
                 "text will be lower"
             )
-        _check_losses(config, request.files.train, train, model.config.hidden_size)
+        _check_losses(config, request.files.train, train, model)
         config = config.resolve(len(train), model.config.hidden_size)
         computation = describe_computation(config.precision, device)
         report(config.describe_budget(computation))
@@ -153,7 +134,8 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        fitting = ContrastiveFitting(model, train, valid, loaded.tokenizer, config, keep, pulse)
+        parts = start.tokenizer, config, keep, pulse, start.pooling
+        fitting = ContrastiveFitting(model, train, valid, *parts)
         if config.negatives == "mined":
             report("mining negatives")
             fitting.mine()
@@ -161,10 +143,8 @@ class Embedding(CustomTask):
         log.close()
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
         write_json(out / RESULTS_NAME, {**best, **facts})
-        wraps = loaded.add_special_tokens
         card = _write_card(request.origin, len(train), records[0], best)
-        save_model(out / MODEL_NAME, model.cpu(), loaded.tokenizer, card, add_special_tokens=wraps)
-        adapt_card(out / MODEL_NAME, _METADATA, _USE)
+        start.save(out / MODEL_NAME, card, config.dimensions, max_length)
         if not best["step"]:
             report(
                 "Training did not improve the score, so the original weights are saved. Try a lower"
@@ -187,9 +167,12 @@ def find_usual(role: str, names: Sequence[str]) -> str | None:
     return next((name for name in names if normalize_name(name) in USUAL_NAMES[role]), None)
 
 
-def _check_losses(config: FinetuneConfig, file: Path, train: "Pairs", width: int) -> None:
+def _check_losses(config: FinetuneConfig, file: Path, train: "Pairs", model: EncoderModel) -> None:
     """Raise ConfigError if a setting of the loss conflicts with the file or the model."""
-    denoises = config.objective == "tsdae"
+    denoises, width = config.objective == "tsdae", model.config.hidden_size
+    if denoises and isinstance(model, BareEncoder):
+        rule = "needs a model that predicts masked tokens, but this encoder has no head"
+        raise ConfigError("objective", "tsdae", rule, "Remove it.")
     if denoises and not is_text(file):
         rule = f"needs text without labels (.txt), but {file} is a table"
         raise ConfigError("objective", "tsdae", rule, "Remove it.")
@@ -320,22 +303,23 @@ def halve(row: TableRow) -> TableRow:
 
 
 class ContrastiveFitting:
-    """Training of an encoder on pairs, with mean pooling as in ``maskwright embed``.
+    """Training of an encoder on pairs, with the pooling of ``maskwright embed``.
 
     Afterwards the model has the weights that scored best, which may be its original ones.
     """
 
     def __init__(
         self,
-        model: MaskedLanguageModel,
+        model: MaskedLanguageModel | BareEncoder,
         train: Pairs,
         valid: Pairs,
         tokenizer: Tokenizer,
         config: FinetuneConfig,
         log: Callable[[Record], None],
         pulse: Pulse | None = None,
+        pooling: Pooling = "mean",
     ) -> None:
-        self.model, self.train, self.valid = model, train, valid
+        self.model, self.train, self.valid, self.pooling = model, train, valid, pooling
         self.pad_id, self.num_added = tokenizer.pad_id, len(list_added_ids(tokenizer))
         self.config, self.log = config.resolve(len(train), model.config.hidden_size), log
         self.device = next(model.parameters()).device
@@ -357,6 +341,7 @@ class ContrastiveFitting:
         stopping.is_over(0, self._evaluate({"step": 0, "epoch": 0.0, "seconds": 0.0}))
         trained, compute_loss = nn.ModuleDict({"encoder": self.model.encoder}), self._compute_loss
         if self.config.objective == "tsdae":
+            assert isinstance(self.model, MaskedLanguageModel), "the decoder has its head"
             trained["decoder"] = decoder = Decoder(self.model)
             compute_loss = partial(self._rebuild, decoder)
         for point in self.loop.run(trained, compute_loss):
@@ -385,6 +370,7 @@ class ContrastiveFitting:
         return nest(loss, sizes, *vectors)
 
     def _rebuild(self, decoder: Decoder, numbers: list[int]) -> Tensor:
+        assert isinstance(self.model, MaskedLanguageModel)
         texts = [self.train.first[number] for number in numbers]
         with autocast(self.config.precision, self.device):
             vectors = self._embed(delete_tokens(texts, self.num_added))
@@ -442,8 +428,10 @@ class ContrastiveFitting:
 
     def _embed(self, inputs: Sequence[ModelInput]) -> Tensor:
         batch = collate(inputs, self.pad_id).to(self.device)
-        hidden = self.model.encoder(batch.input_ids, batch.context)
-        return pool_mean(hidden, batch.context)
+        if self.pooling == "cls":
+            first = torch.arange(len(inputs), device=self.device) * batch.context.row_length
+            return self.model.encoder(batch.input_ids, batch.context, output_positions=first)
+        return pool_mean(self.model.encoder(batch.input_ids, batch.context), batch.context)
 
 
 def _describe(record: Record) -> str:

@@ -16,6 +16,7 @@ from maskwright.finetuning.batches import InputBatch, collate
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.squad import Question
 from maskwright.finetuning.table_files import TableRow
+from maskwright.tokenizer.sentence_ends import SENTENCE_ENDS
 from maskwright.tokenizer.template import InputTemplate, ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -156,7 +157,8 @@ class Piece:
 def cut_words(words: Sequence[str], tokenizer: Tokenizer, room: int) -> Iterator[Piece]:
     """Yield the tokens of words, joined by blanks, in pieces of at most `room` tokens.
 
-    A word that the tokenizer drops has no token. A word longer than `room` tokens is split.
+    A piece ends with a sentence if one ends in its second half, else with a word. A word that the
+    tokenizer drops has no token. A word longer than `room` tokens is split.
     """
     text = " ".join(words)
     encoded = tokenizer.encode_with_offsets(text, split_special_tokens=False)
@@ -169,8 +171,10 @@ def cut_words(words: Sequence[str], tokenizer: Tokenizer, room: int) -> Iterator
     while begin < len(ids):
         end = min(begin + room, len(ids))
         if end < len(ids):
-            inside = np.flatnonzero(np.diff(word_of[begin : end + 1]))
-            end = begin + int(inside[-1]) + 1 if len(inside) else end
+            inside = np.flatnonzero(np.diff(word_of[begin : end + 1])) + 1
+            ends = [n for n in inside if words[word_of[begin + n - 1]][-1:] in SENTENCE_ENDS]
+            best = ends if ends and 2 * ends[-1] >= room else inside
+            end = begin + int(best[-1]) if len(best) else end
         found = word_of[begin:end]
         is_first = np.diff(found, prepend=-1 if begin == 0 else word_of[begin - 1]) != 0
         yield Piece(ids[begin:end], found[is_first].tolist(), np.flatnonzero(is_first).tolist())

@@ -13,9 +13,10 @@ from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, GlueTask
 from maskwright.finetuning.fit import train_seeds
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.results import Results, collect_results
 from maskwright.finetuning.run import describe_skipped
-from maskwright.finetuning.task import TaskFiles, Tell, read_task
+from maskwright.finetuning.task import Tell, read_task
 from maskwright.model_folder.classifier_folder import open_pretrained
 from maskwright.progress import Pulse
 from maskwright.train.device import choose_device, describe_computation

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,14 +14,21 @@ from numpy.typing import NDArray
 from maskwright.console import tell
 from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.errors import InputError
-from maskwright.finetuning.conll import OUTSIDE, Word, has_conll_name, read_words, split_words
+from maskwright.finetuning.column_roles import TEXT_ROLES, Column, name_roles
+from maskwright.finetuning.conll import (
+    OUTSIDE,
+    Sentence,
+    find_entities,
+    has_conll_name,
+    marks_entities,
+    read_words,
+    split_words,
+)
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions
 from maskwright.finetuning.squad import read_questions
 from maskwright.finetuning.table_files import (
-    TEXT_ROLES,
-    Column,
     find_roles,
     list_names,
     looks_like_header,
@@ -107,7 +115,7 @@ class Predictor:
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
         return self._answer(np.stack(self._compute(Examples(inputs, np.zeros(len(inputs))))))
 
-    def split(self, text: str) -> list[Word]:
+    def split(self, text: str) -> Sentence:
         """Return the words of a text, split as those of the training data were.
 
         Text in a script without blanks whose words were given in training needs blanks between
@@ -122,7 +130,7 @@ class Predictor:
                 f"warning: {show_text(word)} is longer than every word of training "
                 f"({rule.longest} characters). Separate words by blanks, as there."
             )
-        return words
+        return Sentence(text, words)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[Answer]]:
         """Return the answer for each word of each sentence; a dropped word has no score.
@@ -151,6 +159,27 @@ class Predictor:
         return self._task.answer(Labels(self.loaded.labels), logits)
 
 
+class FoundEntity(NamedTuple):
+    """An entity: its kind, the mean probability of its words, its text and its characters."""
+
+    label: str
+    score: float
+    text: str
+    start: int
+    end: int
+
+
+def list_entities(sentence: Sentence, answers: Sequence[Answer]) -> list[FoundEntity]:
+    """Return the entities of a sentence, with their characters in its text."""
+    tags = [OUTSIDE if answer.score is None else str(answer.label) for answer in answers]
+    found: list[FoundEntity] = []
+    for kind, first, stop in find_entities(tags):
+        start, end = sentence.spans[first][0], sentence.spans[stop - 1][1]
+        score = fmean(answer.score or 0.0 for answer in answers[first:stop])
+        found.append(FoundEntity(kind, score, sentence.text[start:end], start, end))
+    return found
+
+
 @dataclass(frozen=True)
 class AnsweredText:
     """An input and its answer.
@@ -158,10 +187,19 @@ class AnsweredText:
     Attributes:
         texts: one text, or the two of a pair; if the model labels words, the words of a sentence.
         answer: None for a blank text; if the model labels words, an answer for each word.
+        sentence: if the model labels words, the words with their text and their characters.
     """
 
     texts: Texts
     answer: Answer | list[Answer] | None
+    sentence: Sentence | None = None
+
+    @property
+    def entities(self) -> list[FoundEntity]:
+        """The entities of the text, with their characters in it; empty for a model of texts."""
+        if self.sentence is None or not isinstance(self.answer, list):
+            return []
+        return list_entities(self.sentence, self.answer)
 
 
 def predict(
@@ -172,6 +210,7 @@ def predict(
     table: str | Path | None = None,
     columns: Mapping[str, Column] | None = None,
     header: bool | None = None,
+    entities: bool = False,
     device: str | None = None,
     report: Tell = tell,
 ) -> Iterator[AnsweredText]:
@@ -188,6 +227,7 @@ def predict(
         columns: names or positions by role: sentence1, sentence2; for CoNLL files: word. Default:
             the columns of the training data, or the usual names.
         header: True if the first row of the table holds names; None: it is inferred.
+        entities: True if entities are wanted (`AnsweredText.entities`): other models are refused.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
         report: receives progress lines, and the number of texts that were cut.
 
@@ -198,15 +238,19 @@ def predict(
         MaskwrightError: an argument is wrong, or, during iteration, a line cannot be read.
     """
     texts = [text] if isinstance(text, str) else text
-    source = _find_source(texts, file, table, columns or {}, header)
+    named = name_roles(columns or {}, (*TEXT_ROLES, _WORD), "predict")
+    source = _find_source(texts, file, table, named, header)
     predictor = Predictor(find_model_folder(folder), device or "auto")
+    if entities and not (predictor.labels_tokens and marks_entities(predictor.loaded.labels)):
+        rule = f"its labels, such as {predictor.loaded.labels[0]}, are not of entities"
+        raise InputError(f"--entities has no effect with {folder}: {rule}. Remove it.")
     if source.is_conll and not predictor.labels_tokens:
         raise InputError(f"{source.path} holds words, but this model labels texts. Give texts.")
     return _answer_all(predictor, source.read(Path(folder), predictor), report)
 
 
 def _answer_all(
-    predictor: Predictor, inputs: Iterator[Texts], report: Tell
+    predictor: Predictor, inputs: Iterator[Texts | Sentence], report: Tell
 ) -> Iterator[AnsweredText]:
     pulse, num_answered = Pulse(report), 0
     while block := list(islice(inputs, _BLOCK)):
@@ -217,10 +261,15 @@ def _answer_all(
         report(describe_cut(predictor.num_cut, predictor.num_texts, predictor.longest))
 
 
-def _answer_block(predictor: Predictor, block: Sequence[Texts]) -> Iterator[AnsweredText]:
+def _answer_block(
+    predictor: Predictor, block: Sequence[Texts | Sentence]
+) -> Iterator[AnsweredText]:
     if predictor.labels_tokens:
-        yield from map(AnsweredText, block, predictor.tag(block))
+        for sentence, answers in zip(block, predictor.tag(block), strict=True):
+            assert isinstance(sentence, Sentence)
+            yield AnsweredText(tuple(sentence), answers, sentence)
         return
+    block = [tuple(texts) for texts in block]
     asked = [each[0] if len(each) == 1 else (each[0], each[1]) for each in block if _has_text(each)]
     found = iter(predictor(asked))
     for texts in block:
@@ -242,16 +291,16 @@ class _Source:
     columns: Mapping[str, Column]
     header: bool | None
 
-    def read(self, run: Path, predictor: Predictor) -> Iterator[Texts]:
+    def read(self, run: Path, predictor: Predictor) -> Iterator[Texts | Sentence]:
         """Yield texts, pairs, or the words of sentences, as the model requires."""
         if self.is_conll:
             assert self.path is not None
             given = {**read_example_files(run).get("columns", {}), **self.columns}
             word = int(given[_WORD]) if _WORD in given else None
-            return map(tuple, read_words(self.path, word))
+            return read_words(self.path, word)
         texts = self._check_not_blank(self._read_texts(run, predictor.finds_spans))
         if predictor.labels_tokens:
-            return (tuple(word.text for word in predictor.split(one)) for one, *_ in texts)
+            return (predictor.split(one) for one, *_ in texts)
         return texts
 
     def _read_texts(self, run: Path, finds_spans: bool) -> Iterator[Texts]:
@@ -295,12 +344,6 @@ def _find_source(
         path = _find_file(texts[0])
     if table is None:
         is_table = path is not None and is_named_table(path)
-    for role, column in columns.items():
-        if role not in (*TEXT_ROLES, _WORD):
-            raise InputError(
-                f"--columns {role}={column}: there is no role {role}; roles are sentence1, "
-                "sentence2 and word"
-            )
     is_conll = path is not None and (_WORD in columns or has_conll_name(path))
     if is_conll and (header is not None or not columns.keys() <= {_WORD}):
         raise InputError(f"{path} is read as CoNLL, which takes only --columns word=N")

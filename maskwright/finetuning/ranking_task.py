@@ -15,19 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import CorpusError
+from maskwright.finetuning.column_roles import LABEL, SECOND, Column
 from maskwright.finetuning.embedding import NEGATIVE, find_usual
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Scores
-from maskwright.finetuning.table_files import (
-    FIRST,
-    LABEL,
-    SECOND,
-    Column,
-    TableRow,
-    list_names,
-    read_columns,
-)
-from maskwright.finetuning.task import Labels, TaskFiles
+from maskwright.finetuning.request import TaskFiles
+from maskwright.finetuning.table_files import FIRST, TableRow, list_names, read_columns
+from maskwright.finetuning.task import Labels
 from maskwright.finetuning.text_tasks import Regression
 
 

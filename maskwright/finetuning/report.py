@@ -241,6 +241,8 @@ def _list_facts(results: Results, judged: SetResults, task: LabelTask) -> Iterat
     metric = results["deciding_metric"]
     seeds, labels = len(results["runs"]), results["labels"]
     yield metric, show_mean(judged["scores"][metric])
+    if folds := results.get("folds"):
+        yield f"{metric} in {folds['count']} folds", show_mean(folds["scores"][metric])
     yield "task", results["task"]
     if task.problem != "regression":
         yield "labels", f"{len(labels):,}"

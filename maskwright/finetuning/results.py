@@ -62,6 +62,15 @@ class SetResults(TypedDict):
     random_encoder: NotRequired[dict[str, Summary]]
 
 
+class FoldResults(TypedDict):
+    """Scores of the models and the baselines of all folds, with deviations between folds."""
+
+    count: int
+    examples: int
+    baselines: dict[str, dict[str, Summary]]
+    scores: dict[str, Summary]
+
+
 class Results(SetResults):
     """``results.json``: the scores on the validation examples, and on the test examples if any."""
 
@@ -74,6 +83,7 @@ class Results(SetResults):
     skipped_rows: dict[str, int]
     runs: list[SeedResults]
     test: NotRequired[SetResults]
+    folds: NotRequired[FoldResults]
     saved_seed: NotRequired[int]
     random_encoder_runs: NotRequired[list[SeedResults]]
 
@@ -161,6 +171,13 @@ def list_scores(results: SetResults) -> list[tuple[str, list[str]]]:
             baselines = [f"{scores[name]:.4f}" for scores in results["baselines"].values()]
             rows.append((name, [*baselines, *(show_mean(model[name]) for model in models)]))
     return rows
+
+
+def list_fold_scores(folds: FoldResults) -> list[tuple[str, list[str]]]:
+    """Return each metric with the mean and deviation of the baselines and of the models."""
+    columns = [*folds["baselines"].values(), folds["scores"]]
+    names = [name for name in folds["baselines"]["majority"] if "/" not in name]
+    return [(name, [show_mean(each[name]) for each in columns]) for name in names]
 
 
 def describe_defeats(results: Results) -> list[str]:

@@ -26,7 +26,8 @@ from maskwright.files import (
     write_text,
 )
 from maskwright.finetuning.config import TASKS, FinetuneConfig
-from maskwright.finetuning.task import Request, TaskFiles, Tell
+from maskwright.finetuning.request import Request, TaskFiles
+from maskwright.finetuning.task import Tell
 from maskwright.provenance import describe_environment
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,

@@ -13,9 +13,11 @@ from maskwright.config import from_mapping
 from maskwright.console import tell
 from maskwright.errors import InputError, suggest
 from maskwright.files import write_json
+from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
 from maskwright.finetuning.conll import TaggedSentence, find_word_rule
 from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, train_seeds
+from maskwright.finetuning.folds import cross_validate
 from maskwright.finetuning.metrics import VALID_LOSS, describe_scores
 from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import (
@@ -24,21 +26,22 @@ from maskwright.finetuning.report import (
     write_page,
     write_predictions,
 )
+from maskwright.finetuning.request import Request, TaskFiles
 from maskwright.finetuning.results import (
     RESULTS_NAME,
+    FoldResults,
     Results,
     add_control,
     collect_results,
     get_judged,
+    show_mean,
 )
 from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
-from maskwright.finetuning.table_files import Column, parse_columns
+from maskwright.finetuning.table_files import parse_columns
 from maskwright.finetuning.task import (
     CustomTask,
-    Request,
     Task,
     TaskData,
-    TaskFiles,
     Tell,
     load_label_task,
     load_task,
@@ -50,6 +53,7 @@ from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import open_pretrained, save_classifier
+from maskwright.model_folder.folder import Loaded
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
@@ -150,8 +154,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
         if flags[name] is not None and flags[name] not in known:
             raise suggest(name, flags[name], known, f"choose from {', '.join(known)}")
     task = load_task(flags["task"] or GLUE_TASKS[flags["preset"]].task)
-    columns: Mapping[str, Column] = flags["columns"] or {}
-    task.check_roles(columns)
+    columns = task.check_roles(flags["columns"] or {})
     _check_unused(task, flags, config)
     config.distill.check_teacher(flags["teacher"])
     model = find_model_folder(flags["folder"])
@@ -203,8 +206,6 @@ def _run(request: Request, out: Path, report: Tell) -> None:
         if not is_due:
             report(f"{out} is already finished; nothing to do")
             return
-        if columns := request.files.columns:
-            report(f"columns: {', '.join(f'{role} = {name}' for role, name in columns.items())}")
         if isinstance(task, CustomTask):
             task.train(request, out, report)
         else:
@@ -217,7 +218,9 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     files, config = request.files, request.config
     device = choose_device(config.device, field="device")
     loaded = open_pretrained(request.model)
-    check_pooling(loaded.model.config, load_label_task(files.task).level, config.pooling)
+    task = load_label_task(files.task)
+    check_pooling(loaded.model.config, task.level, config.pooling)
+    task.show_columns(files, report)
     report(f"reading {files.train}, scoring baselines")
     data = read_task(files, loaded, config)
     for line in describe_data(data):
@@ -228,11 +231,14 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     if request.teacher is not None:
         answers = ask_teacher(request.teacher, data, config, Pulse(report))
         data = replace(data, soft_targets=answers)
+    folds = _score_folds(request, loaded, data, device, report) if config.folds else None
     record_start(out, request, config, report)
     seeds = _LoggedSeeds(out, data, loaded.model, config, device, report)
     with closing(seeds.log):
         outcome = seeds.train()
         results = collect_results(data, outcome, computation)
+        if folds is not None:
+            results["folds"] = folds
         predictions = predict_sets(data, outcome.model, config, device, seeds.pulse)
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
@@ -261,6 +267,17 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     if not config.private:
         write_predictions(out, predictions[-1])
     write_page(out, results, predictions[-1], report)
+
+
+def _score_folds(
+    request: Request, loaded: Loaded[Any], data: TaskData, device: torch.device, report: Tell
+) -> FoldResults:
+    """Return the scores of the folds, and report which examples train the model that is saved."""
+    report(f"{request.config.folds} folds, each scored by a model of the others:")
+    folds = cross_validate(request, loaded, device, Pulse(report))
+    extent = f"{len(data.train.rows):,} examples; {len(data.valid.rows):,} choose its weights"
+    report(f"the model that is saved is trained on {extent}:")
+    return folds
 
 
 class _LoggedSeeds:
@@ -350,7 +367,9 @@ def describe_skipped(data: TaskData) -> Iterator[str]:
 def _write_card(results: Results, origin: str) -> str:
     """Return the model card: base model, number of examples, scores and baselines."""
     judged, deciding = get_judged(results), results["deciding_metric"]
-    baselines = judged["baselines"]
+    baselines, in_folds = judged["baselines"], ""
+    if folds := results.get("folds"):
+        in_folds = f" In {folds['count']} folds: {show_mean(folds['scores'][deciding])}."
     return (
         f"# A model fine-tuned for {results['task']}\n\n"
         f"Fine-tuned by maskwright from {write_code(origin)} on "
@@ -360,5 +379,5 @@ def _write_card(results: Results, origin: str) -> str:
         f"{judged['scores'][deciding]['mean']:.4f} "
         f"({count_noun(len(results['runs']), 'run')}; always the most frequent answer: "
         f"{baselines['majority'][deciding]:.4f}, bag of words: "
-        f"{baselines['bag of words'][deciding]:.4f}).\n"
+        f"{baselines['bag of words'][deciding]:.4f}).{in_folds}\n"
     )

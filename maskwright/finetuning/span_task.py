@@ -21,6 +21,7 @@ from torch import Tensor
 from maskwright.errors import CorpusError
 from maskwright.finetuning.examples import Examples, Row, Windows
 from maskwright.finetuning.metrics import Scores
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.squad import Question, read_questions, score_answer
 from maskwright.finetuning.task import (
     OF_EMBEDDINGS,
@@ -30,7 +31,6 @@ from maskwright.finetuning.task import (
     LabelTask,
     Logits,
     PredictedRows,
-    TaskFiles,
 )
 from maskwright.tokenizer.template import InputTemplate, ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer

@@ -34,6 +34,29 @@ def split_examples(
     )
 
 
+def cut_folds(
+    rows: Sequence[RowType], labels: Sequence[Sequence[str]], count: int
+) -> list[list[int]]:
+    """Return the positions of the examples of each fold, in which the labels have equal shares.
+
+    An example whose label no other fold has is in none: it is always a training example.
+    """
+    groups, chosen = hold_out([_list_texts(row) for row in rows], labels, 1 / count)
+    left, folds = [*range(len(rows))], list[list[int]]()
+    for others in range(count, 1, -1):
+        if folds:
+            parts = [groups[n] for n in left], [labels[n] for n in left]
+            chosen = _choose_groups(*parts, 1 / others)
+        folds.append([n for n in left if groups[n] in chosen])
+        left = [n for n in left if groups[n] not in chosen]
+    folds.append(left)
+    total = Counter(name for each in labels for name in each)
+    for number, fold in enumerate(folds):
+        inside = Counter(name for n in fold for name in labels[n])
+        folds[number] = [n for n in fold if all(total[name] > inside[name] for name in labels[n])]
+    return folds
+
+
 def hold_out(
     texts: Sequence[Texts], labels: Sequence[Sequence[str]], share: float
 ) -> tuple[list[str], set[str]]:

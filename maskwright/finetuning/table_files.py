@@ -16,43 +16,33 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from maskwright.corpus.readers.columns import opening_parquet
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, show_value
 from maskwright.files import JsonObject, parse_object
+from maskwright.finetuning.column_roles import (
+    FIRST,
+    LABEL,
+    LABELS,
+    PAIRS,
+    SECOND,
+    TEXT_ROLES,
+    TEXTS,
+    USUAL,
+    Column,
+    ColumnsError,
+    normalize_name,
+    propose_columns,
+    show_columns,
+)
+from maskwright.formatting import count_noun
 
-Column = str | int  # a name, or a position from 0
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _LARGEST = 1e18  # squares fit in float32
 _PEEKED = 100  # lines from which the layout of a table is inferred
-FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
-TEXT_ROLES = (FIRST, SECOND)
-# The usual column names of text pairs, of single texts, and of labels.
-_PAIRS = (
-    (FIRST, SECOND), ("text1", "text2"), ("text_1", "text_2"), ("text_a", "text_b"),
-    ("sentence_a", "sentence_b"), ("sentence_1", "sentence_2"), ("question1", "question2"),
-    ("premise", "hypothesis"), ("anchor", "positive"), ("question", "answer"),
-    ("question", "sentence"), ("question", "passage"), ("question", "context"),
-    ("query", "positive"), ("query", "passage"), ("query", "document"), ("title", "abstract"),
-)  # fmt: skip
-_TEXTS = (
-    FIRST, "text", "texts", "sentence", "content", "body", "review", "comment", "message",
-    "document", "tweet", "post", "utterance", "question", "query", "title", "headline",
-    "description", "abstract",
-)  # fmt: skip
-_LABELS = (
-    LABEL, "labels", "class", "category", "categories", "target", "gold_label", "gold", "topic",
-    "topics", "sentiment", "intent", "emotion", "polarity", "score", "rating", "stars", "value",
-    "tag", "tags", "y", "is_duplicate", "similarity",
-)  # fmt: skip
-_USUAL: Mapping[str, frozenset[str]] = {
-    FIRST: frozenset([*_TEXTS, *(first for first, _ in _PAIRS)]),
-    SECOND: frozenset(second for _, second in _PAIRS),
-    LABEL: frozenset(_LABELS),
-}
 _LONGEST_NAME, _MOST_WORDS, _MANY_ROWS = 40, 4, 10
 # Zero-width space, mark of byte order, word joiner, soft hyphen, marks of direction.
 _INVISIBLE: dict[int, None] = dict.fromkeys((0x200B, 0xFEFF, 0x2060, 0xAD, 0x200E, 0x200F))
@@ -144,6 +134,22 @@ def read_columns(
     )
 
 
+def check_columns(
+    train: Path,
+    others: Iterable[Path | None],
+    columns: Mapping[str, Column],
+    has_header: bool | None,
+) -> None:
+    """Raise CorpusError unless all files have the columns; what to give follows from `train`."""
+    next(read_columns(train, columns, has_header, Counter()), None)
+    for path in filter(None, others):
+        try:
+            next(read_columns(path, columns, has_header, Counter()), None)
+        except ColumnsError as error:
+            rule = str(error).partition(". Name the columns")[0]
+            raise CorpusError(f"{rule}. Rename it: all files need the same columns.") from None
+
+
 def list_names(path: Path | str) -> list[str]:
     """Return the column names of a table, or its first row if it has no header.
 
@@ -159,6 +165,27 @@ def list_names(path: Path | str) -> list[str]:
         return list(_parse_object(first, f"{source.name}:1"))
     rows = _find_layout(source).rows
     return rows[0] if rows else []
+
+
+def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
+    """Return the column names of a table and its first rows; no names if it has no header.
+
+    Raises:
+        CorpusError: as `read_columns`.
+    """
+    source, names = _find_one(str(path)), list_names(path)
+    if source.kind == "parquet":
+        with opening_parquet(source) as table:
+            batches = table.read(names)
+            records = chain.from_iterable(batch.to_pylist() for batch in batches)
+            found: list[JsonObject] = [*islice(records, _PEEKED)]
+    elif source.kind == "jsonl":
+        lines = islice(filter(str.strip, read_exact_lines(source)), _PEEKED)
+        found = [parse_object(line) or {} for line in lines]
+    else:
+        rows = _find_layout(source).rows
+        return (names, rows[1:]) if looks_like_header(rows) else ([], [*rows])
+    return names, [[record.get(name) for name in names] for record in found]
 
 
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
@@ -231,7 +258,7 @@ def _read_table(
 def _is_header(row: Sequence[str], positions: Mapping[str, int]) -> bool:
     """Return True if the first row holds a usual name at each position."""
     return all(
-        normalize_name(row[number]) in _USUAL.get(role, ()) for role, number in positions.items()
+        normalize_name(row[number]) in USUAL.get(role, ()) for role, number in positions.items()
     )
 
 
@@ -245,34 +272,46 @@ def _find_positions(
     """Return the position of each column, given by name or by position."""
     positions: dict[str, int] = {}
     for role, column in columns.items():
-        if isinstance(column, int):
-            if column >= len(first):
-                rule = f"{role} = {column} must be below that"
-                raise CorpusError(f"{source.name} has {len(first)} columns, but {rule}.")
+        if isinstance(column, int) and column < len(first):
             positions[role] = column
+        elif isinstance(column, int):
+            rule = f"has {len(first)} columns, but {role} = {column} must be below that"
+            raise _propose(source, f"{source.name} {rule}", columns)
         elif has_header is False:
-            raise CorpusError(
-                f"{source.name} has no header, so {role} = {column} must be a position, from 0."
-            )
+            rule = f"has no header, so {role} = {column} must be a position, from 0"
+            raise _propose(source, f"{source.name} {rule}", columns, by_name=False)
         elif column in first:
             positions[role] = first.index(column)
         elif not looks_like_header(layout.rows):
-            raise CorpusError(
-                f"{source.name} seems to have no header: its first line is an example. Name the "
-                f"columns by position, as in --columns {propose_positions(layout.rows, [*columns])}"
-            )
+            rule = "seems to have no header: its first line is an example"
+            raise _propose(source, f"{source.name} {rule}", columns)
         else:
-            raise _missing(source, role, column, first)
+            raise _missing(source, role, column, first, columns)
     return positions
 
 
-def _missing(source: Source, role: str, column: Column, known: list[str]) -> CorpusError:
-    names = ", ".join(known[:20])
+def _missing(
+    source: Source, role: str, column: Column, known: list[str], columns: Mapping[str, Column]
+) -> CorpusError:
     what = f"{column} for {role}" if column != role else f"for {role}"
-    return CorpusError(
-        f"{source.name} has no column {what}: it has {names}. "
-        f"Name it: --columns {role}=NAME, or its position, from 0."
+    return _propose(
+        source, f"{source.name} has no column {what}: it has {', '.join(known[:20])}", columns
     )
+
+
+def _propose(
+    source: Source, rule: str, columns: Mapping[str, Column], by_name: bool = True
+) -> CorpusError:
+    """Return an error with columns that the table has, by name, or by position from 0."""
+    names, rows = peek_rows(str(source.path))
+    known = names if names and by_name else range(max(map(len, rows), default=0))
+    found = propose_columns(known, rows, columns)
+    if found == {**columns}:
+        return CorpusError(f"{rule}. Correct the line.")
+    if len(found) < len(columns):
+        return CorpusError(f"{rule}. It needs {count_noun(len(columns), 'column')}.")
+    how = "" if known is names else " by position, from 0"
+    return ColumnsError(f"{rule}. Name the columns{how}: --columns {show_columns(found)}", found)
 
 
 def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
@@ -281,15 +320,12 @@ def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[T
             continue
         place = f"{source.name}:{number}"
         record = _parse_object(line, place)
-        values: JsonObject = {}
         for role, column in columns.items():
             if column not in record:
-                raise CorpusError(
-                    f"{place} has no {column} for {role}: it has {', '.join(list(record)[:20])}. "
-                    f"Name it: --columns {role}=NAME."
-                )
-            values[role] = record[column]
-        yield TableRow(place, values)
+                shown = ", ".join(list(record)[:20])
+                rule = f"{place} has no {column} for {role}: it has {shown}"
+                raise _propose(source, rule, columns)
+        yield TableRow(place, {role: record[str(column)] for role, column in columns.items()})
 
 
 def _parse_object(line: str, place: str) -> JsonObject:
@@ -311,7 +347,7 @@ def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[Tab
             if isinstance(column, int) and column < len(known):
                 column = known[column]
             if not isinstance(column, str) or column not in known:
-                raise _missing(source, role, column, known)
+                raise _missing(source, role, column, known, columns)
             names[role] = column
         batches = table.read(sorted(set(names.values())))
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
@@ -347,7 +383,7 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
 
 def _names_anything(row: Sequence[str] = ()) -> bool:
     names = {normalize_name(name) for name in row}
-    return len(row) > 1 and any(names & usual for usual in _USUAL.values())
+    return len(row) > 1 and any(names & usual for usual in USUAL.values())
 
 
 def cut(lines: Iterable[str], delimiter: str, is_plain: bool) -> list[list[str]]:
@@ -393,18 +429,6 @@ def _is_name(text: str, most_words: int) -> bool:
     return False
 
 
-def propose_positions(rows: Sequence[Sequence[str]], roles: Sequence[str]) -> str:
-    """Return ``sentence1=1 label=0``: texts are the longest columns, labels the most repetitive."""
-    columns = list(zip(*rows, strict=False))  # as many as the shortest row has
-    by_length = sorted(range(len(columns)), key=lambda number: -sum(map(len, columns[number])))
-    texts = [role for role in roles if role != LABEL]
-    found = dict(zip(texts, sorted(by_length[: len(texts)]), strict=False))
-    rest = [number for number in range(len(columns)) if number not in found.values()]
-    if LABEL in roles and rest:
-        found[LABEL] = min(rest, key=lambda number: (len(set(columns[number])), number))
-    return " ".join(f"{role}={number}" for role, number in found.items())
-
-
 def find_roles(
     names: Sequence[str], roles: Sequence[str], given: Mapping[str, object], table: Path | str
 ) -> dict[str, str]:
@@ -429,25 +453,21 @@ def find_roles(
     found: dict[str, list[str]] = {}
     names_texts = FIRST in given or SECOND in given
     if not names_texts and SECOND in roles:
-        pairs = [pair for pair in _PAIRS if free.keys() >= set(pair)]
+        pairs = [pair for pair in PAIRS if free.keys() >= set(pair)]
         if pairs:
             found = {FIRST: free[pairs[0][0]], SECOND: free[pairs[0][1]]}
-    for role, usual in ((FIRST, _TEXTS), (LABEL, _LABELS)):
+    for role, usual in ((FIRST, TEXTS), (LABEL, LABELS)):
         if role in roles and role not in given and role not in found:
             found[role] = free.get(role) or [one for name in usual for one in free.get(name, ())]
+    first = {role: known[0] if known else role for role, known in found.items()}
     for role, known in found.items():
         if len(known) > 1:
-            choice = known[0] if names.count(known[0]) == 1 else names.index(known[0])
-            raise CorpusError(
-                f"{table} has several columns that may be the {role}: {', '.join(known)}. "
-                f"Choose one: --columns {role}={choice}."
-            )
-    return {role: known[0] if known else role for role, known in found.items()}
-
-
-def normalize_name(name: str) -> str:
-    """Return a column name as the usual names are written."""
-    return name.strip().casefold().replace(" ", "_").replace("-", "_")
+            twice = {one: name for one, name in first.items() if names.count(name) > 1}
+            repeated = {one: names.index(name) for one, name in twice.items()}
+            columns = cast(dict[str, Column], {**given, **first, **repeated})
+            rule = f"{table} has several columns that may be the {role}: {', '.join(known)}"
+            raise ColumnsError(f"{rule}. Choose one: --columns {role}={columns[role]}.", columns)
+    return first
 
 
 def clean_name(text: str) -> str:

@@ -8,7 +8,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -18,14 +18,29 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.errors import ConfigError, CorpusError, InputError
+from maskwright.errors import ConfigError, CorpusError
+from maskwright.finetuning.column_roles import (
+    Column,
+    ColumnsError,
+    LabelKind,
+    infer_roles,
+    name_roles,
+    propose_columns,
+)
 from maskwright.finetuning.config import TASKS, FinetuneConfig
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
+from maskwright.finetuning.request import Request, TaskFiles
 from maskwright.finetuning.split import count_repeated, split_examples
-from maskwright.finetuning.table_files import Column, find_roles, list_names, parse_columns
+from maskwright.finetuning.table_files import (
+    check_columns,
+    find_roles,
+    list_names,
+    parse_columns,
+    peek_rows,
+)
 from maskwright.model.config import Level, Pooling, ProblemType
-from maskwright.model_folder.folder import MODEL, Loaded
+from maskwright.model_folder.folder import Loaded
 from maskwright.objectives.distillation import diverge
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -34,55 +49,6 @@ Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
 OF_EMBEDDINGS = ("dimensions", "negatives", "objective")  # settings
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskFiles:
-    """The files of examples.
-
-    Attributes:
-        task: the name of the task.
-        valid: examples that select the weights; None: `valid_share` of the training examples.
-        test: examples on which the selected weights are scored, once; None: there are none.
-        columns: the name or position of each column by role.
-        has_header: True if the first row of a table holds names; None: it is inferred.
-        metrics: metrics to report before those of the task; the first selects the weights unless
-            the config names another.
-        skips_short: True if rows with too few columns are skipped and counted (GLUE's own files
-            have some); False makes them an error.
-    """
-
-    task: str
-    train: Path
-    valid: Path | None = None
-    test: Path | None = None
-    columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
-    has_header: bool | None = None
-    valid_share: float = 0.1
-    metrics: tuple[Metric, ...] = ()
-    skips_short: bool = False
-
-
-@dataclass(frozen=True)
-class Request:
-    """Everything that the scores of a run depend on.
-
-    Attributes:
-        model: the model folder to fine-tune.
-        control: True if an encoder with random weights is also trained and scored.
-        teacher: the folder of a fine-tuned model whose answers are learned, too.
-    """
-
-    model: Path
-    files: TaskFiles
-    config: FinetuneConfig
-    control: bool = False
-    teacher: Path | None = None
-
-    @property
-    def origin(self) -> str:
-        """The name of the model to fine-tune, for the card of the new one."""
-        return self.model.parent.name if self.model.name == MODEL else self.model.name
 
 
 @dataclass(frozen=True)
@@ -150,29 +116,46 @@ class Task(ABC):
         name: the key in `config.TASKS`.
         roles: the roles of the columns of its examples.
         unused: settings, ``test`` or ``control`` that have no effect on the task.
+        label_kind: the content of a column of labels, by which it is recognized; None: it is not.
     """
 
     name: str
     roles: tuple[str, ...] = ("sentence1", "sentence2", "label")
     unused: tuple[str, ...] = ()
+    label_kind: LabelKind | None = None
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
-        """Return the columns by role: the given ones, and the others by their usual names.
+        """Return the columns by role: the given ones, and the others by their usual names, or else
+        by their content.
 
         Raises:
             CorpusError: the file cannot be read, or two columns may have the same role.
         """
-        found = find_roles(list_names(train), self.roles, given, train)
-        return {**found, **parse_columns(given)}
+        names = list_names(train)
+        try:
+            found = {**find_roles(names, self.roles, given, train), **parse_columns(given)}
+        except ColumnsError as error:
+            columns = propose_columns(names, peek_rows(train)[1], error.columns)
+            raise ColumnsError(str(error), columns) from None
+        if self.label_kind and not {*found.values()} <= {*names}:
+            names, rows = peek_rows(train)
+            found |= infer_roles(names, rows, found, given, self.label_kind)
+        return found
 
-    def check_roles(self, columns: Mapping[str, Column]) -> None:
-        """Raise InputError unless the task has a role for each of the given columns."""
-        for role, column in columns.items():
-            if role not in self.roles:
-                known = f"roles are {', '.join(self.roles)}" if self.roles else "remove the flag"
-                raise InputError(
-                    f"--columns {role}={column}: {self.name} has no role {role}; {known}"
-                )
+    def check_roles(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """Return the given columns by role; raise InputError if the task has no such role."""
+        return name_roles(columns, self.roles, self.name)
+
+    def show_columns(self, files: "TaskFiles", report: Tell) -> None:
+        """Report the columns; raise CorpusError unless each file has them."""
+        if files.columns:
+            self.check_columns(files)
+            shown = (f"{role} = {name}" for role, name in files.columns.items())
+            report(f"columns: {', '.join(shown)}")
+
+    def check_columns(self, files: "TaskFiles") -> None:
+        """Raise CorpusError unless each table has the columns."""
+        check_columns(files.train, (files.valid, files.test), files.columns, files.has_header)
 
 
 class CustomTask(Task):
@@ -408,13 +391,26 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         ConfigError: a length exceeds the model's maximum, or the task does not have the metric.
         CorpusError: a file cannot be read or has too few examples.
     """
-    task = load_label_task(files.task)
-    width, is_number = loaded.model.config.hidden_size, task.problem == "regression"
-    pooling = config.choose_pooling(width, "sentence2" in files.columns, is_number)
-    tokenizer = wrap_apart(loaded.tokenizer) if pooling == "bi" else loaded.tokenizer
-    max_length = config.find_length(loaded.model.config.max_position_embeddings)
-    skipped = Counter[str]() if files.skips_short else None
-    sets = _read_sets(task, files, skipped)
+    task, skipped = load_label_task(files.task), Counter[str]()
+    _choose_inputs(task, files, loaded, config)  # raises before the files are read
+    sets = _read_sets(task, files, skipped if files.skips_short else None)
+    data = encode_sets(task, sets, files, loaded, config)
+    return replace(data, skipped=dict(skipped))
+
+
+def encode_sets(
+    task: LabelTask,
+    sets: Sequence[Sequence[Row]],
+    files: TaskFiles,
+    loaded: Loaded[Any],
+    config: FinetuneConfig,
+) -> TaskData:
+    """Return training, validation and perhaps test examples as inputs, with scores of baselines.
+
+    Raises:
+        ConfigError, CorpusError: as `read_task`.
+    """
+    pooling, tokenizer, max_length = _choose_inputs(task, files, loaded, config)
     labels = task.find_labels(sets[0])
     task.notes += _describe_doubtful(sets, labels)
     deciding, metrics = task.choose_metrics(labels, config.metric, files.metrics)
@@ -433,8 +429,17 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         test[0] if test else None,
         baselines,
         of_test[0] if of_test else {},
-        dict(skipped or {}),
     )
+
+
+def _choose_inputs(
+    task: LabelTask, files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig
+) -> tuple[Pooling | None, Tokenizer, int]:
+    """Return the pooling, the tokenizer that wraps inputs for it, and their maximum length."""
+    width, is_number = loaded.model.config.hidden_size, task.problem == "regression"
+    pooling = config.choose_pooling(width, "sentence2" in files.columns, is_number)
+    tokenizer = wrap_apart(loaded.tokenizer) if pooling == "bi" else loaded.tokenizer
+    return pooling, tokenizer, config.find_length(loaded.model.config.max_position_embeddings)
 
 
 def _describe_doubtful(sets: Sequence[Sequence[Row]], labels: Labels) -> Iterator[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.corpus.readers.text import UTF_8, not_decodable
 from maskwright.errors import InputError
-from maskwright.finetuning.table_files import TEXT_ROLES, TableRow, open_lines
+from maskwright.finetuning.column_roles import TEXT_ROLES
+from maskwright.finetuning.table_files import TableRow, open_lines
 
 _TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 

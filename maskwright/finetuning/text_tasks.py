@@ -23,8 +23,9 @@ from maskwright.errors import CorpusError, show_value
 from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ridge, one_vs_rest
 from maskwright.finetuning.examples import Examples, Row, encode_texts
 from maskwright.finetuning.metrics import Scores, compute_metric
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.table_files import TableRow, clean_name, read_columns
-from maskwright.finetuning.task import OF_EMBEDDINGS, Baseline, Labels, LabelTask, Logits, TaskFiles
+from maskwright.finetuning.task import OF_EMBEDDINGS, Baseline, Labels, LabelTask, Logits
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _BITS = {"0": 0, "0.0": 0, "False": 0, "false": 0, "1": 1, "1.0": 1, "True": 1, "true": 1}
@@ -97,6 +98,7 @@ class Classification(TextTask):
     """One of several labels: cross-entropy, by default without class weights."""
 
     name = "classification"
+    label_kind = "class"
     metrics = ("accuracy", "macro_f1", "matthews")
     other_metrics = ("f1", "micro_f1")
 
@@ -123,6 +125,7 @@ class MultiLabel(TextTask):
     """Any number of labels: binary cross-entropy for each."""
 
     name = "multilabel"
+    label_kind = "classes"
     problem = "multi_label_classification"
     metrics = ("micro_f1", "macro_f1")
     other_metrics = ("accuracy",)
@@ -220,6 +223,7 @@ class Regression(TextTask):
     """A number: squared error on targets scaled to mean 0 and deviation 1."""
 
     name = "regression"
+    label_kind = "number"
     problem = "regression"
     metrics = ("spearman", "pearson", "mean_squared_error")
     unused = (*OF_EMBEDDINGS, "class_weights")

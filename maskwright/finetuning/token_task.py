@@ -10,11 +10,12 @@ import numpy as np
 
 from maskwright.errors import CorpusError, InputError
 from maskwright.finetuning.baselines import TagFeatures
+from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Metric, Scores, score_spans
-from maskwright.finetuning.table_files import Column
-from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, PredictedRows, TaskFiles
+from maskwright.finetuning.request import TaskFiles
+from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, PredictedRows
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
@@ -28,13 +29,16 @@ class Tokens(LabelTask):
     level = "token"
     other_metrics = ("accuracy",)
 
-    def check_roles(self, columns: Mapping[str, Column]) -> None:
-        super().check_roles(columns)
-        for role, column in columns.items():
+    def check_roles(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        for role, column in super().check_roles(columns).items():
             if not str(column).lstrip("-").isdecimal():
                 raise InputError(
                     f"--columns {role}={column} must be a position, from 0; -1 is the last column"
                 )
+        return {**columns}
+
+    def check_columns(self, files: TaskFiles) -> None:
+        """Do nothing: positions are checked in each line."""
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         return {role: int(column) for role, column in given.items()}

@@ -27,8 +27,9 @@ from maskwright.files import check_new_file, replacing_file
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
+from maskwright.model_folder.sentence_modules import find_pooling
 from maskwright.progress import Pulse
-from maskwright.runs.find_model import find_model_folder, find_pooling
+from maskwright.runs.find_model import find_model_folder
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer
 

@@ -38,7 +38,16 @@ from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family
-from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model
+from maskwright.model_folder.folder import (
+    CARD,
+    LoadedModel,
+    find_model,
+    open_model,
+    read_card,
+    read_dimensions,
+    save_model,
+    write_dimensions,
+)
 from maskwright.model_folder.native.family import Family
 from maskwright.preparation.find_data import check_made_for, locate, locate_prepared
 from maskwright.runs.run_directory import is_prepared, list_prepared
@@ -63,12 +72,14 @@ class MaskedModelSource:
 
     Attributes:
         data: a prepared folder with held-out text; None for the built-in texts.
+        dimensions: the sizes that vectors were trained for (`read_dimensions`).
     """
 
     loaded: LoadedModel
     card: str | None
     data: Path | None
     int8: Int8Options = INT8_DEFAULTS
+    dimensions: Sequence[int] = ()
 
     auto_class = "AutoModelForMaskedLM"
     output_shape = "[batch, length, vocabulary]"
@@ -78,7 +89,8 @@ class MaskedModelSource:
         cls, folder: Path, data: Path | None, int8: Int8Options = INT8_DEFAULTS
     ) -> "MaskedModelSource":
         """Open a model folder; raises as `open_model` does."""
-        return cls(open_model(folder), read_card(folder), data, int8)
+        loaded, sizes = open_model(folder), read_dimensions(find_model(folder))
+        return cls(loaded, read_card(folder), data, int8, sizes)
 
     @property
     def model(self) -> MaskedLanguageModel:
@@ -119,6 +131,7 @@ class MaskedModelSource:
     def save(self, folder: Path) -> None:
         wraps = self.loaded.add_special_tokens
         save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
+        write_dimensions(folder, self.dimensions)
         if self.card is not None:
             write_text(folder / CARD, self.card)
 

@@ -18,12 +18,12 @@ from maskwright.interop.masked_lm_source import MaskedModelSource, choose_senten
 from maskwright.interop.targets import Source, Written
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
 from maskwright.model_folder.folder import CONFIG, adapt_card
+from maskwright.model_folder.sentence_modules import write_modules
 from maskwright.model_folder.weights import WEIGHTS
 
 _NEEDED_BY = "an export to transformers"
 _VECTORS_NEEDED_BY = "an export to sentence-transformers"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-_POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
 _VECTORS_CARD = """
 The encoder with mean pooling over all tokens; vectors are normalized to length 1:
 
@@ -120,9 +120,6 @@ def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **option
 def write_vectors(folder: Path, source: Source) -> Written:
     """Write the folder, load it with sentence-transformers, and compare vectors.
 
-    The JSON files have the format that every version of the library since 2 reads; older versions
-    cannot read the format that version 6 writes.
-
     Raises:
         ExportError: no class of transformers has this architecture, the model is a classifier, or
             the library truncates texts at another length.
@@ -175,23 +172,6 @@ def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -
     ours, theirs = (json.loads((one / CONFIG).read_text("utf-8")) for one in (whole, folder))
     write_json(folder / CONFIG, {**ours, **theirs})
     shutil.rmtree(whole)
-    settings: dict[str, Any] = {"max_seq_length": source.max_length, "do_lower_case": False}
-    if options:
-        settings["model_args"] = options
-    write_json(folder / "sentence_bert_config.json", settings)
-    _write_modules(folder, source.model.config.hidden_size)
-
-
-def _write_modules(folder: Path, width: int) -> None:
-    kinds = (("", "Transformer"), (_POOLING, "Pooling"), (_NORMALIZE, "Normalize"))
-    modules = [
-        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for n, (path, kind) in enumerate(kinds)
-    ]
-    write_json(folder / "modules.json", modules)
-    settings = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
-    write_json(folder / "config_sentence_transformers.json", settings)
-    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-    (folder / _POOLING).mkdir()
-    pooling = {f"pooling_mode_{mode}": mode == "mean_tokens" for mode in modes}
-    write_json(folder / _POOLING / CONFIG, {"word_embedding_dimension": width, **pooling})
+    settings = {"model_args": options} if options else {}
+    width = source.model.config.hidden_size
+    write_modules(folder, width, "mean", source.max_length, **settings)

@@ -131,6 +131,13 @@ class EncoderModel(Network):
         super().__init__()
         self.config, self.encoder = config, Encoder(config)
 
+    @classmethod
+    def from_tensors(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> Self:
+        """Return a model whose parameters are existing tensors by name, without a copy."""
+        with torch.device("meta"):
+            model = cls(config)
+        return model.assign(tensors)
+
     def assign(self, tensors: Mapping[str, Tensor]) -> Self:
         """Replace the parameters by existing tensors, without a copy; return the model."""
         self.load_state_dict(tensors, assign=True)
@@ -153,15 +160,6 @@ class MaskedLanguageModel(EncoderModel):
         super().__init__(config)
         self.head = MLMHead(config, self.encoder.embeddings.word)
         self.pair_head = SentencePairHead(config) if config.sentence_pair_head else None
-
-    @classmethod
-    def from_tensors(
-        cls, config: EncoderConfig, tensors: Mapping[str, Tensor]
-    ) -> "MaskedLanguageModel":
-        """Return a model whose parameters are existing tensors by name, without a copy."""
-        with torch.device("meta"):
-            model = cls(config)
-        return model.assign(tensors)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> Self:
         if not self.config.tie_word_embeddings:

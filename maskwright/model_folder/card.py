@@ -13,7 +13,7 @@ from maskwright.formatting import write_code
 from maskwright.model.config import EncoderConfig, Level
 from maskwright.model.electra import Discriminator
 from maskwright.model.flops import count_parameters
-from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.model.masked_lm import BareEncoder, MaskedLanguageModel
 from maskwright.model_folder.native.electra import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family
 
@@ -99,7 +99,9 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
     """Return a card: `text` (or a heading), with use and architecture before its sections."""
     native, detects = not reason, family in DISCRIMINATORS.values()
     title = "# A discriminator of replaced tokens" if detects else "# A masked language model"
-    size = count_parameters(config, Discriminator if detects else MaskedLanguageModel).total
+    has_head = any(name.startswith("head.") for name in family.tensors)
+    kind = Discriminator if detects else MaskedLanguageModel if has_head else BareEncoder
+    size = count_parameters(config, kind).total
     body = (text or title).rstrip() + "\n"
     facts = (
         "\n## Architecture\n\n"

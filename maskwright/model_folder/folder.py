@@ -7,7 +7,7 @@ maskwright's own; then the card gives the reason.
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -39,6 +39,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
 MODEL = "model"  # the model folder in a run directory
+DIMENSIONS = "matryoshka_dimensions"  # in config.json, as vLLM reads it: sizes of vectors
 MAX_CONFIG_BYTES = 4 << 20
 MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
@@ -87,6 +88,7 @@ def save_model(
     card: str | None = None,
     *,
     add_special_tokens: bool = True,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a model folder atomically, and replace an older one::
 
@@ -95,10 +97,12 @@ def save_model(
 
     Args:
         folder: the folder to write; if it exists, it must be empty or a model folder.
-        model: a model on any device; a discriminator's folder has no head that predicts tokens.
+        model: a model on any device; the folder of a discriminator, or of an encoder without a
+            head, has no head that predicts tokens.
         tokenizer: the tokenizer that the model was trained with.
         card: Markdown about data, recipe and results, for the card.
         add_special_tokens: True if the model was trained on [CLS] … [SEP] around every segment.
+        finish: called with the folder before it replaces another, to add to it.
 
     Raises:
         ModelFolderError: `folder` holds other files.
@@ -110,13 +114,14 @@ def save_model(
     if isinstance(model, Discriminator):
         family = DISCRIMINATORS.get(config.model_type or "", ELECTRA_DISCRIMINATOR)
         family, reason = choose_headless(config, family, OWN_DISCRIMINATOR)
+    elif isinstance(model, BareEncoder):
+        family, reason = choose_headless(config, FAMILIES.get(config.model_type or "", OWN), OWN)
+        family = family.as_encoder()
     else:
         family, reason = native_family(config)
         family = family or OWN
-    fields = family.write_config(config)
-    write_folder(
-        folder, model, config, tokenizer, family, fields, write_card(card, config, family, reason)
-    )
+    fields, card = family.write_config(config), write_card(card, config, family, reason)
+    write_folder(folder, model, config, tokenizer, family, fields, card, finish=finish)
 
 
 def write_folder(
@@ -129,6 +134,7 @@ def write_folder(
     card: str,
     max_length: int | None = None,
     facts: Mapping[str, Any] | None = None,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Write the files of a model folder atomically.
 
@@ -137,6 +143,7 @@ def write_folder(
         fields: the content of ``config.json`` in the names of the family.
         max_length: the maximum tokens per input, if below the model's maximum.
         facts: further entries of maskwright's section of ``config.json``.
+        finish: called with the folder before it replaces another.
     """
     longest = min(max_length or config.max_position_embeddings, config.max_position_embeddings)
     extra = {
@@ -150,6 +157,8 @@ def write_folder(
         write_json(temporary / CONFIG, {**fields, "dtype": "float32", EXTRA_KEY: extra})
         write_weights(temporary / WEIGHTS, model, family)
         write_text(temporary / CARD, card)
+        if finish is not None:
+            finish(temporary)
 
 
 def with_ids_of(config: EncoderConfig, tokenizer: Tokenizer) -> EncoderConfig:
@@ -333,6 +342,25 @@ def read_config_file(folder: Path) -> RawConfig:
     if not isinstance(raw, dict) or not isinstance(raw.get(EXTRA_KEY) or {}, dict):
         raise ModelFolderError(f"{path} does not hold a model's configuration.")
     return raw
+
+
+def read_dimensions(folder: Path) -> list[int]:
+    """Return the sizes that the first dimensions of vectors were trained for, the width included;
+    empty if the folder has none.
+
+    Raises:
+        ModelFolderError: they are not a list of sizes.
+    """
+    sizes = read_config_file(folder).get(DIMENSIONS) or []
+    if not isinstance(sizes, list) or any(type(one) is not int or one < 1 for one in sizes):
+        raise ModelFolderError(f"{folder}: {DIMENSIONS} = {show_value(sizes)} must list sizes.")
+    return sorted(set(sizes))
+
+
+def write_dimensions(folder: Path, sizes: Sequence[int]) -> None:
+    """Write what `read_dimensions` returns; nothing if there are no sizes."""
+    if sizes:
+        write_json(folder / CONFIG, {**read_config_file(folder), DIMENSIONS: sorted({*sizes})})
 
 
 def check_tokenizer(

@@ -4,11 +4,14 @@ The fingerprint of a document decides, so with the same fraction its split is th
 corpus and order. Adding text changes no other split, and the validation set of a larger fraction
 contains that of a smaller one. The user may also name the files to hold out.
 
-With only a few documents, a hash may hold out almost nothing or nearly all. If the held-out text is
-small and less than half of its share, or more than twice its share, the end of the longest document
-there, cut at a line end, makes up the share.
+The default share is one of the bytes; if that holds out less than half of the tokens that it aims
+at, as of some scripts and of few documents, more documents are held out. With only a few documents,
+a hash may hold out almost nothing or nearly all. If the held-out text is small and less than half
+of its share, or more than twice its share, the end of the longest document there, cut at a line
+end, makes up the share.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,9 +26,12 @@ from maskwright.preparation.work import EXACT, READ, Work, add_counts
 Split = Literal["train", "valid"]
 MIN_VALID_FRACTION = 0.01
 _MAX_VALID_FRACTION = 0.1
-_MIN_VALID_BYTES = 80_000  # about 20,000 tokens
+_VALID_TOKENS = 20_000  # that the default share aims at
+_BYTES_PER_TOKEN = _CHARACTERS_PER_TOKEN = 4
 _MIN_VALID_CHARACTERS = 2_000  # of validation text, however small a share this is
 _MIN_END_CHARACTERS = 200
+_WHOLE_TOKENS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_HALF_TOKENS = re.compile(r"[\uac00-\ud7a3]")
 
 
 def is_validation(fingerprint: int, valid_fraction: float) -> bool:
@@ -37,13 +43,50 @@ def choose_valid_fraction(sizes: Iterable[int]) -> float:
     """Return the default share of documents to hold out, given their sizes in bytes of UTF-8. Stops
     reading sizes at 8 MB, where the smallest share is enough.
     """
-    most, num_bytes = _MIN_VALID_BYTES / MIN_VALID_FRACTION, 0
+    enough, num_bytes = _BYTES_PER_TOKEN * _VALID_TOKENS, 0
     for size in sizes:
         num_bytes += size
-        if num_bytes >= most:
+        if num_bytes >= enough / MIN_VALID_FRACTION:
             break
-    enough = _MIN_VALID_BYTES / max(num_bytes, 1)
-    return min(_MAX_VALID_FRACTION, max(MIN_VALID_FRACTION, round(enough, 4)))
+    share = round(enough / max(num_bytes, 1), 4)
+    return min(_MAX_VALID_FRACTION, max(MIN_VALID_FRACTION, share))
+
+
+def estimate_tokens(text: str) -> float:
+    """Return about the number of tokens of a text: one for an ideograph, a kana, two syllables of
+    Hangul, or four other characters.
+    """
+    if text.isascii():
+        return len(text) / _CHARACTERS_PER_TOKEN
+    num_whole, num_half = len(_WHOLE_TOKENS.findall(text)), len(_HALF_TOKENS.findall(text))
+    num_others = len(text) - num_whole - num_half
+    return num_whole + num_half / 2 + num_others / _CHARACTERS_PER_TOKEN
+
+
+def raise_valid_fraction(
+    fraction: float, enough: float, documents: Iterable[tuple[int, float]]
+) -> float:
+    """Return the share to hold out if `fraction` yields less than half of `enough` tokens.
+
+    Further documents are held out until there are enough tokens, or the next one is so long that
+    there would be more than twice as many.
+
+    Args:
+        documents: the fingerprint and the number of tokens of each document.
+    """
+    beyond = list[tuple[int, float]]()
+    num_tokens = 0.0
+    for fingerprint, size in documents:
+        if is_validation(fingerprint, fraction):
+            num_tokens += size
+        elif is_validation(fingerprint, _MAX_VALID_FRACTION):
+            beyond.append((fingerprint, size))
+    for fingerprint, size in sorted(beyond) if num_tokens < enough / 2 else ():
+        if num_tokens >= enough or num_tokens + size > 2 * enough:
+            break
+        num_tokens += size
+        fraction = (int(fingerprint / 2**64 * 10_000) + 1) / 10_000
+    return fraction
 
 
 @dataclass(frozen=True)
@@ -92,34 +135,43 @@ def settle_splits(work: Work) -> Splits:
         CorpusError: no document is left to train or validate on, or too little text to hold some of
             it out.
     """
-    fraction = _choose_fraction(work)
+    fraction, least, aim = _choose_share(work)
     splits, blocks = Splits(fraction), range(work.plan.num_held_out, len(work.plan.blocks))
     longest = dict[Split, tuple[int, int, int, int]]()  # characters, block, index, fingerprint
     num_characters = num_valid = most_valid = 0
+    is_share = False
     for block, index, fingerprint, characters, _ in _list_kept(work, blocks):
         split = splits.choose(fingerprint)
         if characters > longest.get(split, (0,))[0]:
             longest[split] = characters, block, index, fingerprint
         num_characters += characters
         num_valid += characters if split == "valid" else 0
-        most_valid = max(_MIN_VALID_CHARACTERS, 2 * fraction * num_characters)
-        is_share = _MIN_VALID_CHARACTERS <= num_valid <= most_valid or not fraction
-        if "train" in longest and is_share:
-            return splits
+        most_valid = max(_MIN_VALID_CHARACTERS, 2 * aim, 2 * fraction * num_characters)
+        is_share = "train" in longest and (least <= num_valid <= most_valid or not fraction)
+        if is_share and not aim:
+            break
+    if is_share:
+        return splits
     if not longest:
         raise CorpusError(explain_nothing(work.plan.paths, "train", _count_dropped(work, blocks)))
-    share = round(fraction * num_characters)
+    share = aim or round(fraction * num_characters)
     is_too_much = num_valid > most_valid or "train" not in longest
     characters, block, index, fingerprint = longest["valid" if is_too_much else "train"]
+    text = work.read_text(block, index)
+    if work.plan.config.corpus.valid_fraction is None:  # few bytes of some scripts are few tokens
+        enough = _VALID_TOKENS * len(text) / estimate_tokens(text)
+        enough = min(_MAX_VALID_FRACTION * num_characters, enough)
+        share = share if share >= enough / 2 else round(enough)
     if is_too_much:  # without this document, what is missing to as much as would be enough
         num_missing = min(max(share, _MIN_VALID_CHARACTERS), 2 * share) - num_valid + characters
-        is_settled = num_missing <= 0 and "train" in longest  # other documents are the reason
+        # If nothing is missing, other documents are the reason.
+        is_settled = "train" in longest and (num_missing <= 0 or num_valid <= 2 * share)
     else:
         num_missing = share - num_valid
         is_settled = 0 < num_valid >= num_missing
     if is_settled:
         return splits
-    if all(cut_tail(work.read_text(block, index), num_missing)):
+    if all(cut_tail(text, num_missing)):
         return Splits(fraction, (block, index, fingerprint, num_missing))
     if num_valid and "train" in longest:
         return splits
@@ -138,21 +190,39 @@ def _count_dropped(work: Work, blocks: range) -> Counter[str]:
     return counts
 
 
-def _choose_fraction(work: Work) -> float:
-    """Return the share to hold out of the documents that are not held out by name."""
+def _choose_share(work: Work) -> tuple[float, int, int]:
+    """Return the share to hold out of the documents that are not held out by name, the fewest
+    characters that are enough, and the number to aim at; 0: the share of all characters.
+    """
     config, num_held_out = work.plan.config.corpus, work.plan.num_held_out
     if config.valid_text:
         if next(_list_kept(work, range(num_held_out)), None) is None:
             counts = add_counts(work.facts(READ, n)["counts"] for n in range(num_held_out))
             raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
-        return 0.0
+        return 0.0, 0, 0
     if config.valid_fraction is not None:
-        return config.valid_fraction
-    sizes = (size for *_, size in _list_kept(work, range(len(work.plan.blocks))))
-    return choose_valid_fraction(sizes)
+        return config.valid_fraction, _MIN_VALID_CHARACTERS, 0
+    blocks, num_valid = range(len(work.plan.blocks)), 0
+    least = _CHARACTERS_PER_TOKEN * _VALID_TOKENS // 2
+    fraction = choose_valid_fraction(size for *_, size in _list_kept(work, blocks))
+    for *_, fingerprint, characters, _ in _list_kept(work, blocks):
+        num_valid += characters if is_validation(fingerprint, fraction) else 0
+        if num_valid >= least:
+            return fraction, least, 0
+    num_characters, documents = 0, list[tuple[int, float]]()
+    for block in blocks:
+        kept = {index: (key, size) for _, index, key, size, _ in _list_kept(work, [block])}
+        for index, text in enumerate(work.read_texts(block)):
+            if index in kept:
+                documents.append((kept[index][0], estimate_tokens(text)))
+                num_characters += kept[index][1]
+    num_tokens = sum(size for _, size in documents)
+    enough = min(_VALID_TOKENS, _MAX_VALID_FRACTION * num_tokens)
+    aim = max(round(enough / max(num_tokens, 1) * num_characters), 1)
+    return raise_valid_fraction(fraction, enough, documents), (aim + 1) // 2, aim
 
 
-def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, int]]:
+def _list_kept(work: Work, blocks: Iterable[int]) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield block, index, fingerprint, characters and bytes of the kept documents."""
     for block in blocks:
         keys = work.read_kept_keys(block)

@@ -6,11 +6,11 @@ cache, never pickles or code. Without a network a cached model is used.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.extras import import_extra
-from maskwright.files import read_json, read_object
+from maskwright.model_folder.sentence_modules import MODULES_NAME, find_transformer
 from maskwright.objectives.config import OBJECTIVES
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
@@ -88,9 +88,6 @@ def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
     return f"the model cannot be downloaded: {reason}"
 
 
-MODULES_NAME = "modules.json"
-_MAX_MODULES_BYTES = 1 << 20
-_MODE = "pooling_mode"  # of sentence-transformers 6: a name; of older ones: _cls_token, … true
 HELP = "a run directory, a model folder, or hf:NAME[@REVISION]"
 
 
@@ -108,7 +105,7 @@ def find_model_folder(argument: Path | str) -> Path:
     if (folder / MODEL_NAME).is_dir():
         return folder / MODEL_NAME
     if (folder / MODULES_NAME).is_file():
-        return _find_transformer(folder)
+        return find_transformer(folder)
     if not folder.exists():
         up, top = folder.parent, Path()
         is_name = up == top or not (up.parent != top or up.exists() or up.name == RUNS_NAME)
@@ -124,49 +121,6 @@ def find_model_folder(argument: Path | str) -> Path:
             f"Continue it: maskwright {command} --resume {folder}"
         )
     return folder
-
-
-def _find_transformer(folder: Path) -> Path:
-    """Return the transformer of a folder of sentence-transformers: its first module."""
-    path = Path(next(iter(_read_modules(folder).values()), ""))
-    return folder if path.is_absolute() or ".." in path.parts else folder / path
-
-
-def _read_modules(folder: Path) -> dict[str, str]:
-    """Return the classes of the modules of sentence-transformers, with their folders."""
-    path = folder / MODULES_NAME
-    try:
-        modules = read_json(path, _MAX_MODULES_BYTES)
-        return {str(one["type"]).rpartition(".")[2]: str(one["path"]) for one in modules}
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ModelFolderError(f"{path} is not a list of modules: {error}. Restore it.") from None
-
-
-def find_pooling(folder: Path) -> Literal["mean", "cls"]:
-    """Return the pooling that ``modules.json`` names, else ``mean``.
-
-    Raises:
-        ModelFolderError: other modules or poolings make the vectors, or a file is damaged.
-    """
-    root = folder.parent if folder.name == "0_Transformer" else folder  # of older versions
-    modules = _read_modules(root) if (root / MODULES_NAME).is_file() else {}
-    path, modes = root / MODULES_NAME, modules.keys() - {"Transformer", "Pooling", "Normalize"}
-    if not modes and "Pooling" in modules:
-        path = root / modules["Pooling"] / "config.json"
-        try:
-            modes = {
-                str(value) if key == _MODE else key.removeprefix(f"{_MODE}_").partition("_token")[0]
-                for key, value in read_object(path, _MAX_MODULES_BYTES).items()
-                if key.startswith(_MODE) and value
-            }
-        except (OSError, ValueError) as error:
-            raise ModelFolderError(f"{path} cannot be read: {error}. Restore it.") from None
-    if modes - {"mean", "cls"} or len(modes) > 1:
-        raise ModelFolderError(
-            f"{path} names {', '.join(sorted(modes))}; only Transformer, Normalize, and Pooling by "
-            "mean or cls, are supported. maskwright embed --pooling mean, or cls, ignores it."
-        )
-    return "cls" if modes == {"cls"} else "mean"  # no mode: the library's default
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:

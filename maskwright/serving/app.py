@@ -22,6 +22,7 @@ from maskwright.serving.errors import (
     OPENAI_ERROR_RESPONSES,
     OPENAI_PREFIX,
     Responses,
+    ValueRefusedError,
     add_error_handlers,
 )
 from maskwright.serving.guard import AllowedHosts, Guard
@@ -213,16 +214,13 @@ class Service:
         if request.model != self.name:
             model = request.model[:_MAX_SHOWN_NAME]
             raise InputError(f"model = {model!r} is not served here. Use {self.name}.")
-        width = self.pipeline.embedder.width
-        if request.dimensions not in (None, width):
-            raise InputError(
-                f"dimensions = {request.dimensions} must be {width}, the size of the model's "
-                "embeddings. Remove it."
-            )
+        self._check_dimensions(request.dimensions)
         texts = _as_list(request.input)
         async with asyncio.timeout(self.config.answer_seconds):
             counts = await self._count_tokens(texts, self._longest)
             embeddings = await self._compute(self.embeddings, texts, counts)
+        if request.dimensions not in (None, self.pipeline.embedder.width):
+            embeddings = [_cut(one, request.dimensions) for one in embeddings]
         in_base64 = request.encoding_format == "base64"
         return {
             "object": "list",
@@ -237,6 +235,16 @@ class Service:
             "model": self.name,
             "usage": {"prompt_tokens": sum(counts), "total_tokens": sum(counts)},
         }
+
+    def _check_dimensions(self, given: int | None) -> None:
+        """Raise ValueRefusedError unless embeddings may be cut to this size."""
+        width, trained = self.pipeline.embedder.width, self.pipeline.dimensions
+        if given not in (None, width, *trained):
+            sizes = " or ".join(map(str, sorted({*trained, width})))
+            rule = (
+                "the sizes that the model was trained for" if trained else "the model's only size"
+            )
+            raise ValueRefusedError(f"dimensions = {given} must be {sizes}, {rule}.")
 
     async def score(self, request: ScoreRequest) -> list[ScoredText]:
         """Score each token of each text by its log-probability: one forward pass per token."""
@@ -317,6 +325,12 @@ class Service:
 
 def _as_list(inputs: str | list[str]) -> list[str]:
     return [inputs] if isinstance(inputs, str) else inputs
+
+
+def _cut(embedding: list[float], size: int) -> list[float]:
+    """Return the first dimensions of an embedding, scaled to length 1."""
+    found = np.asarray(embedding[:size])
+    return (found / (np.linalg.norm(found) or 1.0)).tolist()
 
 
 def _encode_base64(embedding: list[float]) -> str:

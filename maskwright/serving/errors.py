@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from maskwright.errors import MaskwrightError, ModelFolderError
+from maskwright.errors import InputError, MaskwrightError, ModelFolderError
 from maskwright.serving.batcher import QueueFullError
 from maskwright.serving.schemas import INPUT_TAGS, ErrorResponse, OpenAIErrorResponse
 
@@ -21,7 +21,7 @@ INTERNAL_ERROR = "internal error; the server log has the traceback"
 _REFUSAL_SECONDS = 0.25
 _NO_JSON = "The body is not valid JSON."
 _REASONS = {
-    400: _NO_JSON,
+    400: f"{_NO_JSON[:-1]}, or embeddings have no such dimensions.",
     401: "Authorization: Bearer TOKEN is missing or wrong.",
     405: "The path does not accept this method.",
     408: "The request took too long to arrive.",
@@ -41,6 +41,10 @@ OPENAI_ERROR_RESPONSES: Responses = {
     status: {**response, "model": OpenAIErrorResponse}
     for status, response in ERROR_RESPONSES.items()
 }
+
+
+class ValueRefusedError(InputError):
+    """A value of a request that OpenAI's API answers with 400."""
 
 
 def describe_error(path: str, status: int, reason: str) -> ErrorResponse | OpenAIErrorResponse:
@@ -76,7 +80,9 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(MaskwrightError)
     async def handle_refused(request: Request, error: MaskwrightError) -> JSONResponse:
-        return respond(request, 500 if isinstance(error, ModelFolderError) else 422, str(error))
+        known = {ModelFolderError: 500, ValueRefusedError: 400}
+        status = next((known[kind] for kind in known if isinstance(error, kind)), 422)
+        return respond(request, status, str(error))
 
     @app.exception_handler(QueueFullError)
     async def handle_full_queue(request: Request, error: QueueFullError) -> JSONResponse:

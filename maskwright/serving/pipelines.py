@@ -10,20 +10,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Generic
 
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
-from maskwright.finetuning.conll import OUTSIDE, Word, find_entities
-from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.conll import OUTSIDE, Sentence
+from maskwright.finetuning.predict import Predictor, list_entities
 from maskwright.finetuning.task import Answer
-from maskwright.inference.embed import Embedder
+from maskwright.inference.embed import Embedder, Pooling
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
-from maskwright.model_folder.folder import CARD, read_card, read_config_file
+from maskwright.model_folder.folder import CARD, read_card, read_config_file, read_dimensions
+from maskwright.model_folder.sentence_modules import find_pooling
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.schemas import (
     EntityGroup,
@@ -60,10 +60,12 @@ class Pipeline(ABC, Generic[Parameters]):
     Attributes:
         task: as Hugging Face names it.
         scorer: scores tokens; None for a model without a masked-language-model head.
+        dimensions: the sizes that embeddings may be cut to, if the model was trained for some.
         example: the text, or pair of texts, in the model card; empty if there is none.
     """
 
     task: TaskName
+    dimensions: Sequence[int] = ()
 
     def __init__(
         self, embedder: Embedder, scorer: PseudoLikelihoodScorer | None, example: Sequence[str]
@@ -126,11 +128,13 @@ class FillMaskPipeline(Pipeline[FillMaskParameters]):
 
     task: TaskName = "fill-mask"
 
-    def __init__(self, fill: FillMask, example: Sequence[str] = ()) -> None:
+    def __init__(
+        self, fill: FillMask, example: Sequence[str] = (), pooling: Pooling = "mean"
+    ) -> None:
         # The embedder and the scorer share the weights.
         parts = (fill.model, fill.tokenizer, bool(fill.wrap([])))
         scorer = PseudoLikelihoodScorer.from_parts(*parts)
-        super().__init__(Embedder.from_parts(*parts), scorer, example)
+        super().__init__(Embedder.from_parts(*parts, pooling), scorer, example)
         self.fill = fill
 
     def check(self, queries: Sequence[Query[FillMaskParameters]], config: ServeConfig) -> None:
@@ -273,7 +277,7 @@ class TokenClassificationPipeline(_PredictorPipeline[TokenClassificationParamete
         self, queries: Sequence[Query[TokenClassificationParameters]]
     ) -> list[TokenClassificationResult]:
         words = [self.predict.split(query.text) for query in queries]
-        tagged = self.predict.tag([[word.text for word in sentence] for sentence in words])
+        tagged = self.predict.tag(words)
         results: list[TokenClassificationResult] = []
         for query, sentence, answers in zip(queries, words, tagged, strict=True):
             parameters = query.parameters
@@ -283,7 +287,7 @@ class TokenClassificationPipeline(_PredictorPipeline[TokenClassificationParamete
             if parameters.aggregation_strategy in (None, "none"):
                 results.append(_list_words(sentence, answers, ignored))
             else:
-                results.append(_group_entities(query.text, sentence, answers, ignored))
+                results.append(_group_entities(sentence, answers, ignored))
         return results
 
 
@@ -293,49 +297,42 @@ def _check_top_k(top_k: int | None, config: ServeConfig) -> None:
 
 
 def _list_words(
-    words: Sequence[Word], answers: Sequence[Answer], ignored: Sequence[str]
+    words: Sentence, answers: Sequence[Answer], ignored: Sequence[str]
 ) -> list[TaggedWord]:
     return [
         {
             "entity": str(answer.label),
             "score": answer.score,
             "index": number,
-            "word": word.text,
-            "start": word.start,
-            "end": word.end,
+            "word": word,
+            "start": start,
+            "end": end,
         }
-        for number, (word, answer) in enumerate(zip(words, answers, strict=True))
+        for number, (word, (start, end), answer) in enumerate(
+            zip(words, words.spans, answers, strict=True)
+        )
         if answer.score is not None and answer.label not in ignored
     ]
 
 
 def _group_entities(
-    text: str, words: Sequence[Word], answers: Sequence[Answer], ignored: Sequence[str]
+    words: Sentence, answers: Sequence[Answer], ignored: Sequence[str]
 ) -> list[EntityGroup]:
     """Return the entities, each with the mean score of its words."""
-    entities: list[EntityGroup] = []
-    tags = [OUTSIDE if answer.score is None else str(answer.label) for answer in answers]
-    for kind, first, end in find_entities(tags):
-        if kind in ignored:
-            continue
-        start, stop = words[first].start, words[end - 1].end
-        entities.append(
-            {
-                "entity_group": kind,
-                "score": fmean(answer.score or 0.0 for answer in answers[first:end]),
-                "word": text[start:stop],
-                "start": start,
-                "end": stop,
-            }
-        )
-    return entities
+    return [
+        {"entity_group": kind, "score": score, "word": text, "start": start, "end": end}
+        for kind, score, text, start, end in list_entities(words, answers)
+        if kind not in ignored
+    ]
 
 
 def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
     """Return the pipeline of a model folder; raise ModelFolderError if it holds no model."""
     example = _read_card_example(folder)
     if not is_classifier(folder):
-        return FillMaskPipeline(FillMask(folder, device), example)
+        fill = FillMaskPipeline(FillMask(folder, device), example, find_pooling(folder))
+        fill.dimensions = read_dimensions(folder)
+        return fill
     predict = Predictor(folder, device or "auto")
     if predict.finds_spans:
         raise ModelFolderError(

@@ -51,6 +51,19 @@ def test_a_match_of_a_pattern_is_not_explicit(corpus: Path) -> None:
         assert source.explicit == explicit
 
 
+@pytest.mark.parametrize("given", ["*.txt", "**/*.txt", "**/[ab].txt", "data[2]/?.txt", "[a]/**"])
+def test_a_folder_that_exists_means_itself_in_a_pattern(given: str, tmp_path: Path) -> None:
+    inner = tmp_path / "[a]" / "data[1]"
+    for folder in (inner, inner / "data[2]", inner / "[a]"):
+        write(folder / "a.txt", "x")
+    write(tmp_path / "a" / "data1" / "b.txt", "x")  # which the names mean as patterns
+    write(inner / "data2" / "b.txt", "x")
+    found = {source.path for source in find_sources([f"{inner}/{given}"])}
+    folders = [inner / "[a]", inner / "data[2]", inner / "data2", inner]
+    expected = {"*.txt": folders[3:], "data[2]/?.txt": folders[1:2], "[a]/**": folders[:1]}
+    assert {path.parent for path in found if path} == {*expected.get(given, folders)}
+
+
 def test_a_pattern_matches_files_and_folders(corpus: Path) -> None:
     labels = [source.label for source in find_sources([f"{corpus}/**/*.[tc]*"])]
     assert labels == ["a.txt.gz", "b.txt", "d.csv"]

@@ -222,6 +222,22 @@ def test_ranges_and_empty_nodes_of_conll_u_are_no_words(content: str, tmp_path: 
     assert [one.tags for one in read_conll(path, word=2, tag=7)] == [("root", "case", "det", "obl")]
 
 
+def test_the_text_of_conll_u_is_that_of_its_ranges(tmp_path: Path) -> None:
+    lines = CONLLU.replace("4.1\tva", "5\t.\t.\tPUNCT\t_\t_\t1\tpunct\t_\t_\n4.1\tva")
+    lines = lines.replace("obl\t_\t_", "obl\t_\tGloss=sea|SpaceAfter=No")
+    path = write(tmp_path, f"{lines}\n{lines}")
+    [sentence, _] = read_conll(path)
+    assert sentence.texts == ["Vamos al mar."]
+    first, second = read_words(path)
+    assert first.text == second.text == "Vamos al mar."
+    shown = [first.text[start:end] for start, end in first.spans]
+    assert shown == ["Vamos", "al", "al", "mar", "."]
+    lemmas, _ = read_words(path, word=2)
+    assert lemmas.text == "ir a el mar."
+    words, _ = read_words(write(tmp_path, "Al O\nmar O\n\nno O\n"))
+    assert (words.text, words.spans) == ("Al mar", [(0, 2), (3, 6)])
+
+
 def test_numbers_are_words_elsewhere(tmp_path: Path) -> None:
     [sentence] = read_conll(write(tmp_path, "won O\n2-3 O\n4.1 B-NUM\n"))
     assert sentence.words == ("won", "2-3", "4.1")

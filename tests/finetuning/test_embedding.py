@@ -6,6 +6,7 @@ from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -23,12 +24,16 @@ from maskwright.finetuning.embedding import (
     load_pairs,
 )
 from maskwright.finetuning.examples import encode_texts
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.results import read_deciding_score
 from maskwright.finetuning.table_files import TableRow
-from maskwright.finetuning.task import TaskFiles
+from maskwright.inference.embed import Embedder
+from maskwright.interop.export import export
 from maskwright.model.classifier import pool_mean
-from maskwright.model_folder.folder import save_model
+from maskwright.model_folder.folder import read_dimensions, save_model
+from maskwright.runs.find_model import find_model_folder
 from tests.finetuning.helpers import TOKENIZER, make_loaded
+from tests.runs.hub import write_modules
 
 
 def make_pairs(second: str = "{}") -> Pairs:
@@ -195,6 +200,8 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         results = json.loads((out / "results.json").read_text())
         assert ("spearman" in results) == (columns == ("score",))
         assert read_deciding_score(out) == results["spearman" if columns == ("score",) else "found"]
+    assert read_dimensions(tmp_path / "out-2" / "model") == [8, 16, 32]
+    assert read_dimensions(tmp_path / "out-0" / "model") == []
     card = (tmp_path / "out-0" / "model" / "README.md").read_text()
     assert "pipeline_tag: sentence-similarity" in card
     assert f"Fine-tuned by maskwright from `{tmp_path.name}` on" in card
@@ -211,6 +218,95 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["finetune", str(model), "--task", "classification", "--train", str(table)]
     assert main([*command, "--out", str(tmp_path / "no"), "--dimensions", "8"]) == 2
     assert "--dimensions has no effect" in capsys.readouterr().err
+
+
+def write_sentences(folder: Path, how: str) -> Path:
+    """A folder of sentence-transformers: our export, or one that the library saved."""
+    library = pytest.importorskip("sentence_transformers")
+    from sentence_transformers.sentence_transformer import modules
+
+    save_model(folder / "model", make_loaded().model, TOKENIZER)
+    if how == "export":
+        export(folder / "model", "sentence-transformers", folder / "out")
+        return folder / "out"
+    transformer = modules.Transformer(str(folder / "model"), max_seq_length=24)
+    pooling = modules.Pooling(transformer.get_embedding_dimension(), "cls")
+    library.SentenceTransformer(modules=[transformer, pooling], device="cpu").save(
+        str(folder / "out")
+    )
+    if how == "older":
+        (folder / "out" / "0_Transformer").mkdir()
+        for path in (folder / "out").iterdir():
+            if path.is_file() and path.name not in ("modules.json", "README.md"):
+                path.rename(folder / "out" / "0_Transformer" / path.name)
+        listed = json.loads((folder / "out" / "modules.json").read_text())
+        listed[0]["path"] = "0_Transformer"
+        (folder / "out" / "modules.json").write_text(json.dumps(listed))
+    return folder / "out"
+
+
+@pytest.mark.parametrize(
+    ("how", "pooling", "longest"),
+    [("export", "mean", 64), ("saved", "cls", 24), ("older", "cls", 24)],
+)
+def test_a_model_of_sentence_transformers_becomes_one_again(
+    how: str, pooling: str, longest: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, table = write_sentences(tmp_path, how), write_table(tmp_path / "a.tsv")
+    command = ["finetune", str(start), "--task", "embedding", "--train", str(table)]
+    flags = ["--epochs", "2", "--batch_size", "16", "--learning_rate", "0.01"]
+    assert main([*command, "--out", str(tmp_path / "run"), *flags, "--dimensions", "8"]) == 0
+    library, folder = (
+        pytest.importorskip("sentence_transformers"),
+        find_model_folder(tmp_path / "run"),
+    )
+    theirs = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    assert theirs.max_seq_length == longest
+    ours = Embedder(folder, "cpu")
+    assert (ours.pooling, ours.longest) == (pooling, longest)
+    texts = ["the cat sees the log", "the dog " * 40]
+    np.testing.assert_allclose(ours(texts), theirs.encode(texts), atol=1e-5)
+    before = Embedder(find_model_folder(start), "cpu")(texts)
+    assert np.abs(ours(texts) - before).max() > 1e-3
+    assert read_dimensions(folder) == [8, 32]
+    assert "sentence-transformers loads this folder" in (folder / "README.md").read_text()
+    assert main([*command, "--out", str(tmp_path / "other"), "--max_length", "100"]) == 2
+    assert "max_length = 100" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pooling", "others", "named"),
+    [
+        ({"pooling_mode": "max"}, (), "names max"),
+        ({"pooling_mode_lasttoken": True}, (), "names lasttoken"),
+        ({"pooling_mode": "mean"}, ("Dense",), "names Dense"),
+    ],
+)
+def test_modules_that_would_be_lost_are_refused(
+    pooling: object,
+    others: tuple[str, ...],
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    save_model(tmp_path / "model", make_loaded().model, TOKENIZER)
+    write_modules(tmp_path / "model", pooling, *others)
+    command = ["finetune", str(tmp_path / "model"), "--task", "embedding"]
+    table = str(write_table(tmp_path / "a.tsv"))
+    assert main([*command, "--train", table, "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_decoder_needs_a_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = write_sentences(tmp_path, "saved")
+    words = permutations(("cat", "dog", "tree", "log", "bed"), 3)
+    (tmp_path / "a.txt").write_text("\n".join(f"the cat and the {' '.join(w)}" for w in words))
+    command = ["finetune", str(start), "--task", "embedding", "--objective", "tsdae"]
+    assert main([*command, "--train", str(tmp_path / "a.txt"), "--out", str(tmp_path / "o")]) == 2
+    assert "objective = tsdae" in capsys.readouterr().err
 
 
 def test_text_without_labels_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

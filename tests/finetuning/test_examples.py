@@ -32,6 +32,16 @@ def test_pieces_hold_every_word_once_and_are_cut_between_words(given_words, room
             assert piece.ids[begin:end] == TOKENIZER.encode(given_words[word]).ids.tolist()
 
 
+def test_pieces_end_with_sentences_where_that_loses_little() -> None:
+    sentence = ["the", "cat", "sleeps", "."]
+    room = 3 * len(TOKENIZER.encode(" ".join(sentence)).ids) - 1
+    pieces = list(cut_words(sentence * 5, TOKENIZER, room))
+    assert [len(piece.words) for piece in pieces] == [8, 8, 4]
+    long = ["the", ".", *["cat"] * 40]
+    [first, *_] = cut_words(long, TOKENIZER, room)
+    assert len(first.words) > 2  # the end of the first sentence is too early
+
+
 def test_a_word_longer_than_a_piece_has_its_tag_once() -> None:
     pieces = list(cut_words(["the", "x-ray"], TOKENIZER, 2))
     assert [word for piece in pieces for word in piece.words] == [0, 1]

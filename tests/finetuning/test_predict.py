@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import torch
 from transformers import AutoTokenizer, pipeline
 
 import maskwright
+from maskwright.cli.main import main
 from maskwright.errors import InputError, ModelFolderError, TokenizerError
 from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.conll import Sentence, split_words
 from maskwright.finetuning.network import build_classifier
-from maskwright.finetuning.predict import Predictor, has_columns
+from maskwright.finetuning.predict import Predictor, has_columns, list_entities
 from maskwright.finetuning.predict import predict as answer_all
 from maskwright.finetuning.task import Answer
 from maskwright.model.config import ModelConfig, Pooling, resolve_config
@@ -287,3 +290,82 @@ def test_positions_are_of_tables_without_a_header(tmp_path: Path) -> None:
     found = [has_columns(path, {"sentence1": "text"}) for path in (bare, named, lines)]
     assert found == [False, True, True]
     assert not has_columns(named, {})
+
+
+TEXT = "  The  cat (x-ray) saw\tNew York, the cat."
+
+
+def answer_words(words: Sequence[str]) -> list[Answer]:
+    """Names are places, and a cat is an animal."""
+    tags = {"cat": "B-animal", "x-ray": "I-animal", "New": "B-LOC", "York": "I-LOC"}
+    labels = ("O", "B-animal", "I-animal", "B-LOC", "I-LOC")
+    chosen = [tags.get(word, "O") for word in words]
+    found = [{label: 0.6 if label == tag else 0.1 for label in labels} for tag in chosen]
+    return [Answer(tag, 0.6, each) for tag, each in zip(chosen, found, strict=True)]
+
+
+def test_entities_have_their_characters_in_the_text() -> None:
+    words = Sentence(TEXT, split_words(TEXT))
+    found = list_entities(words, answer_words(words))
+    expected = [("animal", "cat"), ("animal", "x-ray"), ("LOC", "New York"), ("animal", "cat")]
+    assert [(one.label, one.text) for one in found] == expected
+    assert all(TEXT[one.start : one.end] == one.text for one in found)
+    assert [one.score for one in found] == pytest.approx([0.6] * 4)
+    assert found[-1].start > found[0].end
+
+
+def test_entities_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_tagger(tmp_path / "ner", ("O", "B-animal"))
+    monkeypatch.setattr(Predictor, "tag", lambda _, words: [*map(answer_words, words)])
+    (tmp_path / "lines.txt").write_text(f"{TEXT}\n\nthe\n", encoding="utf-8")
+    asked = ["predict", str(tmp_path / "ner"), str(tmp_path / "lines.txt"), "--entities"]
+    assert main(asked) == 0
+    lines = capsys.readouterr().out.split("\n")
+    start = TEXT.index("New")
+    assert lines[2] == f"LOC\t0.6000\tNew York\t{start}\t{start + 8}"
+    assert lines[4:] == ["", "", "", ""]  # of the blank line and the one without entities
+    assert main([*asked, "--json"]) == 0
+    first, blank, other = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert first["text"] == TEXT
+    assert [TEXT[one["start"] : one["end"]] for one in first["entities"]] == [
+        one["text"] for one in first["entities"]
+    ]
+    assert (blank, other["entities"]) == ({"text": "", "entities": []}, [])
+    assert main([*asked[:-1], "--json"]) == 0
+    words = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert [TEXT[one["start"] : one["end"]] for one in words] == [one["word"] for one in words]
+
+
+def test_what_has_no_entities_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_texts(tmp_path / "texts")
+    save_tagger(tmp_path / "pos", ("DET", "NOUN"))
+    for name in ("texts", "pos"):
+        assert main(["predict", str(tmp_path / name), "the cat", "--entities"]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert "--entities has no effect" in captured.err
+        assert captured.err.count("\n") == 1
+
+
+def test_every_word_of_a_long_text_is_tagged(tmp_path: Path) -> None:
+    save_tagger(tmp_path / "ner", ("O", "B-animal"))
+    text = "the cat sees the dog. and the dog sees the cat! " * 40
+    [found] = answer_all(tmp_path / "ner", text, device="cpu")
+    assert isinstance(found.answer, list)
+    assert None not in [answer.score for answer in found.answer]
+    assert len(found.answer) == 40 * 13
+    assert found.sentence is not None
+    assert found.sentence.spans[-1] == (len(text) - 2, len(text) - 1)
+
+
+def test_a_text_that_is_cut_is_counted_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_texts(tmp_path / "texts", 10)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("the cat\n" + "the cat sees the dog and " * 3 + "\n")
+    assert main(["predict", str(tmp_path / "texts"), str(lines)]) == 0
+    expected = "1 of 2 texts (50.0%) cut: only the first 10 tokens are read\n"
+    assert capsys.readouterr().err == expected

@@ -12,7 +12,7 @@ from maskwright import Predictor
 from maskwright.cli.main import main
 from maskwright.errors import CorpusError
 from maskwright.finetuning.ranking_task import Ranking, measure_reciprocal_rank
-from maskwright.finetuning.task import TaskFiles
+from maskwright.finetuning.request import TaskFiles
 
 
 def write_triplets(path: Path, count: int = 40) -> Path:

@@ -13,9 +13,10 @@ from maskwright.finetuning.fit import EarlyStopping, RunResult, train_seeds
 from maskwright.finetuning.metrics import Metric
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.results import Summary, summarize
 from maskwright.finetuning.split import hold_out
-from maskwright.finetuning.task import TaskData, TaskFiles, load_label_task, read_task
+from maskwright.finetuning.task import TaskData, load_label_task, read_task
 from maskwright.finetuning.token_task import score_tags
 from maskwright.model_folder.classifier_folder import (
     open_classifier,

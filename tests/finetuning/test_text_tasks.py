@@ -8,8 +8,9 @@ import pytest
 
 from maskwright.errors import CorpusError
 from maskwright.finetuning.conll import TaggedSentence
+from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.table_files import TableRow
-from maskwright.finetuning.task import TaskFiles, load_label_task
+from maskwright.finetuning.task import load_label_task
 from maskwright.finetuning.text_tasks import Classification, MultiLabel, Regression
 from maskwright.finetuning.token_task import Tokens
 

@@ -17,7 +17,7 @@ from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.export import export
 from maskwright.interop.targets import TARGETS, Target
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.folder import open_model, save_model
+from maskwright.model_folder.folder import open_model, read_dimensions, save_model, write_dimensions
 from tests.interop.models import LONGEST, NATIVE, OWN, write_model
 
 pytest.importorskip("transformers")
@@ -94,7 +94,9 @@ def test_the_card_of_a_model_of_vectors_says_so(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     folder = write_model(tmp_path / "model", NATIVE["bert"])
     (folder / "README.md").write_text("---\npipeline_tag: sentence-similarity\n---\n# Vectors\n")
+    write_dimensions(folder, [8, 32])
     export(folder, "sentence-transformers", tmp_path / "out")
+    assert read_dimensions(tmp_path / "out") == [8, 32]
     card = (tmp_path / "out/README.md").read_text()
     assert "similar vectors to texts that belong together" in card
     assert "fine-tune it" not in card

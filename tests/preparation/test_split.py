@@ -1,5 +1,6 @@
 """Which documents are held out, and that some are."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +16,17 @@ from maskwright.preparation.split import (
     Splits,
     choose_valid_fraction,
     cut_tail,
+    estimate_tokens,
     is_validation,
+    raise_valid_fraction,
     settle_splits,
 )
 from maskwright.preparation.work import EXACT, READ, Work
+from maskwright.tokenizer.config import TokenizerConfig
 from tests.preparation.helpers import (
     cut_small,
     make_work,
+    prepare_quietly,
     read_documents,
     small_config,
     write_corpus,
@@ -242,3 +247,97 @@ def test_the_ends(fingerprint: int) -> None:
 )
 def test_more_of_a_small_text_is_held_out(num_bytes: int, fraction: float) -> None:
     assert choose_valid_fraction([num_bytes]) == fraction
+
+
+@pytest.mark.parametrize(
+    ("text", "num_tokens"),
+    [
+        ("the cat is on the mat", 5),
+        ("рыжий кот на окне", 4),
+        ("지미 카터는 조지아주", 5),
+        ("我们走路", 4),
+        ("ひらカナ", 4),
+        ("", 0),
+    ],
+)
+def test_tokens_are_estimated_by_script(text: str, num_tokens: int) -> None:
+    assert round(estimate_tokens(text)) == num_tokens
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([5_000] * 100, 0.0351),
+        ([11_000] * 100, 0.01),  # one document is more than half
+        ([2_000] * 100, 0.0951),
+        ([1_000] * 100, 0.0951),  # of what may be held out, all
+        ([5_000, 5_000, 50_000, *[5_000] * 97], 0.0151),  # the third is too long
+    ],
+)
+def test_more_is_held_out_if_a_share_is_far_from_enough(sizes: list[int], expected: float) -> None:
+    documents = [((2 * number + 1) * 2**64 // 200, size) for number, size in enumerate(sizes)]
+    assert raise_valid_fraction(0.01, 20_000, documents) == expected
+    assert raise_valid_fraction(0.01, 20_000, reversed(documents)) == expected
+
+
+FILES = CorpusConfig(documents="file")
+SCRIPTS = {"korean": (0xAC00, 0xD7A3, 3), "hindi": (0x0905, 0x0939, 5), "english": (97, 122, 5)}
+
+
+def write_documents(
+    folder: Path, script: str, num_documents: int, seed: int, megabytes: float = 2.0
+) -> list[str]:
+    """Files of invented words, some many times as long as others; returns their texts."""
+    draw = random.Random(seed)
+    first, last, length = SCRIPTS[script]
+    letters = range(first, last + 1)
+    words = ["".join(map(chr, draw.choices(letters, k=length))) for _ in range(2_000)]
+    shares = [draw.lognormvariate(0, 1) for _ in range(num_documents)]
+    num_words = megabytes * 1e6 / len(f"{words[0]} ".encode())
+    folder.mkdir()
+    for number, share in enumerate(shares):
+        chosen = draw.choices(words, k=round(num_words * share / sum(shares)) + 1)
+        lines = [" ".join(chosen[n : n + 20]) for n in range(0, len(chosen), 20)]
+        (folder / f"{number}.txt").write_text("\n".join(lines), encoding="utf-8")
+    return [path.read_text(encoding="utf-8") for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(("num_documents", "seed"), [(400, 0), (400, 1), (60, 0), (60, 1), (9, 0)])
+def test_enough_is_held_out_of_any_script_and_of_few_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, num_documents: int, seed: int
+) -> None:
+    cut_small(monkeypatch, 1_000_000)
+    texts, corpus = write_documents(tmp_path / "a", script, num_documents, seed), FILES
+    found = split_texts(tmp_path / "a", corpus)["valid"]
+    enough = min(20_000, sum(map(estimate_tokens, texts)) / 10)
+    assert 0.5 < sum(map(estimate_tokens, found)) / enough < 3
+    cut_small(monkeypatch, 300_000)
+    (tmp_path / "b").mkdir()
+    for number, text in enumerate(reversed(texts)):
+        (tmp_path / "b" / f"{number}.txt").write_text(text, encoding="utf-8")
+    again = split_texts(tmp_path / "b", corpus)["valid"]
+    assert sorted(again) == sorted(found)  # in another order, in other blocks
+
+
+def test_the_tokens_held_out_are_those_aimed_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 1_000_000)
+    write_documents(tmp_path / "texts", "korean", 60, 1)
+    tokenizer = TokenizerConfig(vocab_size=4096, sample_megabytes=1.0)
+    config = replace(small_config(), corpus=FILES, tokenizer=tokenizer)
+    manifest, _ = prepare_quietly([tmp_path / "texts"], tmp_path / "out", config)
+    assert 10_000 < manifest.splits["valid"].num_tokens < 40_000
+
+
+def test_what_the_hash_holds_out_stays_where_it_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 1_000_000)
+    texts = write_documents(tmp_path / "texts", "english", 400, 1, 4.0)
+    share = choose_valid_fraction(len(text) for text in texts)
+    found = split_texts(tmp_path / "texts", FILES)
+    expected = [text for text in texts if is_validation(fingerprint_text(text), share)]
+    assert sorted(found["valid"]) == sorted(expected)
+    assert sum(map(len, expected)) > 40_000

@@ -11,7 +11,8 @@ from huggingface_hub import constants
 from maskwright.cli.main import main
 from maskwright.errors import InputError, MissingPackageError, ModelFolderError
 from maskwright.model_folder.folder import load_model, save_model
-from maskwright.runs.find_model import download_model, find_model_folder, find_pooling
+from maskwright.model_folder.sentence_modules import find_pooling
+from maskwright.runs.find_model import download_model, find_model_folder
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model
 from tests.runs.hub import Hub, write_modules

@@ -11,12 +11,14 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
+from maskwright.errors import ModelFolderError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.task import Answer
 from maskwright.inference.embed import Embedder
 from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.model_folder.folder import save_model, write_dimensions
 from maskwright.serving.app import build_app
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.pipelines import open_pipeline
@@ -201,7 +203,7 @@ def test_base64_holds_the_same_numbers(client: TestClient) -> None:
         ({}, "input"),
         ({"input": "a", "model": None}, "model"),
         ({"input": "a", "model": "other"}, "model = 'other'"),
-        ({"input": "a", "dimensions": 5}, "dimensions = 5"),
+        ({"input": "a", "dimensions": "few"}, "dimensions: "),
         ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
         ({"input": "a", "truncate": True}, "the request: unknown field 'truncate'"),
         ({"input": ["a"] * 5}, "the request has 5 texts"),
@@ -216,6 +218,42 @@ def test_what_is_wrong_is_one_line_in_the_form_of_openai(
     assert error["message"].startswith(field)
     assert "\n" not in error["message"]
     assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("encoding", ["float", "base64"])
+def test_vectors_are_cut_to_sizes_that_were_trained(encoding: str, tmp_path: Path) -> None:
+    save_model(tmp_path / "model", make_loaded().model, TOKENIZER)
+    write_dimensions(tmp_path / "model", [16, 8, 32])
+    client = serve(tmp_path / "model")
+    whole = Embedder(tmp_path / "model", "cpu", normalize=False)(TEXTS)
+    with client:
+        for size in (8, 16, 32, None):
+            answer = ask(client, input=TEXTS, dimensions=size, encoding_format=encoding).json()
+            found = [one["embedding"] for one in answer["data"]]
+            if encoding == "base64":
+                found = [np.frombuffer(base64.b64decode(one), "<f4") for one in found]
+            expected = whole[:, :size] / np.linalg.norm(whole[:, :size], axis=1, keepdims=True)
+            assert np.array(found) == pytest.approx(expected, abs=1e-5)
+        for size in (0, -1, 9, 33):
+            answer = ask(client, input=TEXTS, dimensions=size)
+            assert answer.status_code == 400
+            message = read_error(answer)["message"]
+            assert message.startswith(f"dimensions = {size} must be 8 or 16 or 32")
+
+
+def test_without_such_sizes_only_the_width_will_do(client: TestClient) -> None:
+    answer = ask(client, input="a", dimensions=5)
+    assert answer.status_code == 400
+    assert read_error(answer)["message"].startswith("dimensions = 5 must be 32")
+
+
+@pytest.mark.parametrize("sizes", ["8", [0], [True], [8.0], {"8": 1}])
+def test_sizes_that_are_none_are_one_line(sizes: object, tmp_path: Path) -> None:
+    save_model(tmp_path / "model", make_loaded().model, TOKENIZER)
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "matryoshka_dimensions": sizes}))
+    with pytest.raises(ModelFolderError, match="matryoshka_dimensions = "):
+        open_pipeline(tmp_path / "model", "cpu")
 
 
 def test_every_error_of_these_paths_has_that_form(folder: Path) -> None:

@@ -89,6 +89,9 @@ def _load(datasets: Any, name: HubName) -> Any:
     if folder and (folder / "state.json").is_file():
         return datasets.load_from_disk(str(folder))
     where = str(folder or name.path)
+    if folder and any(character in str(folder.resolve()) for character in "*?["):
+        rule = "the library datasets takes its path for a pattern"
+        raise ValueError(f"{rule}. Rename the folder, or give it without hf:")
     return datasets.load_dataset(where, name.config or None, split=_SPLIT, streaming=True)
 
 

@@ -160,6 +160,15 @@ def test_a_saved_dataset_is_read(folder: Path) -> None:
         read_all(f"hf:{folder / 'other'}#body")
 
 
+def test_a_name_with_brackets_is_no_pattern(folder: Path) -> None:
+    datasets: Any = pytest.importorskip("datasets")
+    saved = folder / "saved[1]"
+    datasets.Dataset.from_dict({"text": ["one"]}).save_to_disk(str(saved))
+    assert read_all(f"hf:{saved}") == ["one"]
+    with pytest.raises(CorpusError, match=r"\[a\] cannot be read: .* give it without hf:"):
+        read_all(f"hf:{folder.rename(folder.with_name('[a]'))}")
+
+
 def test_a_missing_field_names_those_there_are(folder: Path) -> None:
     with pytest.raises(CorpusError, match="has no field body; it has: id, text"):
         read_all(f"hf:{folder}#body")

@@ -1,0 +1,175 @@
+"""The roles of a table's columns: by their usual names or their content, or as the user says.
+
+Content decides only where it leaves no choice: one column of long, distinct texts, and one of few
+labels. Otherwise the error has the columns to give.
+"""
+
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from maskwright.errors import CorpusError, InputError
+
+Column = str | int  # a name, or a position from 0
+LabelKind = Literal["class", "classes", "number"]
+FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
+TEXT_ROLES = (FIRST, SECOND)
+# The usual column names of text pairs, of single texts, and of labels.
+PAIRS = (
+    (FIRST, SECOND), ("text1", "text2"), ("text_1", "text_2"), ("text_a", "text_b"),
+    ("sentence_a", "sentence_b"), ("sentence_1", "sentence_2"), ("question1", "question2"),
+    ("premise", "hypothesis"), ("anchor", "positive"), ("question", "answer"),
+    ("question", "sentence"), ("question", "passage"), ("question", "context"),
+    ("query", "positive"), ("query", "passage"), ("query", "document"), ("title", "abstract"),
+)  # fmt: skip
+TEXTS = (
+    FIRST, "text", "texts", "sentence", "content", "body", "review", "comment", "message",
+    "document", "tweet", "post", "utterance", "question", "query", "title", "headline",
+    "description", "abstract",
+)  # fmt: skip
+LABELS = (
+    LABEL, "labels", "class", "category", "categories", "target", "gold_label", "gold", "topic",
+    "topics", "sentiment", "intent", "emotion", "polarity", "score", "rating", "stars", "value",
+    "tag", "tags", "y", "is_duplicate", "similarity",
+)  # fmt: skip
+USUAL: Mapping[str, frozenset[str]] = {
+    FIRST: frozenset([*TEXTS, *(first for first, _ in PAIRS)]),
+    SECOND: frozenset(second for _, second in PAIRS),
+    LABEL: frozenset(LABELS),
+}
+_LEAST_LENGTH, _LEAST_DISTINCT, _MOST_DISTINCT = 15, 0.8, 0.5  # characters; shares of the rows
+
+
+class ColumnsError(CorpusError):
+    """Columns that a table does not have, or that are not clear.
+
+    Attributes:
+        columns: what to give instead, by role.
+    """
+
+    def __init__(self, message: str, columns: Mapping[str, Column]) -> None:
+        super().__init__(message)
+        self.columns = dict(columns)
+
+
+def normalize_name(name: str) -> str:
+    """Return a column name as the usual names are written."""
+    return name.strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+def name_roles(columns: Mapping[str, Column], roles: Sequence[str], what: str) -> dict[str, Column]:
+    """Return columns by role, which may be given by its usual names, such as ``text``.
+
+    Args:
+        what: what has these roles, for messages.
+
+    Raises:
+        InputError: there is no such role, or it is given twice.
+    """
+    found: dict[str, Column] = {}
+    for given, column in columns.items():
+        usual = [role for role in roles if normalize_name(given) in USUAL.get(role, ())]
+        free = [role for role in usual if role not in found]
+        meant = [given] if given in roles else free or usual
+        known = f"roles are {', '.join(roles)}" if roles else "remove the flag"
+        if not meant:
+            raise InputError(f"--columns {given}={column}: {what} has no role {given}; {known}")
+        if meant[0] in found:
+            rule = f"{meant[0]} = {found[meant[0]]} already"
+            raise InputError(f"--columns {given}={column}: {rule}. Give it once.")
+        found[meant[0]] = column
+    return found
+
+
+def show_columns(columns: Mapping[str, Column]) -> str:
+    """Return columns as they are typed: ``text=note label=department``."""
+    alone = {FIRST: "text"} if SECOND not in columns else {}
+    return shlex.join(f"{alone.get(role, role)}={column}" for role, column in columns.items())
+
+
+def infer_roles(
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    found: Mapping[str, Column],
+    given: Collection[str],
+    kind: LabelKind,
+) -> dict[str, str]:
+    """Return the text and the label of a table by their content, if there is no other choice.
+
+    If one of the two is known, the other must be the only column left.
+
+    Args:
+        rows: the first rows.
+        found: columns by role; those that the table lacks are inferred, unless they are `given`.
+    """
+    missing = [role for role in (FIRST, LABEL) if role in found and found[role] not in names]
+    if not {*given}.isdisjoint(missing):
+        return {}
+    free = [number for number, name in enumerate(names) if name not in found.values()]
+    values = {number: [row[number] for row in rows if number < len(row)] for number in free}
+    texts = [number for number in free if _are_texts(values[number])]
+    labels = [number for number in free if number not in texts and _are(kind, values[number])]
+    chosen = {FIRST: texts, LABEL: labels}
+    is_clear = len(missing) == 2 or len(free) == 1
+    if not is_clear or any(len(chosen[role]) != 1 for role in missing):
+        return {}
+    return {role: names[chosen[role][0]] for role in missing}
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    """Return True for long texts of several words, most of them distinct."""
+    texts = [one.strip() for one in values if isinstance(one, str) and one.strip()]
+    has_words = sum(" " in text or not text.isascii() for text in texts) > len(texts) / 2
+    letters = sum(character.isalpha() for text in texts for character in text)
+    length = sum(map(len, texts))
+    is_long = length >= _LEAST_LENGTH * len(texts) and letters > length / 2
+    return has_words and is_long and len({*texts}) >= _LEAST_DISTINCT * len(values)
+
+
+def _are(kind: LabelKind, values: Sequence[Any]) -> bool:
+    """Return True for few labels that recur, or for numbers that do not count the rows."""
+    if kind == "number":
+        numbers = [_to_number(one) for one in values]
+        known = sorted(one for one in numbers if one is not None)
+        counts = [known[0] + step for step in range(len(known))] if known else []
+        return len(known) == len(values) and len({*known}) > 1 and known != counts
+    pieces = [one for value in values for one in (_split(value) if kind == "classes" else [value])]
+    names = {str(one).strip() for one in pieces} - {""}
+    return (1 if kind == "classes" else 2) <= len(names) <= _MOST_DISTINCT * len(values)
+
+
+def _split(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return cast(list[Any], value)
+    return re.split(r"[|,]", str(value).strip("[]"))
+
+
+def _to_number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def propose_columns(
+    names: Sequence[Column], rows: Sequence[Sequence[Any]], columns: Mapping[str, Column]
+) -> dict[str, Column]:
+    """Return a column for each role: texts are the longest, labels the most repetitive.
+
+    Args:
+        names: the names of the columns, or their positions if the table has no header.
+        rows: the first rows.
+        columns: the columns that were asked for; those that the table has are kept.
+    """
+    known = {*names, *range(len(names))}
+    kept = {role: column for role, column in columns.items() if column in known}
+    free = [n for n, name in enumerate(names) if {n, name}.isdisjoint(kept.values())]
+    values = {n: [str(row[n]) for row in rows if n < len(row)] for n in free}
+    numbers = [role for role in columns if role in (LABEL, "score") and role not in kept]
+    texts = sorted(role for role in columns if role not in kept and role not in numbers)
+    longest = sorted(free, key=lambda n: -sum(map(len, values[n])))[: len(texts)]
+    found = {**kept, **{r: names[n] for r, n in zip(texts, sorted(longest), strict=False)}}
+    rest = sorted(set(free) - {*longest}, key=lambda n: (len({*values[n]}) < 2, len({*values[n]})))
+    found |= {role: names[n] for role, n in zip(numbers, rest, strict=False)}
+    return {role: found[role] for role in sorted(found, key=lambda r: (r not in TEXT_ROLES, r))}
