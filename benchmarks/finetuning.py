@@ -8,15 +8,18 @@ punctuation and capital letters. All use `maskwright.finetune` with its defaults
 seeds. A tenth of the training examples chooses the weights of a run; the test examples are used
 once: the validation examples of GLUE, the last tenth of the others. ``RUNS/TASK-MODEL.json`` is
 written when a task has ended, and a second call reuses it; the result file contains all of them.
+With ``--rows`` tasks have so many examples, drawn once; with ``--patience`` it is compared.
 """
 
 import argparse
 import gzip
+import random
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +28,12 @@ import torch
 from benchmarks.common import find_corpus, recall, write_result
 from maskwright.evaluation.run import hash_model
 from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig
+from maskwright.finetuning.conll import has_conll_name
 from maskwright.finetuning.fit import train_seeds
 from maskwright.finetuning.glue import find_tasks, make_files
 from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.results import add_control, collect_results
+from maskwright.finetuning.table_files import peek_rows
 from maskwright.finetuning.task import read_task
 from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder
@@ -82,11 +87,25 @@ def cut_tagged(blocks: Sequence[str], scratch: Path) -> tuple[Path, Path]:
     return parts
 
 
-def run_one(files: TaskFiles, folder: Path, seeds: int, has_control: bool) -> dict[str, Any]:
+def shorten(files: TaskFiles, num_rows: int, scratch: Path) -> TaskFiles:
+    """Return a task with `num_rows` of its training examples; a header stays."""
+    separator = "\n\n" if has_conll_name(files.train) else "\n"
+    examples = files.train.read_text(encoding="utf-8").strip().split(separator)
+    names, _ = peek_rows(files.train) if separator == "\n" else ([], ())
+    kept = [*examples[:1]] if names else []
+    kept += random.Random(0).sample(examples[len(kept) :], num_rows)
+    path = scratch / f"{num_rows}-{files.train.name}"
+    path.write_text(separator.join(kept) + "\n", encoding="utf-8")
+    return replace(files, train=path)
+
+
+def run_one(
+    files: TaskFiles, folder: Path, asked: FinetuneConfig, has_control: bool
+) -> dict[str, Any]:
     """Fine-tune our model, and with a control a random one of its shape, on one task."""
     loaded = open_encoder(folder)
-    data = read_task(files, loaded, FinetuneConfig())
-    config = FinetuneConfig(seeds=seeds).resolve(len(data.train), loaded.model.config.hidden_size)
+    data = read_task(files, loaded, asked)
+    config = asked.resolve(len(data.train), loaded.model.config.hidden_size)
     began = time.perf_counter()
     device = torch.device("cpu")
     ours = train_seeds(data, loaded.model, config, device, print)
@@ -100,6 +119,7 @@ def run_one(files: TaskFiles, folder: Path, seeds: int, has_control: bool) -> di
     for run in (*found["runs"], *found.get("random_encoder_runs", ())):
         del run["history"]
     conditions = {"epochs": config.epochs, "learning_rate": config.learning_rate}
+    conditions["patience"] = config.patience
     measured = {"threads": torch.get_num_threads(), "minutes_a_seed": round(minutes, 2)}
     return {**found, **conditions, **measured}
 
@@ -110,6 +130,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, required=True, help="folder for finished tasks")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", nargs="+", help="tasks [all]")
+    parser.add_argument("--rows", type=int, nargs="+", help="training examples [all]")
+    parser.add_argument("--patience", type=int, nargs="+", help="patience [the default]")
     parser.add_argument("--control", action="store_true", help="fine-tune a random encoder, too")
 
 
@@ -118,11 +140,23 @@ def main(arguments: argparse.Namespace) -> None:
     model = hash_model(folder)[:12]
     arguments.runs.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {}
+    variants = [*product(arguments.rows or [None], arguments.patience or [None])]
     with tempfile.TemporaryDirectory() as scratch:
-        for name, files in list_tasks(Path(scratch)).items():
+        tasks = list_tasks(Path(scratch))
+        for (task, files), (rows, patience) in product(tasks.items(), variants):
+            parts = (
+                task,
+                rows and f"{rows}-rows",
+                None if patience is None else f"stop-{patience}",
+            )
+            name = "-".join(filter(None, parts))
             kept = arguments.runs / f"{name}-{model}.json"
-            if arguments.tasks is None or name in arguments.tasks or kept.exists():
+            if arguments.tasks is None or task in arguments.tasks or kept.exists():
+                chosen = shorten(files, rows, Path(scratch)) if rows else files
+                asked = FinetuneConfig(seeds=arguments.seeds)
+                asked = asked if patience is None else replace(asked, patience=patience)
                 found[name] = recall(
-                    kept, partial(run_one, files, folder, arguments.seeds, arguments.control)
+                    kept, partial(run_one, chosen, folder, asked, arguments.control)
                 )
-    write_result("finetuning", {"about": arguments.about, "model": model, "tasks": found})
+    result = "finetuning-small" if arguments.rows else "finetuning"
+    write_result(result, {"about": arguments.about, "model": model, "tasks": found})
