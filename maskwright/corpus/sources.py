@@ -152,22 +152,22 @@ def _exists(path: Path) -> bool:
 
 
 def _match(pattern: Path) -> list[Path]:
-    """Return the sorted matches of a pattern; a part that exists (``data[1]``) means itself.
+    """Return the sorted matches of a pattern; folders that exist (``data[1]/*``) mean themselves.
 
     Hidden names match only if the pattern has them.
     """
-    named, found = set(pattern.parts), {Path(pattern.anchor)}
+    named, folder = set(pattern.parts), Path(pattern.anchor)
+    parts = list(pattern.relative_to(folder).parts)
+    while _exists(folder / parts[0]):
+        folder /= parts.pop(0)
     try:
-        for part in pattern.relative_to(pattern.anchor).parts:
-            found = {
-                match
-                for base in found
-                for match in ([base / part] if _exists(base / part) else base.glob(part))
-                if not any(name.startswith(".") and name not in named for name in match.parts)
-            }
+        return sorted(
+            match
+            for match in folder.glob("/".join(parts))
+            if not any(name.startswith(".") and name not in named for name in match.parts)
+        )
     except (ValueError, RecursionError, OSError) as error:
         raise CorpusError(f"{pattern} is not a valid pattern: {error}.") from None
-    return sorted(found)
 
 
 def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
