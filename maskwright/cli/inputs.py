@@ -35,10 +35,10 @@ class Sentence:
     place: str = ""
 
 
-_COLUMNS = "sentence1: name or position of the text's column [a usual name, such as text]"
+TEXT_COLUMN = "sentence1: name or position of the text's column [a usual name, such as text]"
 
 
-def add_arguments(parser: Parser, what: str, columns: str = _COLUMNS) -> None:
+def add_arguments(parser: Parser, what: str, columns: str = TEXT_COLUMN) -> None:
     """Add the model, the device, and the source of texts.
 
     Args:

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.markup import escape
 
 import maskwright
-from maskwright.cli.flags import Parser
-from maskwright.cli.inputs import read_sentences
+from maskwright.cli.flags import Parser, add_table_flags
+from maskwright.cli.inputs import TEXT_COLUMN, read_sentences
 from maskwright.cli.tables import make_console
 from maskwright.console import say_json
 from maskwright.runs.find_model import HELP
@@ -32,6 +32,7 @@ def build_parser() -> Parser:
     parser.add_argument("queries", nargs="*", help="none, or -: standard input, one a line")
     file = "texts to search, one a line, or a table with a text column"
     parser.add_argument("--file", type=Path, required=True, help=file)
+    add_table_flags(parser, TEXT_COLUMN)
     parser.add_argument("--top", type=int, default=10, metavar="N", help="texts to print [10]")
     parser.add_argument(
         "--pooling", choices=("mean", "cls"), help="of the tokens' vectors [the model's, or mean]"
@@ -44,9 +45,10 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    asked = read_sentences(Namespace(text=arguments.queries, file=None))
-    queries = [query.text for query in asked if query.text.strip()]
-    texts = (one.text for one in read_sentences(Namespace(text=[], file=arguments.file)))
+    asked = Namespace(text=arguments.queries, file=None, columns=(), header=None)
+    queries = [query.text for query in read_sentences(asked) if query.text.strip()]
+    searched = Namespace(**{**vars(arguments), "text": []})
+    texts = (one.text for one in read_sentences(searched))
     found = maskwright.search(
         arguments.folder,
         queries,

@@ -21,9 +21,8 @@ from maskwright.finetuning.predict import predict as answer_all
 from maskwright.finetuning.task import Answer
 from maskwright.model.config import ModelConfig, Pooling, resolve_config
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import save_classifier
-from maskwright.model_folder.folder import read_card, save_model
+from maskwright.model_folder.folder import save_model
 from maskwright.serving.pipelines import (
     Query,
     TextClassificationPipeline,
@@ -115,7 +114,6 @@ def test_text_without_blanks_is_tagged_as_in_training(
     assert answered.texts == tuple(text)
     assert isinstance(answered.answer, list)
     assert [one.label for one in answered.answer] == ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O"]
-    assert read_example(read_card(folder) or "") == (text,)
 
 
 def serve_entities(folder: Path, text: str) -> list[Any]:
