@@ -43,7 +43,7 @@ bench-gpu: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean --strict
-	$(BIN)/python -m benchmarks site site
+	$(BIN)/python -m docs.tools site site
 
 # After a change to pyproject.toml or constraints.txt.
 lock: pyproject.toml constraints.txt

@@ -7,16 +7,17 @@ named benchmark is imported.
 
 import argparse
 import ast
+import importlib
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 
-def list_programs() -> dict[str, str]:
-    """Return the first docstring line of each benchmark by its name."""
+def list_programs(package: str = "benchmarks") -> dict[str, str]:
+    """Return the first docstring line of each program of a package by its name."""
     programs: dict[str, str] = {}
-    for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
+    folder = Path(importlib.import_module(package).__path__[0])
+    for path in sorted(folder.glob("[!_]*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
             summary = (ast.get_docstring(tree) or "").partition("\n")[0]
@@ -24,20 +25,23 @@ def list_programs() -> dict[str, str]:
     return programs
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run the benchmark that the first argument names."""
-    programs = list_programs()
+def main(arguments: Sequence[str], package: str = "benchmarks") -> None:
+    """Run the program that the first argument names."""
+    programs = list_programs(package)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: python -m benchmarks NAME [--help | ARGUMENTS]\n")
+        print(f"usage: python -m {package} NAME [--help | ARGUMENTS]\n")
         print("\n".join(f"  {name:<22}{summary}" for name, summary in programs.items()))
         return
     name, *rest = arguments
     if name not in programs:
-        print(f"unknown benchmark {name!r}. Choose one of {', '.join(programs)}.", file=sys.stderr)
+        print(
+            f"{name} is no program of {package}. Choose one of {', '.join(programs)}.",
+            file=sys.stderr,
+        )
         sys.exit(2)
-    module = import_module(f"benchmarks.{name.replace('-', '_')}")
+    module = importlib.import_module(f"{package}.{name.replace('-', '_')}")
     parser = argparse.ArgumentParser(
-        f"python -m benchmarks {name}",
+        f"python -m {package} {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

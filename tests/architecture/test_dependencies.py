@@ -31,7 +31,7 @@ PASS_ON = {
     "tests/preparation/test_engines.py",
     "tests/test_public_interface.py",
 }
-OWN = {"maskwright", "benchmarks", "examples", "tests"}
+OWN = {"maskwright", "benchmarks", "docs", "examples", "tests"}
 INVENTED = {"broken_package", "nowhere"}  # by tests about packages that are not there
 DISTRIBUTIONS = {
     "google": "google-auth",
@@ -44,7 +44,7 @@ FOR_DEVELOPERS = ("dev", "docs", "fuzz", "golden", "lock")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # Read once for all tests of this kind.
-SOURCES = read_sources("maskwright", "examples", "benchmarks", "tests")
+SOURCES = read_sources("maskwright", "examples", "benchmarks", "docs/tools", "tests")
 LOCKS = {"requirements.lock": ["plots"], "requirements-dev.lock": ["plots", "dev"]}
 
 
@@ -80,7 +80,7 @@ def modules_of(source: Source) -> set[str]:
     ("folders", "extras"),
     [
         (("maskwright",), set(EXTRAS) - set(FOR_DEVELOPERS)),
-        (("benchmarks", "examples", "tests"), set(EXTRAS)),
+        (("benchmarks", "docs/tools", "examples", "tests"), set(EXTRAS)),
     ],
 )
 def test_every_import_is_declared(folders: tuple[str, ...], extras: set[str]) -> None:

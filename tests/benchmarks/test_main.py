@@ -1,4 +1,4 @@
-"""Every benchmark is listed with one line, and has help."""
+"""Every benchmark and every program of the documentation is listed with one line, and has help."""
 
 import pytest
 
@@ -9,22 +9,29 @@ def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
     main([])
     listed = capsys.readouterr().out
     programs = list_programs()
-    assert {"bench", "training-speed", "crash-test", "fuzz", "report"} <= programs.keys()
+    assert {"bench", "training-speed", "crash-test", "fuzz"} <= programs.keys()
     for name, summary in programs.items():
         assert f"  {name} " in listed
         assert summary.endswith(".")
 
 
-@pytest.mark.parametrize("name", list_programs())
-def test_each_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        (package, name)
+        for package in ("benchmarks", "docs.tools")
+        for name in list_programs(package)
+    ],
+)
+def test_each_has_help(package: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([name, "--help"])
+        main([name, "--help"], package)
     assert ended.value.code == 0
-    assert f"python -m benchmarks {name}" in capsys.readouterr().out
+    assert f"python -m {package} {name}" in capsys.readouterr().out
 
 
 def test_an_unknown_name_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["nothing"])
     assert ended.value.code == 2
-    assert "'nothing'" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("nothing is no program of benchmarks. Choose one of ")

@@ -1,7 +1,7 @@
 """The page of all settings is what the code says."""
 
-from benchmarks.reference import PAGE, write_page
+from docs.tools.reference import PAGE, write_page
 
 
 def test_the_page_of_the_configuration_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == write_page(), "run python -m benchmarks reference"
+    assert PAGE.read_text(encoding="utf-8") == write_page(), "run python -m docs.tools reference"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.site import finish_site, list_broken, render_formula
+from docs.tools.site import finish_site, list_broken, render_formula
 
 ROOT = Path(__file__).parents[2]
 

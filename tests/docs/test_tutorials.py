@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.api_page import PAGE, convert, write_api_page
-from benchmarks.tutorials import PAGES, read_outputs, run_cell, run_page, write_notebook
+from docs.tools.api_page import PAGE, convert, write_api_page
+from docs.tools.tutorials import PAGES, read_outputs, run_cell, run_page, write_notebook
 
 NAMES = sorted(path.stem for path in PAGES.glob("*.md"))
 # The first cell of each page has some of these.
@@ -61,7 +61,7 @@ def test_the_page_runs(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch)
 def test_the_page_and_its_notebook_are_the_same(name: str):
     page = read_page(name)
     notebook = (PAGES / f"{name}.ipynb").read_text(encoding="utf-8")
-    assert notebook == write_notebook(page), "run python -m benchmarks tutorials"
+    assert notebook == write_notebook(page), "run python -m docs.tools tutorials"
     cells = json.loads(notebook)["cells"]
     assert sum(cell["cell_type"] == "code" for cell in cells) == len(read_outputs(page))
     assert cells[0]["source"][0].startswith("# ")
@@ -81,7 +81,7 @@ def test_a_cell_shows_what_a_notebook_shows(capsys: pytest.CaptureFixture[str]):
 
 def test_the_page_of_the_api_is_current():
     assert PAGE.read_text(encoding="utf-8") == write_api_page(), (
-        "run python -m benchmarks reference"
+        "run python -m docs.tools reference"
     )
 
 

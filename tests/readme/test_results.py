@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common import ROOT, find_result
-from benchmarks.report import read_pages
-from benchmarks.table_values import explain_homeless
+from docs.tools.report import read_pages
+from docs.tools.table_values import explain_homeless
 from maskwright.errors import ModelFolderError
 from maskwright.model_folder.families import list_native
 from maskwright.model_folder.folder import parse_config

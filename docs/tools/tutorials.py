@@ -1,7 +1,7 @@
 """Run the code of the tutorials, write what it prints into the pages, and write the notebooks.
 
-    python -m benchmarks tutorials --run entities      # in the folder runs/tutorials
-    python -m benchmarks tutorials                     # the notebooks of all pages
+    python -m docs.tools tutorials --run entities      # in the folder runs/tutorials
+    python -m docs.tools tutorials                     # the notebooks of all pages
 
 A tutorial is a page, ``docs/tutorials/NAME.md``. Its ``python`` blocks are cells, run one after the
 other in one process; the ``text`` block with the title "Output" after a cell is what it printed.

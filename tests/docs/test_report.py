@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.__main__ import list_programs
 from benchmarks.common import ROOT
-from benchmarks.report import BEGIN, END, read_pages
 from benchmarks.reproduce import PEER, SYSTEMS
+from docs.tools.report import BEGIN, END, read_pages
 from maskwright.cli.flags import config_values
 from maskwright.cli.pretrain import build_parser
 from maskwright.pretraining.prepared_data import build_planner
@@ -175,11 +175,11 @@ def test_without_results_a_page_says_so(path: str, tmp_path: Path) -> None:
 
 
 def test_every_command_and_test_of_a_page_exists() -> None:
-    programs = list_programs()
+    programs = {package: list_programs(package) for package in ("benchmarks", "docs.tools")}
     for page in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "Makefile"):
         text = page.read_text(encoding="utf-8")
-        for name in re.findall(r"python -m benchmarks[ .]([\w-]+)", text):
-            assert name in programs, (page, name)
+        for package, name in re.findall(r"python -m (benchmarks|docs\.tools)[ .]([\w-]+)", text):
+            assert name in programs[package], (page, name)
     for name in re.findall(r"`(tests/[^`]*)`", read_pages()["docs/reliability.md"].read_section()):
         assert (ROOT / name).exists(), name
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from benchmarks.common import Result
-from benchmarks.table_values import BASELINE, BESIDE, list_tasks
+from docs.tools.table_values import BASELINE, BESIDE, list_tasks
 
 # The colors of Okabe and Ito, which people with color blindness can tell apart; ours is the first.
 OURS, *COLORS = (

@@ -17,7 +17,7 @@ _HEAD = """# Python API
 
 Look up a public function or class here: its parameters, what it returns and which errors it raises.
 [From Python](python.md) shows how they work together. All are imported from `maskwright`; any other
-module may change without notice. `python -m benchmarks reference` writes this page from the code.
+module may change without notice. `python -m docs.tools reference` writes this page from the code.
 """
 _SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields):")
 _TITLES = {"Args": "Parameters"}

@@ -1,6 +1,6 @@
 """Finish the documentation that zensical built: formulas, links to repository files, tables.
 
-    zensical build --clean && python -m benchmarks site site
+    zensical build --clean && python -m docs.tools site site
 
 In the repository a link to ``../maskwright/files.py`` works, and ``\\|`` in the code of a table is
 a bar. On the site a link to a file of the repository points to a page with its text,
@@ -12,6 +12,7 @@ import argparse
 import html
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,6 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     site = arguments.site.resolve()
+    shutil.rmtree(site / "tools", ignore_errors=True)  # these programs, which zensical copies
     finish_site(site)
     broken = list(list_broken(site))
     print("\n".join(broken), file=sys.stderr, end="\n" * bool(broken))

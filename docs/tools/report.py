@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from benchmarks import pictures, table_values
 from benchmarks.common import RESULTS, ROOT, Result, find_results
+from docs.tools import pictures, table_values
 
 IMAGES = ROOT / "docs" / "images"
 SPECIFICATION = Path(__file__).with_name("specification.yaml")

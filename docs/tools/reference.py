@@ -1,6 +1,6 @@
 """Write docs/configuration.md (every field, and the recipes that set it) and docs/api.md.
 
-python -m benchmarks reference
+python -m docs.tools reference
 """
 
 import argparse
@@ -8,8 +8,8 @@ import json
 from functools import reduce
 from typing import Any
 
-from benchmarks import api_page
 from benchmarks.common import ROOT
+from docs.tools import api_page
 from maskwright.config import FieldInfo, describe_type, fields_of
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.preparation.config import PrepareConfig
@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "configuration.md"
 _HEAD = """# Configuration
 
 Look up a setting here: its type, its default, what it does, and the values that recipes give it.
-`python -m benchmarks reference` writes this page from the code.
+`python -m docs.tools reference` writes this page from the code.
 """
 _PRETRAIN = """
 ## `maskwright pretrain`
