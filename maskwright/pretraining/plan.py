@@ -12,22 +12,20 @@ from maskwright.files import write_text
 from maskwright.model.config import SIZE_FIELDS, EncoderConfig, parse_sizes
 from maskwright.model.flops import count_parameters
 from maskwright.pretraining.budget import (
+    COUNTED_EPOCHS,
+    Pay,
+    Size,
     count_flops_per_token,
     count_tokens,
     estimate_step_seconds,
     fill_cards,
-)
-from maskwright.pretraining.dry_run import find_tokens
-from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
-from maskwright.pretraining.prepared_data import guess_model, resolve_model, warn_of_epochs
-from maskwright.pretraining.rungs import (
-    COUNTED_EPOCHS,
-    Pay,
-    Size,
     find_recipe,
     pick_size,
     scale_rates,
 )
+from maskwright.pretraining.dry_run import find_tokens
+from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
+from maskwright.pretraining.prepared_data import guess_model, resolve_model, warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS

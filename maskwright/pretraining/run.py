@@ -23,7 +23,7 @@ from maskwright.preparation.find_data import (
     locate_data,
     named_folder,
 )
-from maskwright.pretraining.budget import choose_size_here, choose_vocabulary
+from maskwright.pretraining.budget import choose_size, choose_vocabulary, keep_rung
 from maskwright.pretraining.dry_run import describe_run, warn_of_budget
 from maskwright.pretraining.init_from import (
     adopt_model,
@@ -42,7 +42,6 @@ from maskwright.pretraining.prepared_data import (
     resolve_model,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
-from maskwright.pretraining.rungs import keep_rung
 from maskwright.runs.config import Layers, PretrainConfig, list_ignored
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
@@ -268,7 +267,7 @@ def _start(request: _Request) -> None:
             console.print("choosing the size of the model: measuring the speed of this machine")
             shape = partial(resolve_model, tokenizer=data.tokenizer)
             tokens = count_epoch_tokens(config, data)
-            config, reason = choose_size_here(config, shape, tokens, world)
+            config, reason = choose_size(config, shape, tokens, world)
             console.print(f"size: {reason}")
             if warning := warn_of_budget(config, shape(config), tokens, world):
                 console.print(warning)

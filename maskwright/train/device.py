@@ -205,6 +205,10 @@ class Cards:
     def num_nodes(self) -> int:
         return -(-self.count // CARDS_A_NODE)
 
+    @property
+    def peak_flops(self) -> float:
+        return self.card.peak_flops * self.count
+
     def estimate_step_seconds(
         self, model: EncoderConfig, step_tokens: float, flops_per_token: float, micro_tokens: float
     ) -> tuple[float, bool]:

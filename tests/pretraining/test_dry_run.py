@@ -12,7 +12,7 @@ import torch
 from maskwright.cli.main import main
 from maskwright.model.config import EncoderConfig
 from maskwright.pretraining import budget, dry_run
-from maskwright.pretraining.budget import choose_size_here, is_measured_whole, measure_step_seconds
+from maskwright.pretraining.budget import choose_size, is_measured_whole, measure_step_seconds
 from maskwright.pretraining.prepared_data import guess_model, warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.train.device import parse_cards
@@ -112,14 +112,14 @@ def test_machine_and_text_choose_the_size():
 
     def choose(device: str, tokens: float | None) -> int:
         cards = parse_cards(device, "device")
-        return choose_size_here(config, guess_model, tokens, cards=cards)[0].model.hidden_size
+        return choose_size(config, guess_model, tokens, cards=cards)[0].model.hidden_size
 
     assert choose("L4", None) < choose("H200", None)
     assert choose("H200", 1e12) == choose("H200", None)
     assert choose("H200", 1e5) == 64
     without = resolve("tiny")
     cards = parse_cards("H200", "device")
-    assert choose_size_here(without, guess_model, None, cards=cards) == (without, "")
+    assert choose_size(without, guess_model, None, cards=cards) == (without, "")
 
 
 @pytest.mark.parametrize(
