@@ -34,7 +34,7 @@ ProblemType = Literal["single_label_classification", "multi_label_classification
 # The folder of the generator, the second model in a run of ELECTRA pretraining.
 GENERATOR = "generator"
 # Limits far above published models, so that a typo or a hostile file cannot exhaust memory.
-MOST = {
+MAX_SIZES = {
     "num_hidden_layers": 1000,
     "vocab_size": MAX_VOCAB_SIZE,
     "hidden_size": 1 << 17,
@@ -52,7 +52,7 @@ MOST = {
 
 def check_sizes(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if a size is too large."""
-    for name, most in MOST.items():
+    for name, most in MAX_SIZES.items():
         value = values.get(name)
         if value is not None and value > most:
             raise ConfigError(name, value, f"must be at most {most}")

@@ -49,7 +49,7 @@ _RATES = ("learning_rate", "muon_learning_rate")
 # A step that takes a GPU so long at its peak keeps it four fifths as busy as larger ones: 12 layers
 # of width 384 and 16,384 tokens, 2.5 ms at the peak, reach 0.77 (benchmarks gpu-variants).
 _BUSY_SECONDS, _UPDATES = 0.003, 5
-_FEWEST_STEPS, _FEWEST_TOKENS = 2000, 8192
+_MIN_STEPS, _MIN_TOKENS = 2000, 8192
 
 
 @dataclass(frozen=True)
@@ -205,9 +205,9 @@ def fill_card(
     if config.model.hidden_size < _WIDE or config.train.batch_tokens != wide:
         return config
     busy = (_BUSY_SECONDS * peak_flops + _UPDATES * update_flops) / flops_per_token
-    most = max(_FEWEST_TOKENS, tokens / _FEWEST_STEPS)
+    most = max(_MIN_TOKENS, tokens / _MIN_STEPS)
     count = min(2 ** math.ceil(math.log2(busy)), 2 ** math.floor(math.log2(most)))
-    return replace(config, train=replace(config.train, batch_tokens=max(_FEWEST_TOKENS, count)))
+    return replace(config, train=replace(config.train, batch_tokens=max(_MIN_TOKENS, count)))
 
 
 _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half

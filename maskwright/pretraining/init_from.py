@@ -151,7 +151,7 @@ def load_teacher(config: PretrainConfig, tokenizer: Tokenizer | None) -> Initial
 _OUR_OWN = (
     *("attention_backend", "extend_vocab", "replace_vocab", "min_frequency", "sample_megabytes"),
 )
-_OF_NEW_TOKENIZERS = ("kind", "lowercase")  # may differ if a new tokenizer replaces the model's
+_NEW_TOKENIZER_FIELDS = ("kind", "lowercase")  # may differ if a new tokenizer replaces the model's
 # Only training uses these, so they may differ from the model's.
 _MAY_DIFFER = ("embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout")
 _POSITIONS = "max_position_embeddings"
@@ -283,7 +283,7 @@ def _adopt_section(
 ) -> Any:
     """Return the model's section with the fields that the user may set; others are errors."""
     chosen: Plain = {}
-    free = (*_MAY_DIFFER, *(_OF_NEW_TOKENIZERS if getattr(asked, "replace_vocab", 0) else ()))
+    free = (*_MAY_DIFFER, *(_NEW_TOKENIZER_FIELDS if getattr(asked, "replace_vocab", 0) else ()))
     for field in fields(asked):
         name, value = field.name, getattr(asked, field.name)
         is_given = _asked(given, section, name)

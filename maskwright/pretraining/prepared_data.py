@@ -13,8 +13,7 @@ from maskwright.data.batch import SpecialIds
 from maskwright.data.config import MixtureConfig
 from maskwright.data.loader import RowSource, TokensInMemory
 from maskwright.data.masking import Masker, Vocabulary
-from maskwright.data.mixture import MOST_SOURCES, Mixture, count_passes
-from maskwright.data.rows import DataPosition
+from maskwright.data.rows import MAX_SOURCES, DataPosition, Mixture, count_passes
 from maskwright.distributed.world import ALONE, World, read_world
 from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
@@ -290,8 +289,8 @@ class PreparedMixture(PreparedData):
     def __init__(
         self, folders: Mapping[str, Path], config: MixtureConfig, verify: Verify = "full"
     ) -> None:
-        if len(folders) > MOST_SOURCES:
-            raise InputError(f"{len(folders)} sources are too many: {MOST_SOURCES} at most")
+        if len(folders) > MAX_SOURCES:
+            raise InputError(f"{len(folders)} sources are too many: {MAX_SOURCES} at most")
         first = next(iter(folders.values()))
         super().__init__(first, verify)
         self.sources = {

@@ -173,7 +173,7 @@ def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
     assert f"embeddings {width * 16384:,}" in shown
 
 
-SIZES = [Size(0.0, 64, 1), Size(1.0, 128, 2), Size(3.0, 192, 2)]
+THREE_SIZES = [Size(0.0, 64, 1), Size(1.0, 128, 2), Size(3.0, 192, 2)]
 LADDER = [Size(*size) for size in parse_sizes(resolve("auto").model.sizes)]
 
 
@@ -187,15 +187,15 @@ LADDER = [Size(*size) for size in parse_sizes(resolve("auto").model.sizes)]
     ],
 )
 def test_the_largest_size_that_is_paid_is_picked(paid: float, width: int, needs: str) -> None:
-    size, reason = pick_size(SIZES, lambda _: Pay(paid, paid, 600.0), "this machine")
+    size, reason = pick_size(THREE_SIZES, lambda _: Pay(paid, paid, 600.0), "this machine")
     assert size.width == width
     assert needs in reason
     assert "FLOP" not in reason
 
 
 def test_the_reason_says_whether_budget_or_text_decided() -> None:
-    _, by_budget = pick_size(SIZES, lambda _: Pay(0.5, 0.5, 60.0), "here")
-    _, by_text = pick_size(SIZES, lambda _: Pay(0.4, 50.0, 60.0), "here")
+    _, by_budget = pick_size(THREE_SIZES, lambda _: Pay(0.5, 0.5, 60.0), "here")
+    _, by_text = pick_size(THREE_SIZES, lambda _: Pay(0.4, 50.0, 60.0), "here")
     assert "epochs" not in by_budget
     assert f"{COUNTED_EPOCHS} epochs" in by_text
     assert "2.5 times as much text" in by_text

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
-from maskwright.model.embeddings import rotary_frequencies
+from maskwright.model.layers import rotary_frequencies
 from maskwright.model_folder.native.bert_like import (
     ENCODER_ONLY,
     GAMMA_BETA,
