@@ -105,18 +105,14 @@ class PreparedData:
 
 def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig:
     """Return the architecture for a tokenizer's vocabulary."""
-    model = resolve_config(
-        config.model,
+    return _resolve_model(
+        config,
         vocab_size=tokenizer.vocab_size,
-        max_seq_length=config.data.max_seq_length,
         pad_token_id=tokenizer.pad_id,
         cls_token_id=tokenizer.cls_id,
         sep_token_id=tokenizer.sep_id,
         mask_token_id=tokenizer.mask_id,
-        sentence_pair_head=config.data.pairs is not None,
     )
-    _check_wrapping(config, model)
-    return model
 
 
 def guess_model(config: PretrainConfig) -> EncoderConfig:
@@ -125,20 +121,18 @@ def guess_model(config: PretrainConfig) -> EncoderConfig:
     size = round_up(tokenizer.replace_vocab or tokenizer.vocab_size)
     if tokenizer.path is not None and not tokenizer.replace_vocab:
         size = Tokenizer.load(tokenizer.path).vocab_size + tokenizer.extend_vocab
+    return _resolve_model(config, vocab_size=size)
+
+
+def _resolve_model(config: PretrainConfig, **vocabulary: int) -> EncoderConfig:
+    length, has_pairs = config.data.max_seq_length, config.data.pairs is not None
     model = resolve_config(
-        config.model,
-        vocab_size=size,
-        max_seq_length=config.data.max_seq_length,
-        sentence_pair_head=config.data.pairs is not None,
+        config.model, max_seq_length=length, sentence_pair_head=has_pairs, **vocabulary
     )
-    _check_wrapping(config, model)
-    return model
-
-
-def _check_wrapping(config: PretrainConfig, model: EncoderConfig) -> None:
     if model.next_token_prediction and not config.data.special_tokens:
         rule = "needs data.special_tokens = True: [CLS] predicts the first token"
         raise ConfigError("model.next_token_prediction", True, rule, "Set it to true.")
+    return model
 
 
 def objective_of(config: PretrainConfig) -> Objective[Any]:

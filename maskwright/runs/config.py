@@ -177,22 +177,14 @@ def resolve(
 
 # A field and some of its values, and the fields that have no effect then.
 _WITHOUT_EFFECT: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
-    (
-        "optim.name",
-        ("adamw",),
-        (
-            "muon_learning_rate",
-            "muon_weight_decay",
-            "muon_beta2",
-            "momentum",
-            "newton_schulz_steps",
-        ),
-    ),
+    ("optim.name", ("adamw",), (
+        "muon_learning_rate", "muon_weight_decay", "muon_beta2", "momentum", "newton_schulz_steps",
+    )),
     ("optim.schedule", ("linear", "cosine", "onecycle", "noam"), ("decay_share",)),
     ("masking.strategy", ("tokens", "words"), ("span_lengths", "max_span_length")),
     ("objective.name", ("mlm",), tuple(f.name for f in fields_of(ObjectiveConfig))),
     ("train.num_candidates", (0,), ("candidate_share",)),
-)
+)  # fmt: skip
 
 
 def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:

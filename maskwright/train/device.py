@@ -229,9 +229,8 @@ class Cards:
         in_pass = min(part, micro_tokens)
         paid = max(in_pass, _SMALL_PASS)
         fewer = max(0.0, math.log(_LARGE_PASS / paid, _LARGE_PASS / _SMALL_PASS))
-        pass_seconds = (
-            paid * flops_per_token / flops_a_second / (1 - (1 - _SMALL_PASS_SHARE) * fewer)
-        )
+        reached = 1 - (1 - _SMALL_PASS_SHARE) * fewer
+        pass_seconds = paid * flops_per_token / flops_a_second / reached
         is_same = self.count == 1 and card is known and nearest == model.hidden_size
         return part / in_pass * pass_seconds, is_same and in_pass == paid
 

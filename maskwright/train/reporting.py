@@ -280,11 +280,7 @@ class MlflowTracker:
 
 
 # Any method of theirs may raise anything.
-TRACKERS = {
-    "mlflow": MlflowTracker,
-    "trackio": TrackioTracker,
-    "wandb": WandbTracker,
-}
+TRACKERS = {"mlflow": MlflowTracker, "trackio": TrackioTracker, "wandb": WandbTracker}
 
 
 def check_trackers(names: Iterable[str]) -> None:

@@ -10,7 +10,8 @@ import math
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -250,28 +251,16 @@ class TermFigures:
     num_predictions: float
 
 
-@dataclass
-class _Sums:
-    """Sums over good steps, of all ranks together; the first four by term."""
-
-    losses: dict[str, float]
-    correct: dict[str, float]
-    predictions: dict[str, float]
-    term_steps: dict[str, float]
-    grad_norm: float = 0.0
-    steps: float = 0
-
-    @classmethod
-    def zero(cls, terms: Mapping[str, Term]) -> "_Sums":
-        losses, correct, predictions, steps = (dict.fromkeys(terms, 0.0) for _ in range(4))
-        return cls(losses, correct, predictions, steps)
+def _zero_sums(terms: Mapping[str, Term]) -> dict[str, Any]:
+    by_term = ("losses", "correct", "predictions", "term_steps")
+    return {**{name: dict.fromkeys(terms, 0.0) for name in by_term}, "grad_norm": 0.0, "steps": 0}
 
 
 class LogWindow:
     """Sums over the good steps since the last record, kept in checkpoints, and a clock."""
 
     def __init__(self, terms: Mapping[str, Term]) -> None:
-        self.terms, self._sums = terms, _Sums.zero(terms)
+        self.terms, self._sums = terms, _zero_sums(terms)
         self.restart_clock()
 
     def restart_clock(self) -> None:
@@ -282,12 +271,12 @@ class LogWindow:
         """Add a good step."""
         sums = self._sums
         for name, term in figures.items():
-            sums.losses[name] += term.loss
-            sums.correct[name] += term.num_correct
-            sums.predictions[name] += term.num_predictions
-            sums.term_steps[name] += term.num_predictions > 0
-        sums.grad_norm += grad_norm
-        sums.steps += 1
+            sums["losses"][name] += term.loss
+            sums["correct"][name] += term.num_correct
+            sums["predictions"][name] += term.num_predictions
+            sums["term_steps"][name] += term.num_predictions > 0
+        sums["grad_norm"] += grad_norm
+        sums["steps"] += 1
 
     def add_time(self, num_tokens: int) -> None:
         """Count the tokens of a step, good or not, in the tokens per second."""
@@ -295,7 +284,7 @@ class LogWindow:
 
     def to_json(self) -> dict[str, Any]:
         """Return the sums as plain values, for a checkpoint."""
-        return asdict(self._sums)
+        return deepcopy(self._sums)
 
     def restore(self, values: Any) -> None:
         """Continue from the sums that `to_json` returned.
@@ -303,24 +292,24 @@ class LogWindow:
         Raises:
             CheckpointError: the values have another form, or other terms.
         """
-        expected = asdict(_Sums.zero(self.terms))
-        if not _has_shape(values, expected):
+        if not _has_shape(values, self._sums):
             raise CheckpointError(
                 f"the checkpoint's window = {show_value(values)} does not hold the sums of the "
                 f"terms {', '.join(self.terms)}"
             )
-        self._sums = _Sums(**values)
+        self._sums = values
 
     def means(self) -> dict[str, float]:
         """Return losses, accuracies and speed; NaN where no good step predicted anything."""
         seconds = time.perf_counter() - self._clock
         sums, means = self._sums, dict[str, float]()
         for name, term in self.terms.items():
-            means[term.loss_name] = sums.losses[name] / (sums.term_steps[name] or math.nan)
-            means[term.accuracy_name] = sums.correct[name] / (sums.predictions[name] or math.nan)
+            steps, count = sums["term_steps"][name], sums["predictions"][name]
+            means[term.loss_name] = sums["losses"][name] / (steps or math.nan)
+            means[term.accuracy_name] = sums["correct"][name] / (count or math.nan)
         return {
             **means,
-            "grad_norm": sums.grad_norm / (sums.steps or math.nan),
+            "grad_norm": sums["grad_norm"] / (sums["steps"] or math.nan),
             "tokens_per_second": self._timed_tokens / seconds if seconds > 0 else 0.0,
         }
 

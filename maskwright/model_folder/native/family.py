@@ -100,11 +100,7 @@ def name_blocks(
 
 def name_head(dense: str, norm: str, decoder: str) -> Names:
     """Return the entries for a head as BERT's."""
-    return {
-        "head.transform.dense": dense,
-        "head.transform.norm": norm,
-        "head.decoder": decoder,
-    }
+    return {"head.transform.dense": dense, "head.transform.norm": norm, "head.decoder": decoder}
 
 
 @dataclass(frozen=True)

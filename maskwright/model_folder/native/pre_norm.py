@@ -185,10 +185,7 @@ EUROBERT = Family(
             pad_token_id=128_001,
         ),
         *same(
-            hidden_act="silu",
-            attention_bias=False,
-            attention_dropout=0.0,
-            mask_token_id=128_002,
+            hidden_act="silu", attention_bias=False, attention_dropout=0.0, mask_token_id=128_002
         ),
         Field("rms_norm_eps", ("norm_eps",), 1e-5),
         Field("mlp_bias", ("mlp_bias", "mlp_output_bias", "decoder_bias"), False),
@@ -274,10 +271,7 @@ ULTRABERT = Family(
             tie_word_embeddings=False,
         ),
         *same(
-            hidden_act="silu",
-            attention_bias=False,
-            attention_dropout=0.0,
-            prediction_head_size=768,
+            hidden_act="silu", attention_bias=False, attention_dropout=0.0, prediction_head_size=768
         ),
         Field("rms_norm_eps", ("norm_eps",), 1e-6),
         Field("mlp_bias", ("mlp_bias", "mlp_output_bias"), False),
