@@ -288,13 +288,13 @@ def resolve_config(
     *,
     vocab_size: int,
     max_seq_length: int,
-    pad_token_id: int = 0,
-    cls_token_id: int | None = None,
-    sep_token_id: int | None = None,
-    mask_token_id: int | None = None,
     sentence_pair_head: bool = False,
+    **special_ids: int | None,
 ) -> EncoderConfig:
     """Return the architecture of `config` for this vocabulary and input length.
+
+    Args:
+        special_ids: ``pad_token_id`` and others of `EncoderConfig`.
 
     Raises:
         ConfigError: ``model.max_position_embeddings`` is below ``data.max_seq_length``,
@@ -312,11 +312,8 @@ def resolve_config(
     given = {
         "vocab_size": rows,
         "max_position_embeddings": longest,
-        "pad_token_id": pad_token_id,
-        "cls_token_id": cls_token_id,
-        "sep_token_id": sep_token_id,
-        "mask_token_id": mask_token_id,
         "sentence_pair_head": sentence_pair_head,
+        **special_ids,
     }
     try:
         resolved = _resolve(config, given)

@@ -135,8 +135,8 @@ class Layers:
     """
 
     recipe: str | None = None
-    file: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    singly: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    file: Mapping[str, Any] = field(default_factory=Plain)
+    singly: Mapping[str, Any] = field(default_factory=Plain)
 
     @classmethod
     def read(cls, recipe: str | None, path: Path | None, singly: Mapping[str, Any]) -> "Layers":

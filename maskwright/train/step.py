@@ -23,6 +23,7 @@ from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
 from maskwright.errors import CheckpointError, show_value
+from maskwright.files import JsonObject
 from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term
@@ -251,7 +252,7 @@ class TermFigures:
     num_predictions: float
 
 
-def _zero_sums(terms: Mapping[str, Term]) -> dict[str, Any]:
+def _zero_sums(terms: Mapping[str, Term]) -> JsonObject:
     by_term = ("losses", "correct", "predictions", "term_steps")
     return {**{name: dict.fromkeys(terms, 0.0) for name in by_term}, "grad_norm": 0.0, "steps": 0}
 
@@ -282,7 +283,7 @@ class LogWindow:
         """Count the tokens of a step, good or not, in the tokens per second."""
         self._timed_tokens += num_tokens
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the sums as plain values, for a checkpoint."""
         return deepcopy(self._sums)
 
