@@ -34,10 +34,11 @@ from maskwright.pretraining.prepared_data import (
     build_loss,
     build_planner,
     build_random_rows,
-    guess_model,
     objective_of,
+    resolve_model,
 )
 from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import Cards, choose_device, find_card, own_tokens, product_dtype
 from maskwright.train.step import clip_gradients, compute_gradients, count_predictions
 
@@ -346,7 +347,7 @@ def _now(device: torch.device) -> float:
 
 def choose_size(
     config: PretrainConfig,
-    shape: Callable[[PretrainConfig], EncoderConfig],
+    tokenizer: Tokenizer | None,
     epoch_tokens: float | None,
     world: World = ALONE,
     cards: Cards | None = None,
@@ -357,8 +358,7 @@ def choose_size(
     Without ``model.sizes`` nothing changes.
 
     Args:
-        shape: returns the architecture of a configuration.
-        epoch_tokens: tokens of the text, if they are known.
+        tokenizer, epoch_tokens: that of the text and its tokens, if they are known.
     """
     sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
     if not sizes:
@@ -368,7 +368,7 @@ def choose_size(
 
     def pay(size: Size) -> Pay:
         sized = set_rung(config, size)
-        model, slots = shape(sized), sized.train.mean_batch_tokens
+        model, slots = resolve_model(sized, tokenizer), sized.train.mean_batch_tokens
         flops = count_flops_per_token(sized, model)
         if cards:
             (seconds, _), speed = estimate_step_seconds(cards, sized, model), cards.peak_flops
@@ -420,7 +420,7 @@ def choose_vocabulary(
     if known is None or not config.model.sizes or named_folder(config) is not None:
         return config
     tokens, _ = guess_tokens(find_sources(config.text))
-    chosen, _ = choose_size(config, guess_model, tokens, cards=known)
+    chosen, _ = choose_size(config, None, tokens, cards=known)
     recipe = find_recipe(chosen.model.hidden_size)
     return _set_vocab_size(config, resolve(recipe).tokenizer.vocab_size)
 

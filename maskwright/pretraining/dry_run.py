@@ -31,7 +31,6 @@ from maskwright.pretraining.prepared_data import (
     check_config,
     count_epoch_tokens,
     describe_sources,
-    guess_model,
     objective_of,
     open_data,
     resolve_model,
@@ -59,13 +58,10 @@ def describe_run(
         check_config(config)
     config = choose_vocabulary(config, world, cards)
     data, tokens, described = find_tokens(config, data_dir)
-    teacher = load_teacher(config, data.tokenizer if data else None)
-
-    def resolve(sized: PretrainConfig) -> EncoderConfig:
-        return resolve_model(sized, data.tokenizer) if data else guess_model(sized)
-
-    config, size = choose_size(config, resolve, tokens, world, cards)
-    model, objective = resolve(config), objective_of(config)
+    tokenizer = data.tokenizer if data else None
+    teacher = load_teacher(config, tokenizer)
+    config, size = choose_size(config, tokenizer, tokens, world, cards)
+    model, objective = resolve_model(config, tokenizer), objective_of(config)
     with torch.device("meta"):
         network = objective.build_network(model)
         trained = [each.model.config for each in objective.list_models(network)]

@@ -103,28 +103,25 @@ class PreparedData:
         return SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, wrap)
 
 
-def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig:
-    """Return the architecture for a tokenizer's vocabulary."""
-    return _resolve_model(
-        config,
-        vocab_size=tokenizer.vocab_size,
-        pad_token_id=tokenizer.pad_id,
-        cls_token_id=tokenizer.cls_id,
-        sep_token_id=tokenizer.sep_id,
-        mask_token_id=tokenizer.mask_id,
-    )
+def resolve_model(config: PretrainConfig, tokenizer: Tokenizer | None = None) -> EncoderConfig:
+    """Return the architecture for a tokenizer; without one, for the vocabulary that is asked for.
 
-
-def guess_model(config: PretrainConfig) -> EncoderConfig:
-    """Return the architecture before a tokenizer exists, with the configured vocabulary."""
-    tokenizer = config.tokenizer
-    size = round_up(tokenizer.replace_vocab or tokenizer.vocab_size)
-    if tokenizer.path is not None and not tokenizer.replace_vocab:
-        size = Tokenizer.load(tokenizer.path).vocab_size + tokenizer.extend_vocab
-    return _resolve_model(config, vocab_size=size)
-
-
-def _resolve_model(config: PretrainConfig, **vocabulary: int) -> EncoderConfig:
+    Raises:
+        ConfigError: the sections contradict each other, or the tokenizer.
+    """
+    asked = config.tokenizer
+    if tokenizer is not None:
+        vocabulary = {
+            "vocab_size": tokenizer.vocab_size,
+            "pad_token_id": tokenizer.pad_id,
+            "cls_token_id": tokenizer.cls_id,
+            "sep_token_id": tokenizer.sep_id,
+            "mask_token_id": tokenizer.mask_id,
+        }
+    elif asked.path is None or asked.replace_vocab:
+        vocabulary = {"vocab_size": round_up(asked.replace_vocab or asked.vocab_size)}
+    else:
+        vocabulary = {"vocab_size": Tokenizer.load(asked.path).vocab_size + asked.extend_vocab}
     length, has_pairs = config.data.max_seq_length, config.data.pairs is not None
     model = resolve_config(
         config.model, max_seq_length=length, sentence_pair_head=has_pairs, **vocabulary
@@ -200,7 +197,7 @@ def check_config(config: PretrainConfig) -> None:
         ConfigError: sections contradict each other.
         TokenizerError: there is no tokenizer in ``tokenizer.path``.
     """
-    model = guess_model(config)
+    model = resolve_model(config)
     build_planner(config, model.vocab_size)
     with torch.device("meta"):
         network = objective_of(config).build_network(model)

@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,7 +41,7 @@ from maskwright.pretraining.prepared_data import (
     resolve_model,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
-from maskwright.runs.config import Layers, PretrainConfig, list_ignored
+from maskwright.runs.config import ConfigLayers, PretrainConfig, list_ignored
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
     INIT_FROM,
@@ -163,10 +162,10 @@ class _Request:
 
 def _resolve(
     recipe: str | None, config: PretrainConfig | str | Path | None, given: Mapping[str, Any]
-) -> tuple[Layers, PretrainConfig]:
+) -> tuple[ConfigLayers, PretrainConfig]:
     """Return the layers of a configuration, and what they resolve to; a whole one has none."""
     if not isinstance(config, PretrainConfig):
-        layers = Layers.read(recipe, Path(config) if config is not None else None, given)
+        layers = ConfigLayers.read(recipe, Path(config) if config is not None else None, given)
         return layers, layers.resolve()
     if recipe is not None or given:
         raise TypeError("give a whole config, or a recipe and sections over it; not both")
@@ -174,11 +173,11 @@ def _resolve(
         raise TypeError(
             "a whole config cannot name init_from or teacher; give it as an argument, and sections"
         )
-    return Layers(), config
+    return ConfigLayers(), config
 
 
 def _request_run(
-    config: PretrainConfig, layers: Layers, run: Path, data_dir: Path, auto_resume: bool
+    config: PretrainConfig, layers: ConfigLayers, run: Path, data_dir: Path, auto_resume: bool
 ) -> _Request:
     """Adopt what data and models fix; resume the run if there is one and it is asked for."""
     config = adopt_preparation(config, layers.singly)
@@ -265,11 +264,11 @@ def _start(request: _Request) -> None:
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
             console.print("choosing the size of the model: measuring the speed of this machine")
-            shape = partial(resolve_model, tokenizer=data.tokenizer)
             tokens = count_epoch_tokens(config, data)
-            config, reason = choose_size(config, shape, tokens, world)
+            config, reason = choose_size(config, data.tokenizer, tokens, world)
             console.print(f"size: {reason}")
-            if warning := warn_of_budget(config, shape(config), tokens, world):
+            model = resolve_model(config, data.tokenizer)
+            if warning := warn_of_budget(config, model, tokens, world):
                 console.print(warning)
         session = open_session(
             run, config, data, world, console, initial=initial, teacher=teacher, origin=origin

@@ -126,8 +126,8 @@ def default_recipe(overrides: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Layers:
-    """The layers of a configuration, each over the one before.
+class ConfigLayers:
+    """The layers of a configuration, each over the one before it.
 
     Attributes:
         recipe: its name; None if a file has none.
@@ -139,7 +139,9 @@ class Layers:
     singly: Mapping[str, Any] = field(default_factory=Plain)
 
     @classmethod
-    def read(cls, recipe: str | None, path: Path | None, singly: Mapping[str, Any]) -> "Layers":
+    def read(
+        cls, recipe: str | None, path: Path | None, singly: Mapping[str, Any]
+    ) -> "ConfigLayers":
         """Read a file; its recipe or the default is the lowest layer unless `recipe` is given."""
         file = read_yaml(path) if path is not None else {"recipe": default_recipe(singly)}
         named = file.pop("recipe", None)
@@ -172,7 +174,7 @@ def resolve(
     Raises:
         ConfigError: an unknown key, or a value that breaks a rule.
     """
-    return Layers.read(recipe, config_file, overrides or {}).resolve()
+    return ConfigLayers.read(recipe, config_file, overrides or {}).resolve()
 
 
 # A field and some of its values, and the fields that have no effect then.

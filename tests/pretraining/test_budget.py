@@ -23,7 +23,7 @@ from maskwright.pretraining.budget import (
     pick_size,
     set_rung,
 )
-from maskwright.pretraining.prepared_data import guess_model, objective_of
+from maskwright.pretraining.prepared_data import objective_of, resolve_model
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.train.device import parse_cards
 from tests.workplace import SMALL, data_of
@@ -34,7 +34,7 @@ SIZES = {"model": {"sizes": ["0:64x1", "1:128x2", "3:192x2"]}}
 def count_flops(config: PretrainConfig) -> float:
     length = config.train.seq_length_at(0.5, config.data.max_seq_length)
     share = config.masking.predicted_share_at(0.5)
-    return objective_of(config).count_flops_per_token(guess_model(config), length, share)
+    return objective_of(config).count_flops_per_token(resolve_model(config), length, share)
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def speed(monkeypatch: pytest.MonkeyPatch) -> float:
 )
 def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: float):
     config = resolve("tiny", None, {**SIZES, "train": {"max_minutes": minutes}})
-    chosen, reason = choose_size(config, guess_model, None)
+    chosen, reason = choose_size(config, None, None)
     assert (chosen.model.hidden_size, chosen.model.num_hidden_layers) == size
-    assert (chosen.model.intermediate_size, guess_model(chosen).head_size) == (3 * size[0], 64)
+    assert (chosen.model.intermediate_size, resolve_model(chosen).head_size) == (3 * size[0], 64)
     assert f"width {size[0]}, layers {size[1]}: " in reason
     following = {64: 1e15, 128: 3e15}.get(size[0])
     if following is not None:  # a teraFLOP a second, whatever the budget
@@ -69,12 +69,12 @@ def test_tokens_choose_the_size_whatever_the_speed(speed: float):
     enough = round(1.01e15 / count_flops(middle))
     for tokens, width in ((enough // 2, 64), (enough, 128)):
         config = resolve("tiny", None, {**SIZES, "train": {"max_tokens": tokens}})
-        assert choose_size(config, guess_model, None)[0].model.hidden_size == width
+        assert choose_size(config, None, None)[0].model.hidden_size == width
 
 
 def test_epochs_of_unknown_text_name_no_number(speed: float):
     config = resolve("tiny", None, {**SIZES, "train": {"max_minutes": None, "max_epochs": 3}})
-    chosen, reason = choose_size(config, guess_model, None)
+    chosen, reason = choose_size(config, None, None)
     assert chosen.model.hidden_size == 192
     assert "inf" not in reason
     assert "petaFLOP" not in reason
@@ -83,7 +83,7 @@ def test_epochs_of_unknown_text_name_no_number(speed: float):
 def test_without_sizes_nothing_is_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(budget, "measure_step_seconds")
     config = resolve("tiny", None, {})
-    assert choose_size(config, guess_model, None) == (config, "")
+    assert choose_size(config, None, None) == (config, "")
 
 
 def test_a_size_that_is_given_replaces_the_choice():
