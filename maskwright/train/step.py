@@ -31,6 +31,8 @@ from maskwright.optim.build import Optimizers, as_input
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 
+Counts = Mapping[str, float]  # predictions by term, of all ranks together
+
 
 class WeightAverage:
     """The average of the weights: ``decay * average + (1 - decay) * weights`` after every step.
@@ -84,7 +86,7 @@ def seed_dropout(seed: int, step: int, rank: int = 0) -> None:
     torch.manual_seed(int(derive_keys(seed, step, rank)[0]) % 2**63)
 
 
-def scale_losses(terms: Mapping[str, Term], num_predictions: Mapping[str, float]) -> Tensor:
+def scale_losses(terms: Mapping[str, Term], num_predictions: Counts) -> Tensor:
     """Return [2, N] for N terms: the factors of their sums in the loss, and the predictions."""
     totals = [max(num_predictions[name], 1) for name in terms]
     weights = [term.weight / total for term, total in zip(terms.values(), totals, strict=True)]
@@ -113,7 +115,7 @@ def compute_gradients(
     parallel: Parallel,
     loaded: LoadedStep,
     terms: Mapping[str, Term],
-    num_predictions: Mapping[str, float],
+    num_predictions: Counts,
     device: torch.device,
     precision: Precision,
 ) -> Tensor:
@@ -207,13 +209,13 @@ class StepParts:
         if self.average:
             self.average.set_step(step)
 
-    def run(self, loaded: LoadedStep, num_predictions: Mapping[str, float]) -> StepFigures:
+    def run(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         """Do one step at the rates that were set; begin to copy its figures to memory."""
         figures = self.run_once(loaded, num_predictions)
         self.optimizers.zero_grad()
         return figures.start_copy()
 
-    def run_once(self, loaded: LoadedStep, num_predictions: Mapping[str, float]) -> StepFigures:
+    def run_once(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         """Do one step and keep its gradients."""
         own = compute_gradients(
             self.parallel, loaded, self.terms, num_predictions, self.device, self.precision
