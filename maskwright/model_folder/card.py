@@ -14,7 +14,7 @@ from maskwright.model.config import EncoderConfig, Level
 from maskwright.model.electra import Discriminator
 from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import BareEncoder, MaskedLanguageModel
-from maskwright.model_folder.families import DISCRIMINATORS
+from maskwright.model_folder.native.bert_like import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family
 
 _FENCE = "---\n"

@@ -12,17 +12,15 @@ from maskwright.model_folder.native.bert_like import (
     BERT,
     CAMEMBERT,
     DEBERTA_V2,
-    DEBERTA_V2_DISCRIMINATOR,
     DISTILBERT,
     ELECTRA,
-    ELECTRA_DISCRIMINATOR,
     MEGATRON_BERT,
     ROBERTA,
     ROBERTA_PRELAYERNORM,
     XLM_ROBERTA,
 )
 from maskwright.model_folder.native.family import Family, NativeHead
-from maskwright.model_folder.native.own import OWN, OWN_DISCRIMINATOR
+from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.native.pre_norm import EUROBERT, MODERNBERT, NEOBERT, ULTRABERT
 from maskwright.model_folder.native.rotary import ESM, GTE, JINA_EMBEDDINGS_V3, NOMIC_BERT
 
@@ -34,11 +32,6 @@ FAMILIES: dict[str, Family] = {
         *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA),
         *(DEBERTA_V2, NEOBERT, OWN),
     )
-}
-# By model_type; `architectures` distinguishes them from masked language models of the same type.
-DISCRIMINATORS: dict[str, Family] = {
-    family.model_type: family
-    for family in (ELECTRA_DISCRIMINATOR, DEBERTA_V2_DISCRIMINATOR, OWN_DISCRIMINATOR)
 }
 # Fields that only training uses. They do not affect the choice of a family: if it lacks such a
 # field, the value is stored under "maskwright" in config.json.

@@ -19,7 +19,6 @@ from maskwright.model.electra import Discriminator
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
-    DISCRIMINATORS,
     FAMILIES,
     TRAINING_FIELDS,
     choose_headless,
@@ -27,9 +26,13 @@ from maskwright.model_folder.families import (
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.bert_like import ELECTRA_DISCRIMINATOR
+from maskwright.model_folder.native.bert_like import (
+    DISCRIMINATORS,
+    ELECTRA_DISCRIMINATOR,
+    OWN_DISCRIMINATOR,
+)
 from maskwright.model_folder.native.family import Family, RawConfig, read_value
-from maskwright.model_folder.native.own import OWN, OWN_DISCRIMINATOR
+from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import WEIGHTS, is_headless, read_model, write_weights
 from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer

@@ -131,12 +131,7 @@ def pretrain(
     given = {n: str(m) for n, m in ((INIT_FROM, init_from), (TEACHER, teacher)) if m} | sections
     folder = Path(data_dir)
     if resume is None:
-        layers, resolved = _resolve(recipe, config, given)
-        if texts is not None:
-            text = keep_texts(text, texts, folder, resolved.corpus.text_field)
-        if paths := tuple(map(str, (text,) if isinstance(text, str | Path) else text)):
-            resolved = replace(resolved, text=paths)
-        request = _request_run(resolved, layers, Path(out), folder, auto_resume)
+        request = _request(text, texts, _resolve(recipe, config, given), out, folder, auto_resume)
     elif text or texts is not None or recipe or config or auto_resume:
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
@@ -176,11 +171,20 @@ def _resolve(
     return ConfigLayers(), config
 
 
-def _request_run(
-    config: PretrainConfig, layers: ConfigLayers, run: Path, data_dir: Path, auto_resume: bool
+def _request(
+    text: str | Path | Sequence[str | Path],
+    texts: Iterable[str] | None,
+    asked: tuple[ConfigLayers, PretrainConfig],
+    out: str | Path,
+    data_dir: Path,
+    auto_resume: bool,
 ) -> _Request:
     """Adopt what data and models fix; resume the run if there is one and it is asked for."""
-    config = adopt_preparation(config, layers.singly)
+    run, (layers, config) = Path(out), asked
+    if texts is not None:
+        text = keep_texts(text, texts, data_dir, config.corpus.text_field)
+    paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
+    config = adopt_preparation(replace(config, text=paths or config.text), layers.singly)
     begun = load_run_config(run, {}) if auto_resume and has_checkpoint(run) else None
     for line in list_ignored(config, layers.singly):
         tell_on_first_rank(line)

@@ -40,6 +40,7 @@ from maskwright.model_folder.native.family import (
     same,
     size_fields,
 )
+from maskwright.model_folder.native.own import OWN
 
 ENCODER_ONLY = {"is_decoder": (False,), "add_cross_attention": (False,)}
 ABSOLUTE = {**ENCODER_ONLY, "position_embedding_type": ("absolute",)}
@@ -438,3 +439,13 @@ DEBERTA_V2_DISCRIMINATOR = replace(
     tied_bias="",
     ignored=("cls.*",),
 )
+OWN_DISCRIMINATOR = replace(
+    OWN,
+    architecture="Discriminator",
+    tensors={**OWN.encoder_tensors, DENSE: DENSE, OUTPUT: OUTPUT},
+)
+# By model_type; `architectures` distinguishes them from masked language models of the same type.
+DISCRIMINATORS: dict[str, Family] = {
+    family.model_type: family
+    for family in (ELECTRA_DISCRIMINATOR, DEBERTA_V2_DISCRIMINATOR, OWN_DISCRIMINATOR)
+}

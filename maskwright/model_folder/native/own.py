@@ -23,7 +23,7 @@ _LATER = {
     "sentence_pair_head": False,
     "position_buckets": 256,
 }
-_ENCODER_TENSORS = (
+_ENCODER = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
     *(
         f"encoder.blocks.*.{name}"
@@ -65,7 +65,7 @@ OWN = Family(
             if field.name not in _LEFT_OUT
         }
     ),
-    tensors={name: name for name in (*_ENCODER_TENSORS, *_MLM_HEAD)},
+    tensors={name: name for name in (*_ENCODER, *_MLM_HEAD)},
     write_more=_write_more,
     read_more=_read_more,
     classifiers={
@@ -78,9 +78,4 @@ OWN = Family(
         "token": NativeHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
         "span": NativeHead("QuestionAnswerer", {OUTPUT: OUTPUT}, None),
     },
-)
-OWN_DISCRIMINATOR = dataclasses.replace(
-    OWN,
-    architecture="Discriminator",
-    tensors={name: name for name in (*_ENCODER_TENSORS, DENSE, OUTPUT)},
 )
