@@ -30,7 +30,7 @@ from maskwright.pretraining.prepared_data import PreparedData, objective_of, res
 from maskwright.runs.config import PretrainConfig
 
 WARMUP, STEPS, NUM_KERNELS = 4, 6, 10  # ticks before and while the clock runs
-WHOLE = ("maskwright.pretraining.build._MOST_WHOLE", 99)
+WHOLE = ("maskwright.pretraining.build._MAX_WHOLE_BLOCKS", 99)
 
 
 @dataclass(frozen=True)

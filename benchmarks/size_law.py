@@ -24,7 +24,7 @@ from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.pretraining import budget
-from maskwright.pretraining.rungs import Size, find_recipe, set_rung, set_size
+from maskwright.pretraining.budget import Size, find_recipe, set_rung, set_size
 from maskwright.runs.config import resolve
 
 SIZES = ("128x2", "192x2", "256x3")

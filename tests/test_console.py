@@ -10,7 +10,7 @@ from rich.text import Text
 
 from maskwright.console import Console, escape_controls, say, say_json, tell
 from maskwright.objectives.mlm import MaskedTokens
-from maskwright.train.panel import Panel
+from maskwright.train.reporting import Panel
 
 # Set the title, clear the screen, go back to the line's beginning, turn the direction of text.
 EVIL = "a\x1b]0;owned\x07\x1b[2J\rb\x9b31m\x7f\u202ec\ud800"

@@ -23,9 +23,17 @@ from maskwright.data.batch import Batch, SpecialIds, build_batch
 from maskwright.data.config import DataConfig
 from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, to_unit
 from maskwright.data.masking import Masker
-from maskwright.data.mixture import Mixture, MixturePlanner
 from maskwright.data.pairs import PairMaker, TokenSource
-from maskwright.data.rows import DataPosition, Row, RowPlanner, Rows, SegmentTable, WindowPlanner
+from maskwright.data.rows import (
+    DataPosition,
+    Mixture,
+    MixturePlanner,
+    Row,
+    RowPlanner,
+    Rows,
+    SegmentTable,
+    WindowPlanner,
+)
 from maskwright.distributed.world import ALONE, World
 
 EMPTY_ROW = Row(epoch=0, number=0, segments=())

@@ -212,10 +212,6 @@ class _ShardedExchange(_GroupExchange):
         return stored
 
 
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
-
-
 @dataclass(frozen=True)
 class Parallel:
     """An objective that runs on all ranks.

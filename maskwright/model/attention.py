@@ -127,7 +127,7 @@ def attend(
 ) -> Tensor:
     """Return ``softmax(q k^T / sqrt(K)) v`` over the segment of each token: [T, H, K].
 
-    With `relative` positions (`maskwright.model.relative`): ``softmax(scores / sqrt(3 K)) v``.
+    With `relative` positions (`RelativePositions`): ``softmax(scores / sqrt(3 K)) v``.
 
     Args:
         q, k, v: [T, H, K].

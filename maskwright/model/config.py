@@ -34,7 +34,7 @@ ProblemType = Literal["single_label_classification", "multi_label_classification
 # The folder of the generator, the second model in a run of ELECTRA pretraining.
 GENERATOR = "generator"
 # Limits far above published models, so that a typo or a hostile file cannot exhaust memory.
-MOST = {
+MAX_SIZES = {
     "num_hidden_layers": 1000,
     "vocab_size": MAX_VOCAB_SIZE,
     "hidden_size": 1 << 17,
@@ -52,7 +52,7 @@ MOST = {
 
 def check_sizes(values: Mapping[str, Any]) -> None:
     """Raise ConfigError if a size is too large."""
-    for name, most in MOST.items():
+    for name, most in MAX_SIZES.items():
         value = values.get(name)
         if value is not None and value > most:
             raise ConfigError(name, value, f"must be at most {most}")
@@ -288,13 +288,13 @@ def resolve_config(
     *,
     vocab_size: int,
     max_seq_length: int,
-    pad_token_id: int = 0,
-    cls_token_id: int | None = None,
-    sep_token_id: int | None = None,
-    mask_token_id: int | None = None,
     sentence_pair_head: bool = False,
+    **special_ids: int | None,
 ) -> EncoderConfig:
     """Return the architecture of `config` for this vocabulary and input length.
+
+    Args:
+        special_ids: ``pad_token_id`` and others of `EncoderConfig`.
 
     Raises:
         ConfigError: ``model.max_position_embeddings`` is below ``data.max_seq_length``,
@@ -312,11 +312,8 @@ def resolve_config(
     given = {
         "vocab_size": rows,
         "max_position_embeddings": longest,
-        "pad_token_id": pad_token_id,
-        "cls_token_id": cls_token_id,
-        "sep_token_id": sep_token_id,
-        "mask_token_id": mask_token_id,
         "sentence_pair_head": sentence_pair_head,
+        **special_ids,
     }
     try:
         resolved = _resolve(config, given)

@@ -14,8 +14,7 @@ from maskwright.model.attention import (
     choose_backend,
 )
 from maskwright.model.config import AttentionBackend, EncoderConfig, LayerType
-from maskwright.model.embeddings import Embeddings, rotary_angles
-from maskwright.model.layers import MLP, Dropout, GatedMLP, build_norm
+from maskwright.model.layers import MLP, Dropout, Embeddings, GatedMLP, build_norm, rotary_angles
 
 
 class EncoderBlock(nn.Module):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model.embeddings import Embeddings
+from maskwright.model.layers import Embeddings
 from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, Network, SentencePairHead
 
 

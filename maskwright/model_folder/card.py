@@ -14,7 +14,7 @@ from maskwright.model.config import EncoderConfig, Level
 from maskwright.model.electra import Discriminator
 from maskwright.model.flops import count_parameters
 from maskwright.model.masked_lm import BareEncoder, MaskedLanguageModel
-from maskwright.model_folder.native.electra import DISCRIMINATORS
+from maskwright.model_folder.native.bert_like import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family
 
 _FENCE = "---\n"
@@ -68,8 +68,8 @@ _NATIVE_DISCRIMINATOR = f"""{_NATIVE.replace("MaskedLM", "PreTraining")}
 It returns a logit for every token, positive if the token was replaced. `AutoModel` loads the
 encoder for fine-tuning; `maskwright embed` computes vectors.
 """
-_OF_ENCODER = _NATIVE.replace("ForMaskedLM", "").replace("{architecture}", "DebertaV2Model")
-_NATIVE_ENCODER = f"""{_OF_ENCODER}
+_ENCODER_USE = _NATIVE.replace("ForMaskedLM", "").replace("{architecture}", "DebertaV2Model")
+_NATIVE_ENCODER = f"""{_ENCODER_USE}
 This is the encoder, and the classes for fine-tuning load it too. transformers has no class with the
 head that detects replaced tokens, and reports its tensors (`mask_predictions`) as unexpected.
 """

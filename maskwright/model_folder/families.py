@@ -8,26 +8,21 @@ from typing import Any, NamedTuple, get_args
 
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, Level, Pooling
-from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
-from maskwright.model_folder.native.deberta_v2 import DEBERTA_V2
-from maskwright.model_folder.native.distilbert import DISTILBERT
-from maskwright.model_folder.native.electra import ELECTRA
-from maskwright.model_folder.native.esm import ESM
-from maskwright.model_folder.native.eurobert import EUROBERT
-from maskwright.model_folder.native.family import Family, NativeHead
-from maskwright.model_folder.native.gte import GTE
-from maskwright.model_folder.native.jina_embeddings_v3 import JINA_EMBEDDINGS_V3
-from maskwright.model_folder.native.modernbert import MODERNBERT
-from maskwright.model_folder.native.neobert import NEOBERT
-from maskwright.model_folder.native.nomic_bert import NOMIC_BERT
-from maskwright.model_folder.native.own import OWN
-from maskwright.model_folder.native.roberta import (
+from maskwright.model_folder.native.bert_like import (
+    BERT,
     CAMEMBERT,
+    DEBERTA_V2,
+    DISTILBERT,
+    ELECTRA,
+    MEGATRON_BERT,
     ROBERTA,
     ROBERTA_PRELAYERNORM,
     XLM_ROBERTA,
 )
-from maskwright.model_folder.native.ultrabert import ULTRABERT
+from maskwright.model_folder.native.family import Family, NativeHead
+from maskwright.model_folder.native.own import OWN
+from maskwright.model_folder.native.pre_norm import EUROBERT, MODERNBERT, NEOBERT, ULTRABERT
+from maskwright.model_folder.native.rotary import ESM, GTE, JINA_EMBEDDINGS_V3, NOMIC_BERT
 
 # If several compute the same function and the config names none of them, the first one is used.
 FAMILIES: dict[str, Family] = {

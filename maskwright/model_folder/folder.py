@@ -26,7 +26,7 @@ from maskwright.model_folder.families import (
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.electra import (
+from maskwright.model_folder.native.bert_like import (
     DISCRIMINATORS,
     ELECTRA_DISCRIMINATOR,
     OWN_DISCRIMINATOR,

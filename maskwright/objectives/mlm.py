@@ -151,9 +151,8 @@ def predict_masked(model: MaskedLanguageModel, batch: Batch) -> Tensor:
 
 def validate_masked_lm(model: MaskedLanguageModel, held_out: HeldOut) -> dict[str, float]:
     """Return the scores over all text and, if it has several sources, ``loss/NAME`` and others."""
-    total, each = evaluate_sources(
-        model, held_out.read_sources(), held_out.label_counts, held_out.device, held_out.world
-    )
+    where = (held_out.device, held_out.world)
+    total, each = evaluate_sources(model, held_out.read_sources(), held_out.label_counts, *where)
     if len(each) == 1:
         return asdict(total)
     return asdict(total) | {
@@ -226,15 +225,9 @@ def _sum_up(
 def _to_scores(sums: Sequence[float]) -> MaskedLMScores:
     *totals, seen_correct, num_seen, count = sums
     loss, accuracy, top5, unigram_loss, unigram_accuracy = (t / max(count, 1) for t in totals)
-    return MaskedLMScores(
-        loss,
-        accuracy,
-        top5,
-        seen_correct / max(num_seen, 1),
-        unigram_loss,
-        unigram_accuracy,
-        int(count),
-    )
+    seen = seen_correct / max(num_seen, 1)
+    unigram = (unigram_loss, unigram_accuracy)
+    return MaskedLMScores(loss, accuracy, top5, seen, *unigram, int(count))
 
 
 CLM = "clm"

@@ -20,7 +20,7 @@ from maskwright.optim.eager import EagerOptimizer
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 # Above this ratio of columns to rows, iterating on the Gram matrix takes fewer products. In fp32, 5
 # iterations have a rounding error of 1e-4 of the update, and each further one multiplies it by 12.
-_WIDE, _MOST_ON_GRAM = 1.5, 5
+_WIDE, _MAX_STEPS_ON_GRAM = 1.5, 5
 _TINY = 1e-8
 # One operator for many tensors; torch has no public name for them.
 _multiply_all: Any = vars(torch)["_foreach_mul_"]
@@ -48,7 +48,7 @@ def orthogonalize(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tenso
 
 def uses_gram(rows: int, columns: int, num_steps: int, dtype: torch.dtype) -> bool:
     """Return True if `iterate_on_gram` takes fewer products and is precise enough."""
-    exact = dtype is torch.float32 and num_steps <= _MOST_ON_GRAM
+    exact = dtype is torch.float32 and num_steps <= _MAX_STEPS_ON_GRAM
     return exact and columns > _WIDE * rows
 
 

@@ -2,21 +2,28 @@
 
 A step is measured on random tokens: no text is needed to know its time. For a named GPU, size, time
 and memory are computed without one at hand.
+
+Each of `model.sizes` is stated with the training, in petaFLOP, from which on it learns more than
+the size below (docs/experiments.md). A text that is read more than `COUNTED_EPOCHS` times counts no
+further: a larger model would learn it by heart. So one recipe serves ten minutes of a laptop and a
+day of a GPU.
 """
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
+from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
-from maskwright.formatting import count_noun
-from maskwright.model.config import EncoderConfig, parse_sizes
+from maskwright.formatting import count_noun, show_duration
+from maskwright.model.config import SIZE_FIELDS, EncoderConfig, ModelConfig, parse_sizes
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import count_parameters
 from maskwright.model.init import initialize
@@ -27,17 +34,182 @@ from maskwright.pretraining.prepared_data import (
     build_loss,
     build_planner,
     build_random_rows,
-    guess_model,
     objective_of,
+    resolve_model,
 )
-from maskwright.pretraining.rungs import Pay, Size, fill_card, pick_size, set_rung, set_vocabulary
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import Cards, choose_device, find_card, own_tokens, product_dtype
-from maskwright.train.step import (
-    clip_gradients,
-    compute_gradients,
-    count_predictions,
-)
+from maskwright.train.step import clip_gradients, compute_gradients, count_predictions
+
+COUNTED_EPOCHS = 20
+# From this width on, the values of the recipe `wide` replace those of `auto`.
+_WIDE, _WIDE_RECIPE, _NARROW_RECIPE = 384, "wide", DEFAULT_RECIPE
+_SECTIONS = ("data", "masking", "optim", "train")
+_RATES = ("learning_rate", "muon_learning_rate")
+# A step that takes a GPU so long at its peak keeps it four fifths as busy as larger ones: 12 layers
+# of width 384 and 16,384 tokens, 2.5 ms at the peak, reach 0.77 (benchmarks gpu-variants).
+_BUSY_SECONDS, _UPDATES = 0.003, 5
+_MIN_STEPS, _MIN_TOKENS = 2000, 8192
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size with the petaFLOP from which on it pays."""
+
+    least: float
+    width: int
+    layers: int
+
+    def __str__(self) -> str:
+        return f"width {self.width}, layers {self.layers}"
+
+
+@dataclass(frozen=True)
+class Pay:
+    """The petaFLOP that a run of a size would compute, of which `counted` in the first epochs.
+
+    Attributes:
+        seconds: the time of the run.
+    """
+
+    counted: float
+    whole: float
+    seconds: float
+
+    @classmethod
+    def of(
+        cls, tokens: float, epoch_tokens: float | None, flops_per_token: float, seconds: float
+    ) -> "Pay":
+        """Return them for a number of tokens; the text is unknown if `epoch_tokens` is None."""
+        counted = min(tokens, COUNTED_EPOCHS * (epoch_tokens or math.inf))
+        return cls(counted * flops_per_token / 1e15, tokens * flops_per_token / 1e15, seconds)
+
+
+def pick_size(sizes: Sequence[Size], pay: Callable[[Size], Pay], where: str) -> tuple[Size, str]:
+    """Return the largest size that gets its petaFLOP, and why.
+
+    Args:
+        where: the device, for the reason.
+    """
+    chosen, paid = sizes[0], pay(sizes[0])
+    for size in sizes[1:]:
+        found = pay(size)
+        if found.counted < size.least:
+            return chosen, _explain(size, found, where)
+        chosen, paid = size, found
+    if paid.counted == math.inf:  # a dry run: a run knows its tokens
+        return chosen, "if its text has epochs enough, which is known once it is prepared"
+    return chosen, "model.sizes has no larger one"
+
+
+def _explain(size: Size, found: Pay, where: str) -> str:
+    """Return what a size lacks: time, or text."""
+    if found.whole >= size.least:
+        times = size.least / found.counted
+        return (
+            f"{size} needs {times:.2g} times as much text, as no more than {COUNTED_EPOCHS} epochs "
+            "count"
+        )
+    if not found.whole:
+        return f"{size} needs a larger budget"
+    seconds = size.least / found.whole * found.seconds
+    return f"about {show_duration(seconds)} on {where} would buy {size}"
+
+
+def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:
+    """Return the model with this size: heads of 64, an MLP three times as wide."""
+    return replace(
+        model,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=None,
+        intermediate_size=3 * width,
+    )
+
+
+def find_recipe(width: int) -> str:
+    """Return the recipe whose values go with a width."""
+    return _WIDE_RECIPE if width >= _WIDE else _NARROW_RECIPE
+
+
+def scale_rates(width: int) -> dict[str, float]:
+    """Return the learning rates that go with a width, if they are not those of its recipe.
+
+    They fall with the width, from those measured at 384 (Yang et al., "Tuning Large Neural Networks
+    via Zero-Shot Hyperparameter Transfer", 2022).
+    """
+    optim = resolve(_WIDE_RECIPE).optim
+    factor = _WIDE / width
+    scaled = {name: float(f"{getattr(optim, name) * factor:.6g}") for name in _RATES}
+    return scaled if factor < 1 else {}
+
+
+def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
+    """Return the configuration with this size and what goes with it.
+
+    Values that differ from those of `auto` were set by the user and stay.
+    """
+    config = replace(config, model=set_size(config.model, size.width, size.layers))
+    if size.width < _WIDE:
+        return config
+    plain, narrow, wide = map(to_mapping, (config, resolve(_NARROW_RECIPE), resolve(_WIDE_RECIPE)))
+    wide["optim"] |= scale_rates(size.width)
+    for section in _SECTIONS:
+        for name, value in wide[section].items():
+            if plain[section][name] == narrow[section][name]:
+                plain[section][name] = value
+    return from_mapping(PretrainConfig, plain)
+
+
+def _set_vocab_size(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
+    """Return the configuration with a vocabulary size, unless the user set one.
+
+    A size that differs from that of `auto` was set by the user.
+    """
+    tokenizer = config.tokenizer
+    if tokenizer.path or tokenizer.vocab_size != resolve(_NARROW_RECIPE).tokenizer.vocab_size:
+        return config
+    return replace(config, tokenizer=replace(tokenizer, vocab_size=vocab_size))
+
+
+def keep_rung(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
+    """Return the configuration with the size of a run that began, and what goes with it."""
+    size = Size(0.0, begun.model.hidden_size, begun.model.num_hidden_layers)
+    kept = set_rung(config, size)
+    chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}
+    kept = replace(kept, model=replace(kept.model, **chosen))
+    kept = _set_vocab_size(kept, begun.tokenizer.vocab_size)
+    if kept.train.batch_tokens == config.train.batch_tokens:
+        return kept
+    return replace(kept, train=replace(kept.train, batch_tokens=begun.train.batch_tokens))
+
+
+def fill_card(
+    config: PretrainConfig,
+    peak_flops: float,
+    flops_per_token: float,
+    update_flops: float,
+    tokens: float,
+) -> PretrainConfig:
+    """Return the configuration with the fewest tokens a step that keep a card busy.
+
+    They are a power of two, and no more than a run of 2,000 steps allows: larger steps learn less
+    from each token (McCandlish et al., "An Empirical Model of Large-Batch Training", 2018).
+
+    Args:
+        peak_flops: FLOP/s of all cards together.
+        update_flops: operations of an update, which should be a fifth of a step at most.
+        tokens: the tokens of the run.
+    """
+    wide = resolve(_WIDE_RECIPE).train.batch_tokens
+    if config.model.hidden_size < _WIDE or config.train.batch_tokens != wide:
+        return config
+    busy = (_BUSY_SECONDS * peak_flops + _UPDATES * update_flops) / flops_per_token
+    most = max(_MIN_TOKENS, tokens / _MIN_STEPS)
+    count = min(2 ** math.ceil(math.log2(busy)), 2 ** math.floor(math.log2(most)))
+    return replace(config, train=replace(config.train, batch_tokens=max(_MIN_TOKENS, count)))
+
 
 _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
 _COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
@@ -175,79 +347,52 @@ def _now(device: torch.device) -> float:
 
 def choose_size(
     config: PretrainConfig,
-    resolve: Callable[[PretrainConfig], EncoderConfig],
-    epoch_tokens: float | None,
-    world: World = ALONE,
-    known: tuple[str, float, Callable[[PretrainConfig, EncoderConfig], float]] | None = None,
-) -> tuple[PretrainConfig, str]:
-    """Return the configuration with the largest of its sizes that the budget pays for, and why.
-
-    Rank 0 measures the speed, unless it is known. Without sizes nothing changes.
-
-    Args:
-        resolve: returns the architecture of a configuration.
-        epoch_tokens: tokens of the text, if they are known.
-        known: the name and the FLOP/s of the devices, and a function that returns the seconds of a
-            step on all of them.
-    """
-    sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
-    if not sizes:
-        return config, ""
-    filled = dict[Size, PretrainConfig]()
-
-    def measure(sized: PretrainConfig, model: EncoderConfig) -> float:
-        device = choose_device(sized.train.device)
-        return measure_step_seconds(sized, model, device, _BRIEFLY.get(device.type)) / world.size
-
-    where, peak, time_step = known or ("this machine", 0.0, measure)
-
-    def pay(size: Size) -> Pay:
-        sized = set_rung(config, size)
-        model = resolve(sized)
-        seconds, slots = time_step(sized, model), sized.train.mean_batch_tokens
-        duration = sized.train.estimate_seconds(seconds, epoch_tokens)
-        tokens = duration / seconds * slots
-        flops = count_flops_per_token(sized, model)
-        speed = peak or flops * slots / seconds
-        filled[size] = fill_card(sized, speed, flops, count_update_flops(sized, model), tokens)
-        return Pay.of(tokens, epoch_tokens, flops, duration)
-
-    def find() -> str:
-        size, reason = pick_size(sizes, pay, where)
-        return f"{sizes.index(size)} {filled[size].train.batch_tokens} {reason}"
-
-    number, batch_tokens, reason = world.text_from_first(find).split(" ", 2)
-    size = sizes[int(number)]
-    chosen = set_rung(config, size)
-    train = replace(chosen.train, batch_tokens=int(batch_tokens))
-    return replace(chosen, train=train), f"{size}: {reason}"
-
-
-Resolve = Callable[[PretrainConfig], EncoderConfig]  # returns the architecture of a configuration
-
-
-def choose_size_here(
-    config: PretrainConfig,
-    resolve: Resolve,
+    tokenizer: Tokenizer | None,
     epoch_tokens: float | None,
     world: World = ALONE,
     cards: Cards | None = None,
 ) -> tuple[PretrainConfig, str]:
     """Return the configuration with the size that its budget pays for on `cards`, or here, and why.
 
-    The speed of a known card is that of the table, compiled; that of other devices is measured.
+    The speed of a known card is that of the table, compiled; rank 0 measures that of other devices.
     Without ``model.sizes`` nothing changes.
+
+    Args:
+        tokenizer, epoch_tokens: that of the text and its tokens, if they are known.
     """
-    known = cards or find_cards_here(config, world)
-    if known is None:
-        return choose_size(config, resolve, epoch_tokens, world)
+    sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
+    if not sizes:
+        return config, ""
+    cards = cards or find_cards_here(config, world)
+    filled = dict[Size, PretrainConfig]()
 
-    def time_step(sized: PretrainConfig, model: EncoderConfig) -> float:
-        return estimate_step_seconds(known, sized, model)[0]
+    def pay(size: Size) -> Pay:
+        sized = set_rung(config, size)
+        model, slots = resolve_model(sized, tokenizer), sized.train.mean_batch_tokens
+        flops = count_flops_per_token(sized, model)
+        if cards:
+            (seconds, _), speed = estimate_step_seconds(cards, sized, model), cards.peak_flops
+        else:
+            device = choose_device(sized.train.device)
+            whole = measure_step_seconds(sized, model, device, _BRIEFLY.get(device.type))
+            seconds = whole / world.size
+            speed = flops * slots / seconds
+        duration = sized.train.estimate_seconds(seconds, epoch_tokens)
+        tokens, update = duration / seconds * slots, count_update_flops(sized, model)
+        filled[size] = fill_card(sized, speed, flops, update, tokens)
+        return Pay.of(tokens, epoch_tokens, flops, duration)
 
-    peak = known.card.peak_flops * known.count
-    speed = (f"{known}, computed", peak, time_step)
-    return choose_size(config, resolve, epoch_tokens, known=speed)
+    def find() -> str:
+        size, reason = pick_size(sizes, pay, f"{cards}, computed" if cards else "this machine")
+        return f"{sizes.index(size)} {filled[size].train.batch_tokens} {reason}"
+
+    # Nothing is measured for known cards, so that no rank waits for another.
+    found = find() if cards else world.text_from_first(find)
+    number, batch_tokens, reason = found.split(" ", 2)
+    size = sizes[int(number)]
+    chosen = set_rung(config, size)
+    train = replace(chosen.train, batch_tokens=int(batch_tokens))
+    return replace(chosen, train=train), f"{size}: {reason}"
 
 
 def guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
@@ -275,8 +420,9 @@ def choose_vocabulary(
     if known is None or not config.model.sizes or named_folder(config) is not None:
         return config
     tokens, _ = guess_tokens(find_sources(config.text))
-    chosen, _ = choose_size_here(config, guess_model, tokens, cards=known)
-    return set_vocabulary(config, chosen.model.hidden_size)
+    chosen, _ = choose_size(config, None, tokens, cards=known)
+    recipe = find_recipe(chosen.model.hidden_size)
+    return _set_vocab_size(config, resolve(recipe).tokenizer.vocab_size)
 
 
 def find_cards_here(config: PretrainConfig, world: World = ALONE) -> Cards | None:
@@ -291,8 +437,8 @@ def fill_cards(
 ) -> PretrainConfig:
     """Return the configuration with the fewest tokens a step that keep the cards busy."""
     tokens = count_tokens(cards, config, model, epoch_tokens)
-    peak, update = cards.card.peak_flops * cards.count, count_update_flops(config, model)
-    return fill_card(config, peak, count_flops_per_token(config, model), update, tokens)
+    flops, update = count_flops_per_token(config, model), count_update_flops(config, model)
+    return fill_card(config, cards.peak_flops, flops, update, tokens)
 
 
 def count_tokens(
@@ -320,11 +466,3 @@ def estimate_step_seconds(
     if is_measured and teacher is None:
         return seconds, f"measured as the share of the peak of one {cards}"
     return seconds, "computed from the speed of one H200"
-
-
-def describe_cards(cards: Cards) -> str:
-    """Return the line of a dry run about the cards."""
-    return (
-        f"device       {cards}, {cards.card.peak_flops / 1e12:,.0f} TFLOP/s a card in bf16 "
-        "(data sheet); no card is used now"
-    )

@@ -47,7 +47,7 @@ from maskwright.train.trainer import Reporter, Trainer
 
 # Blocks of a loss (a teacher's as well) that is compiled as a whole, which fuses more. The time to
 # compile grows with them, for every shape; blocks that are compiled one by one share their graphs.
-_MOST_WHOLE = 6
+_MAX_WHOLE_BLOCKS = 6
 _compile: Any = vars(torch)["compile"]  # torch types it in part
 
 
@@ -64,7 +64,7 @@ def distribute(
     trained = [module for module in model.modules() if isinstance(module, EncoderBlock)]
     every = [module for module in loss.modules() if isinstance(module, EncoderBlock)]
     is_sharded = dist.is_initialized() and config.parallel != "ddp"
-    by_block = is_sharded or len(every) > _MOST_WHOLE
+    by_block = is_sharded or len(every) > _MAX_WHOLE_BLOCKS
     if compiles:
         torch.compiler.config.recompile_limit = 256  # beyond it torch does not compile new shapes
         for block in every if by_block else ():  # before `checkpoint`, which torch does not compile

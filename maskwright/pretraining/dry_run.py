@@ -15,9 +15,8 @@ from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.objective import count_parameters_of
 from maskwright.preparation.find_data import find_prepared, named_folder
 from maskwright.pretraining.budget import (
-    choose_size_here,
+    choose_size,
     choose_vocabulary,
-    describe_cards,
     estimate_step_seconds,
     find_cards_here,
     guess_tokens,
@@ -32,7 +31,6 @@ from maskwright.pretraining.prepared_data import (
     check_config,
     count_epoch_tokens,
     describe_sources,
-    guess_model,
     objective_of,
     open_data,
     resolve_model,
@@ -60,13 +58,10 @@ def describe_run(
         check_config(config)
     config = choose_vocabulary(config, world, cards)
     data, tokens, described = find_tokens(config, data_dir)
-    teacher = load_teacher(config, data.tokenizer if data else None)
-
-    def resolve(sized: PretrainConfig) -> EncoderConfig:
-        return resolve_model(sized, data.tokenizer) if data else guess_model(sized)
-
-    config, size = choose_size_here(config, resolve, tokens, world, cards)
-    model, objective = resolve(config), objective_of(config)
+    tokenizer = data.tokenizer if data else None
+    teacher = load_teacher(config, tokenizer)
+    config, size = choose_size(config, tokenizer, tokens, world, cards)
+    model, objective = resolve_model(config, tokenizer), objective_of(config)
     with torch.device("meta"):
         network = objective.build_network(model)
         trained = [each.model.config for each in objective.list_models(network)]
@@ -83,7 +78,7 @@ def describe_run(
         yield f"size         {size}"
     yield f"model        {num_parameters:,} parameters: {objective.describe_parameters(model)}"
     yield f"memory       {_describe_memory(config, trained, cards)}"
-    yield describe_cards(cards) if cards else _describe_here(config, tokens)
+    yield f"device       {_describe_device(config, tokens, cards)}"
     yield f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}"
     yield f"data         {described}"
     taught_by = teacher.model if teacher else None
@@ -118,11 +113,13 @@ def warn_of_budget(
     return warn_of_epochs(steps * config.train.mean_batch_tokens / epoch_tokens)
 
 
-def _describe_here(config: PretrainConfig, tokens: float | None) -> str:
-    """Return the line about the device of this process."""
+def _describe_device(config: PretrainConfig, tokens: float | None, cards: Cards | None) -> str:
+    if cards:
+        peak = f"{cards.card.peak_flops / 1e12:,.0f} TFLOP/s a card in bf16 (data sheet)"
+        return f"{cards}, {peak}; no card is used now"
     device = choose_device(config.train.device)
     compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
-    return f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}"
+    return f"{device}, {'compiled' if compiles else 'not compiled'}: {reason}"
 
 
 def _time_step(

@@ -151,7 +151,7 @@ def load_teacher(config: PretrainConfig, tokenizer: Tokenizer | None) -> Initial
 _OUR_OWN = (
     *("attention_backend", "extend_vocab", "replace_vocab", "min_frequency", "sample_megabytes"),
 )
-_OF_NEW_TOKENIZERS = ("kind", "lowercase")  # may differ if a new tokenizer replaces the model's
+_NEW_TOKENIZER_FIELDS = ("kind", "lowercase")  # may differ if a new tokenizer replaces the model's
 # Only training uses these, so they may differ from the model's.
 _MAY_DIFFER = ("embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout")
 _POSITIONS = "max_position_embeddings"
@@ -182,7 +182,11 @@ def tell_on_first_rank(line: str) -> None:
 def adopt_model(
     config: PretrainConfig, given: Mapping[str, Any], begun: PretrainConfig | None = None
 ) -> PretrainConfig:
-    """Return `config` with the parts that the model of ``init_from`` fixes; unchanged without one.
+    """Return `config` with the parts that the model of ``init_from``, or else a teacher, fixes.
+
+    Inputs and tokenizer are those of the model. A model to continue has its own architecture. A
+    student has half of its teacher's layers; the user may set any other value of it, or state the
+    whole with ``model.preset``.
 
     Args:
         given: the values that the user set over the recipe, nested.
@@ -193,56 +197,41 @@ def adopt_model(
         ModelFolderError, TokenizerError: the folder is not a model.
         ShardError: the text is data that was prepared with another tokenizer.
     """
-    if config.init_from is None:
+    if config.teacher is not None:
+        find_model_folder(config.teacher)  # which knows names nearby
+        # A relative path would change with the directory of a resumed run.
+        if not is_hub_name(config.teacher):
+            config = replace(config, teacher=str(Path(config.teacher).absolute()))
+    source = config.init_from or config.teacher
+    if source is None:
         return config
-    if begun is not None and begun.init_from == config.init_from:
-        wraps = begun.data.special_tokens
-        facts = ModelFacts(config.init_from, begun.model, begun.tokenizer, wraps)
+    if begun is not None and config.init_from is not None and begun.init_from == source:
+        facts = ModelFacts(source, begun.model, begun.tokenizer, begun.data.special_tokens)
     else:
-        facts = read_model_facts(config.init_from, config)
-    source = facts.source
-    model = _adopt_section("model", config.model, facts.model, given, source)
-    model = replace(model, **_choose_positions(config.model, facts, given))
+        facts = read_model_facts(source, config)
     tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, source)
     data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given))
-    config = replace(config, model=model, tokenizer=tokenizer, data=data)
-    return _shorten_rows(config, source, given)
-
-
-def adopt_teacher(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
-    """Return `config` with inputs and architecture of its teacher; unchanged without one.
-
-    The architecture has half of the teacher's layers. The user may set any other value of it, or
-    state the whole with ``model.preset``. A model of ``init_from`` has its own.
-
-    Args:
-        given: as in `adopt_model`, as are the errors.
-    """
-    if config.teacher is None:
-        return config
-    find_model_folder(config.teacher)  # which knows names nearby
-    named = is_hub_name(config.teacher)  # a path would change with the directory of a resumed run
-    teacher = config.teacher if named else str(Path(config.teacher).absolute())
-    config = replace(config, teacher=teacher)
-    if config.init_from is not None:
-        return config
-    facts = read_model_facts(teacher, config)
-    tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, facts.source)
-    data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given))
     config = replace(config, tokenizer=tokenizer, data=data)
-    if _asked(given, "model", "preset"):
+    if config.init_from is not None:
+        model = _adopt_section("model", config.model, facts.model, given, source)
+        model = replace(model, **_choose_positions(config.model, facts, given))
+    elif _asked(given, "model", "preset"):
         return config
-    own = {
-        n: v for n, v in vars(config.model).items() if n in _OUR_OWN or _asked(given, "model", n)
-    }
+    else:
+        model = _halve(facts.model, config.model, given)
+    return _shorten_rows(replace(config, model=model), source, given)
+
+
+def _halve(teacher: ModelConfig, asked: ModelConfig, given: Mapping[str, Any]) -> ModelConfig:
+    """Return the architecture of a student, with the values of it that the user set."""
+    own = {n: v for n, v in vars(asked).items() if n in _OUR_OWN or _asked(given, "model", n)}
     for name in ("num_attention_heads", "intermediate_size") if "hidden_size" in own else ():
         own.setdefault(name, None)  # it follows the width
-    total, types = facts.model.num_hidden_layers, facts.model.layer_types
+    total, types = teacher.num_hidden_layers, teacher.layer_types
     count = own.setdefault("num_hidden_layers", -(-total // 2))
     if types:
         own.setdefault("layer_types", tuple(types[i] for i in spread_layers(count, total)))
-    config = replace(config, model=replace(facts.model, **own))
-    return _shorten_rows(config, facts.source, given)
+    return replace(teacher, **own)
 
 
 def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
@@ -294,7 +283,7 @@ def _adopt_section(
 ) -> Any:
     """Return the model's section with the fields that the user may set; others are errors."""
     chosen: Plain = {}
-    free = (*_MAY_DIFFER, *(_OF_NEW_TOKENIZERS if getattr(asked, "replace_vocab", 0) else ()))
+    free = (*_MAY_DIFFER, *(_NEW_TOKENIZER_FIELDS if getattr(asked, "replace_vocab", 0) else ()))
     for field in fields(asked):
         name, value = field.name, getattr(asked, field.name)
         is_given = _asked(given, section, name)

@@ -12,22 +12,20 @@ from maskwright.files import write_text
 from maskwright.model.config import SIZE_FIELDS, EncoderConfig, parse_sizes
 from maskwright.model.flops import count_parameters
 from maskwright.pretraining.budget import (
+    COUNTED_EPOCHS,
+    Pay,
+    Size,
     count_flops_per_token,
     count_tokens,
     estimate_step_seconds,
     fill_cards,
-)
-from maskwright.pretraining.dry_run import find_tokens
-from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
-from maskwright.pretraining.prepared_data import guess_model, resolve_model, warn_of_epochs
-from maskwright.pretraining.rungs import (
-    COUNTED_EPOCHS,
-    Pay,
-    Size,
     find_recipe,
     pick_size,
     scale_rates,
 )
+from maskwright.pretraining.dry_run import find_tokens
+from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
+from maskwright.pretraining.prepared_data import resolve_model, warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS
@@ -210,9 +208,6 @@ class _Search:
     epoch_tokens: float | None
     budget: Mapping[str, float]
 
-    def resolve_model(self, config: PretrainConfig) -> EncoderConfig:
-        return resolve_model(config, self.tokenizer) if self.tokenizer else guess_model(config)
-
     def find(self, size: str | None) -> Plan:
         """Return the plan with this size, or with the largest that the budget pays for."""
         if size is None:
@@ -245,7 +240,7 @@ class _Search:
             sized = dict(zip(SIZE_FIELDS, (width, layers, heads, 3 * width), strict=True))
         overrides = {"train": dict(self.budget), "model": sized, "optim": scale_rates(width)}
         config = resolve(recipe, None, overrides)
-        model = self.resolve_model(config)
+        model = resolve_model(config, self.tokenizer)
         filled = fill_cards(self.cards, config, model, self.epoch_tokens)
         if filled != config:
             overrides["train"]["batch_tokens"] = filled.train.batch_tokens

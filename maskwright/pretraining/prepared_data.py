@@ -13,8 +13,7 @@ from maskwright.data.batch import SpecialIds
 from maskwright.data.config import MixtureConfig
 from maskwright.data.loader import RowSource, TokensInMemory
 from maskwright.data.masking import Masker, Vocabulary
-from maskwright.data.mixture import MOST_SOURCES, Mixture, count_passes
-from maskwright.data.rows import DataPosition
+from maskwright.data.rows import MAX_SOURCES, DataPosition, Mixture, count_passes
 from maskwright.distributed.world import ALONE, World, read_world
 from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
@@ -104,42 +103,33 @@ class PreparedData:
         return SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, wrap)
 
 
-def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig:
-    """Return the architecture for a tokenizer's vocabulary."""
+def resolve_model(config: PretrainConfig, tokenizer: Tokenizer | None = None) -> EncoderConfig:
+    """Return the architecture for a tokenizer; without one, for the vocabulary that is asked for.
+
+    Raises:
+        ConfigError: the sections contradict each other, or the tokenizer.
+    """
+    asked = config.tokenizer
+    if tokenizer is not None:
+        vocabulary = {
+            "vocab_size": tokenizer.vocab_size,
+            "pad_token_id": tokenizer.pad_id,
+            "cls_token_id": tokenizer.cls_id,
+            "sep_token_id": tokenizer.sep_id,
+            "mask_token_id": tokenizer.mask_id,
+        }
+    elif asked.path is None or asked.replace_vocab:
+        vocabulary = {"vocab_size": round_up(asked.replace_vocab or asked.vocab_size)}
+    else:
+        vocabulary = {"vocab_size": Tokenizer.load(asked.path).vocab_size + asked.extend_vocab}
+    length, has_pairs = config.data.max_seq_length, config.data.pairs is not None
     model = resolve_config(
-        config.model,
-        vocab_size=tokenizer.vocab_size,
-        max_seq_length=config.data.max_seq_length,
-        pad_token_id=tokenizer.pad_id,
-        cls_token_id=tokenizer.cls_id,
-        sep_token_id=tokenizer.sep_id,
-        mask_token_id=tokenizer.mask_id,
-        sentence_pair_head=config.data.pairs is not None,
+        config.model, max_seq_length=length, sentence_pair_head=has_pairs, **vocabulary
     )
-    _check_wrapping(config, model)
-    return model
-
-
-def guess_model(config: PretrainConfig) -> EncoderConfig:
-    """Return the architecture before a tokenizer exists, with the configured vocabulary."""
-    tokenizer = config.tokenizer
-    size = round_up(tokenizer.replace_vocab or tokenizer.vocab_size)
-    if tokenizer.path is not None and not tokenizer.replace_vocab:
-        size = Tokenizer.load(tokenizer.path).vocab_size + tokenizer.extend_vocab
-    model = resolve_config(
-        config.model,
-        vocab_size=size,
-        max_seq_length=config.data.max_seq_length,
-        sentence_pair_head=config.data.pairs is not None,
-    )
-    _check_wrapping(config, model)
-    return model
-
-
-def _check_wrapping(config: PretrainConfig, model: EncoderConfig) -> None:
     if model.next_token_prediction and not config.data.special_tokens:
         rule = "needs data.special_tokens = True: [CLS] predicts the first token"
         raise ConfigError("model.next_token_prediction", True, rule, "Set it to true.")
+    return model
 
 
 def objective_of(config: PretrainConfig) -> Objective[Any]:
@@ -207,7 +197,7 @@ def check_config(config: PretrainConfig) -> None:
         ConfigError: sections contradict each other.
         TokenizerError: there is no tokenizer in ``tokenizer.path``.
     """
-    model = guess_model(config)
+    model = resolve_model(config)
     build_planner(config, model.vocab_size)
     with torch.device("meta"):
         network = objective_of(config).build_network(model)
@@ -290,8 +280,8 @@ class PreparedMixture(PreparedData):
     def __init__(
         self, folders: Mapping[str, Path], config: MixtureConfig, verify: Verify = "full"
     ) -> None:
-        if len(folders) > MOST_SOURCES:
-            raise InputError(f"{len(folders)} sources are too many: {MOST_SOURCES} at most")
+        if len(folders) > MAX_SOURCES:
+            raise InputError(f"{len(folders)} sources are too many: {MAX_SOURCES} at most")
         first = next(iter(folders.values()))
         super().__init__(first, verify)
         self.sources = {

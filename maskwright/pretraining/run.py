@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,11 +22,10 @@ from maskwright.preparation.find_data import (
     locate_data,
     named_folder,
 )
-from maskwright.pretraining.budget import choose_size_here, choose_vocabulary
+from maskwright.pretraining.budget import choose_size, choose_vocabulary, keep_rung
 from maskwright.pretraining.dry_run import describe_run, warn_of_budget
 from maskwright.pretraining.init_from import (
     adopt_model,
-    adopt_teacher,
     fit_vocabulary,
     load_initial,
     load_teacher,
@@ -43,8 +41,7 @@ from maskwright.pretraining.prepared_data import (
     resolve_model,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
-from maskwright.pretraining.rungs import keep_rung
-from maskwright.runs.config import PretrainConfig, choose_recipe, list_ignored, read_given, resolve
+from maskwright.runs.config import ConfigLayers, PretrainConfig, list_ignored
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
     INIT_FROM,
@@ -134,7 +131,7 @@ def pretrain(
     given = {n: str(m) for n, m in ((INIT_FROM, init_from), (TEACHER, teacher)) if m} | sections
     folder = Path(data_dir)
     if resume is None:
-        request = _request_run(text, texts, recipe, config, Path(out), folder, given, auto_resume)
+        request = _request(text, texts, _resolve(recipe, config, given), out, folder, auto_resume)
     elif text or texts is not None or recipe or config or auto_resume:
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
@@ -158,44 +155,46 @@ class _Request:
     resumes: bool = False
 
 
-def _request_run(
+def _resolve(
+    recipe: str | None, config: PretrainConfig | str | Path | None, given: Mapping[str, Any]
+) -> tuple[ConfigLayers, PretrainConfig]:
+    """Return the layers of a configuration, and what they resolve to; a whole one has none."""
+    if not isinstance(config, PretrainConfig):
+        layers = ConfigLayers.read(recipe, Path(config) if config is not None else None, given)
+        return layers, layers.resolve()
+    if recipe is not None or given:
+        raise TypeError("give a whole config, or a recipe and sections over it; not both")
+    if config.init_from is not None or config.teacher is not None:
+        raise TypeError(
+            "a whole config cannot name init_from or teacher; give it as an argument, and sections"
+        )
+    return ConfigLayers(), config
+
+
+def _request(
     text: str | Path | Sequence[str | Path],
     texts: Iterable[str] | None,
-    recipe: str | None,
-    config: PretrainConfig | str | Path | None,
-    run: Path,
+    asked: tuple[ConfigLayers, PretrainConfig],
+    out: str | Path,
     data_dir: Path,
-    given: Mapping[str, Any],
     auto_resume: bool,
 ) -> _Request:
-    """Resolve the arguments of `pretrain`; `given` holds the sections, `init_from`, `teacher`."""
-    file = Path(config) if isinstance(config, str | Path) else None
-    if isinstance(config, PretrainConfig):
-        if recipe is not None or given:
-            raise TypeError("give a whole config, or a recipe and sections over it; not both")
-        if config.init_from is not None or config.teacher is not None:
-            raise TypeError(
-                "a whole config cannot name init_from or teacher; give it as an argument, and "
-                "sections"
-            )
-        name, resolved = None, config
-    else:
-        name, resolved = choose_recipe(recipe, file, given), resolve(recipe, file, given)
+    """Adopt what data and models fix; resume the run if there is one and it is asked for."""
+    run, (layers, config) = Path(out), asked
     if texts is not None:
-        text = keep_texts(text, texts, data_dir, resolved.corpus.text_field)
+        text = keep_texts(text, texts, data_dir, config.corpus.text_field)
     paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
-    resolved = adopt_preparation(replace(resolved, text=paths or resolved.text), given)
+    config = adopt_preparation(replace(config, text=paths or config.text), layers.singly)
     begun = load_run_config(run, {}) if auto_resume and has_checkpoint(run) else None
-    asked = read_given(file, given)
-    for line in list_ignored(resolved, given):
+    for line in list_ignored(config, layers.singly):
         tell_on_first_rank(line)
-    resolved = adopt_teacher(adopt_model(resolved, asked, begun=begun), asked)
+    config = adopt_model(config, layers.given, begun)
     if begun is None:
-        return _Request(run, data_dir, resolved, name)
-    if resolved.model.sizes and resolved.model.sizes == begun.model.sizes:
-        resolved = keep_rung(resolved, begun)
-    check_changes(list_changes(begun, resolved))
-    return _Request(run, data_dir, resolved, name, resumes=True)
+        return _Request(run, data_dir, config, layers.recipe)
+    if config.model.sizes and config.model.sizes == begun.model.sizes:
+        config = keep_rung(config, begun)
+    check_changes(list_changes(begun, config))
+    return _Request(run, data_dir, config, layers.recipe, resumes=True)
 
 
 def _carry_out(
@@ -269,11 +268,11 @@ def _start(request: _Request) -> None:
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
             console.print("choosing the size of the model: measuring the speed of this machine")
-            shape = partial(resolve_model, tokenizer=data.tokenizer)
             tokens = count_epoch_tokens(config, data)
-            config, reason = choose_size_here(config, shape, tokens, world)
+            config, reason = choose_size(config, data.tokenizer, tokens, world)
             console.print(f"size: {reason}")
-            if warning := warn_of_budget(config, shape(config), tokens, world):
+            model = resolve_model(config, data.tokenizer)
+            if warning := warn_of_budget(config, model, tokens, world):
                 console.print(warning)
         session = open_session(
             run, config, data, world, console, initial=initial, teacher=teacher, origin=origin

@@ -47,8 +47,7 @@ from maskwright.runs.run_directory import (
 )
 from maskwright.tokenizer.token_text import make_examples
 from maskwright.train.device import describe_computation
-from maskwright.train.panel import color_sample
-from maskwright.train.reporting import SILENT, RunReporter
+from maskwright.train.reporting import SILENT, RunReporter, color_sample
 from maskwright.train.trainer import Trainer
 
 _CARD = """\

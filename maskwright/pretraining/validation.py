@@ -30,7 +30,6 @@ from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.objectives.objective import Objective
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, SuiteName
-from maskwright.runs.evaluation_file import SuiteResult
 from maskwright.train.signals import AbandonedError
 
 # The scores for a short summary.
@@ -65,7 +64,7 @@ class TrainingSuites:
         model.train(was_training)
 
     def score(self, check: Callable[[], None]) -> dict[str, float]:
-        """Return the scores by name, prefixed by the name of the suite.
+        """Return the scores by names such as ``fill/accuracy``, without paradigms of minimal pairs.
 
         Args:
             check: called before each forward pass; it may raise to stop.
@@ -74,7 +73,9 @@ class TrainingSuites:
         scores: dict[str, float] = {}
         with before_each_pass(self.model, check):
             for suite in self.suites:
-                scores |= name_scores(suite.score(request))
+                prefix = f"{suite.name}/"
+                found = [s for s in suite.score(request).scores if s.name.count("/") <= 1]
+                scores |= {prefix + s.name.removeprefix(prefix): s.value for s in found}
         return scores
 
     def _request(self) -> Request:
@@ -82,16 +83,6 @@ class TrainingSuites:
         wraps = self.config.data.special_tokens
         model = TextModel[MaskedLanguageModel].from_parts(self.model, self._tokenizer, wraps)
         return Request(model, self.config.valid_rows, self._text, self._pairs, is_fast=True)
-
-
-def name_scores(result: SuiteResult) -> dict[str, float]:
-    """Return scores by names such as ``fill/accuracy``, without paradigms of minimal pairs."""
-    prefix = f"{result.suite}/"
-    return {
-        prefix + score.name.removeprefix(prefix): score.value
-        for score in result.scores
-        if score.name.count("/") <= 1
-    }
 
 
 NUM_SAMPLES = 5

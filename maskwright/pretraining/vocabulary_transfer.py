@@ -15,9 +15,9 @@ from maskwright.data.loader import Corpus
 from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-MOST_TOKENS = 4_000_000  # of text, to count in
+MAX_TOKENS = 4_000_000  # of text, to count in
 _WINDOW = 4  # neighbors on each side
-_MOST_CONTEXTS, _MOST_COUNTS = 2048, 1 << 25  # the most frequent tokens; counts in memory
+_MAX_CONTEXTS, _MAX_COUNTS = 2048, 1 << 25  # the most frequent tokens; counts in memory
 _SHARPNESS = 10.0  # of a cosine, before sparsemax: some ten tokens share the weight
 _CHUNK = 512  # tokens compared at once
 
@@ -75,7 +75,7 @@ def transfer_vocabulary(old: Tokenizer, new: Tokenizer, text: Ids) -> Transfer:
     return Transfer(sources, len(shared), len(similar), len(spelled))
 
 
-def read_first_tokens(corpus: Corpus, most: int = MOST_TOKENS) -> Ids:
+def read_first_tokens(corpus: Corpus, most: int = MAX_TOKENS) -> Ids:
     """Return the first `most` tokens of a corpus, or all if it has fewer.
 
     They are read by document, as the files of the corpus end with documents.
@@ -128,7 +128,7 @@ def count_usage(text: Ids, vocab_size: int) -> Floats:
     Positive pointwise mutual information with the most frequent tokens among its neighbors.
     """
     frequency = np.bincount(text, minlength=vocab_size)
-    num_contexts = min(_MOST_CONTEXTS, vocab_size, _MOST_COUNTS // vocab_size)
+    num_contexts = min(_MAX_CONTEXTS, vocab_size, _MAX_COUNTS // vocab_size)
     contexts = np.argsort(-frequency, kind="stable")[:num_contexts]
     number = np.full(vocab_size, -1, np.int64)
     number[contexts] = np.arange(num_contexts)

@@ -14,7 +14,7 @@ from maskwright.runs.run_directory import (
     check_pretraining,
     load_run_config,
 )
-from maskwright.train.panel import Panel
+from maskwright.train.reporting import Panel
 
 _SECONDS, _LONGEST_PAUSE = 1.0, 600.0
 

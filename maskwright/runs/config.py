@@ -1,7 +1,7 @@
 """The whole configuration of a pretraining run: recipe, file and flags, in this order."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -103,11 +103,11 @@ class PretrainConfig:
         name = choose_name(self.objective, self.data, self.masking)
         entry = OBJECTIVES[name]
         defaults = {info.name: info.default for info in fields_of(PretrainConfig)}
-        for field, reason in entry.conflicts.items():
-            value = attrgetter(field)(self)
-            if value != defaults[field]:
+        for other, reason in entry.conflicts.items():
+            value = attrgetter(other)(self)
+            if value != defaults[other]:
                 rule = f"cannot be combined with {entry.switch or f'objective.name = {name}'}"
-                raise ConfigError(field, value, f"{rule}: {reason}", "Remove one of the two.")
+                raise ConfigError(other, value, f"{rule}: {reason}", "Remove one of the two.")
 
     @property
     def valid_row_length(self) -> int:
@@ -120,6 +120,50 @@ class PretrainConfig:
         return replace(self.data, max_seq_length=self.valid_row_length, pairs=None)
 
 
+def default_recipe(overrides: Mapping[str, Any]) -> str:
+    """Return the recipe of a run without recipe and file, which depends on ``init_from``."""
+    return CONTINUE_RECIPE if overrides.get("init_from") else DEFAULT_RECIPE
+
+
+@dataclass(frozen=True)
+class ConfigLayers:
+    """The layers of a configuration, each over the one before it.
+
+    Attributes:
+        recipe: its name; None if a file has none.
+        file, singly: the values of a YAML file and those that are set one by one, nested.
+    """
+
+    recipe: str | None = None
+    file: Mapping[str, Any] = field(default_factory=Plain)
+    singly: Mapping[str, Any] = field(default_factory=Plain)
+
+    @classmethod
+    def read(
+        cls, recipe: str | None, path: Path | None, singly: Mapping[str, Any]
+    ) -> "ConfigLayers":
+        """Read a file; its recipe or the default is the lowest layer unless `recipe` is given."""
+        file = read_yaml(path) if path is not None else {"recipe": default_recipe(singly)}
+        named = file.pop("recipe", None)
+        if recipe is None and named is not None:
+            recipe = str(named)
+        return cls(recipe, file, singly)
+
+    @property
+    def given(self) -> Plain:
+        """The values that the user set over the recipe."""
+        return put_over(self.file, self.singly)
+
+    def resolve(self) -> PretrainConfig:
+        """Return the merged configuration; raise as the function `resolve`."""
+        values = load_recipe(self.recipe).values if self.recipe is not None else {}
+        values = put_over(put_over(values, self.file), self.singly)
+        if self.recipe == CONTINUE_RECIPE and not values.get("init_from"):
+            rule = f"is required by the recipe {self.recipe}, which continues an existing model"
+            raise ConfigError("init_from", None, rule, "Name a model in init_from.")
+        return from_mapping(PretrainConfig, values)
+
+
 def resolve(
     recipe: str | None = None,
     config_file: Path | None = None,
@@ -130,57 +174,19 @@ def resolve(
     Raises:
         ConfigError: an unknown key, or a value that breaks a rule.
     """
-    overrides = overrides or {}
-    from_file = read_yaml(config_file) if config_file is not None else {}
-    from_file.pop("recipe", None)
-    name = choose_recipe(recipe, config_file, overrides)
-    values = load_recipe(name).values if name is not None else {}
-    values = put_over(put_over(values, from_file), overrides)
-    if name == CONTINUE_RECIPE and not values.get("init_from"):
-        rule = f"is required by the recipe {name}, which continues an existing model"
-        raise ConfigError("init_from", None, rule, "Name a model in init_from.")
-    return from_mapping(PretrainConfig, values)
-
-
-def choose_recipe(
-    recipe: str | None, config_file: Path | None, overrides: Mapping[str, Any]
-) -> str | None:
-    """Return the given recipe, the file's, or the default; None if the file has none."""
-    if recipe is not None or config_file is None:
-        return default_recipe(overrides) if recipe is None else recipe
-    base = read_yaml(config_file).get("recipe")
-    return None if base is None else str(base)
-
-
-def default_recipe(overrides: Mapping[str, Any]) -> str:
-    """Return the recipe of a run without recipe and file, which depends on ``init_from``."""
-    return CONTINUE_RECIPE if overrides.get("init_from") else DEFAULT_RECIPE
-
-
-def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
-    """Return the values that the user set over the recipe, in a file or singly, nested."""
-    from_file = read_yaml(config_file) if config_file is not None else {}
-    return put_over(from_file, overrides)
+    return ConfigLayers.read(recipe, config_file, overrides or {}).resolve()
 
 
 # A field and some of its values, and the fields that have no effect then.
 _WITHOUT_EFFECT: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
-    (
-        "optim.name",
-        ("adamw",),
-        (
-            "muon_learning_rate",
-            "muon_weight_decay",
-            "muon_beta2",
-            "momentum",
-            "newton_schulz_steps",
-        ),
-    ),
+    ("optim.name", ("adamw",), (
+        "muon_learning_rate", "muon_weight_decay", "muon_beta2", "momentum", "newton_schulz_steps",
+    )),
     ("optim.schedule", ("linear", "cosine", "onecycle", "noam"), ("decay_share",)),
     ("masking.strategy", ("tokens", "words"), ("span_lengths", "max_span_length")),
     ("objective.name", ("mlm",), tuple(f.name for f in fields_of(ObjectiveConfig))),
     ("train.num_candidates", (0,), ("candidate_share",)),
-)
+)  # fmt: skip
 
 
 def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:

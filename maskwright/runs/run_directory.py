@@ -42,7 +42,7 @@ from maskwright.train.config import MILESTONE
 _HUB = "hf:"
 _LOCAL_SCHEMES = ("file", "local", "memory")
 _LOCAL = re.compile(r"[/.~]")
-_MOST_DEPTH = 8
+_MAX_DEPTH = 8
 _CPU = "cpu"  # in provenance: words that may have a slash, "w/ Radeon Graphics", but are no path
 
 
@@ -72,7 +72,7 @@ def shorten_paths(values: Mapping[str, Any]) -> Plain:
 
 def shorten_provenance(value: Any, depth: int = 0, key: object = "") -> Any:
     """Return provenance.json, or its value of a key, with paths in published form, without diff."""
-    if isinstance(value, Mapping | list) and depth >= _MOST_DEPTH:
+    if isinstance(value, Mapping | list) and depth >= _MAX_DEPTH:
         return show_value(cast(object, value))
     if isinstance(value, Mapping):
         return {
@@ -131,7 +131,7 @@ RUNS_NAME = "runs"  # the default of --runs-dir
 # Sections of the configuration that may change when a run is resumed.
 _CHANGEABLE = ("train", "optim", "evaluate")
 _MAX_PROVENANCE_BYTES = 64 << 20
-_OF_TRACKERS = ("tensorboard", "trackers")
+_TRACKER_FOLDERS = ("tensorboard", "trackers")
 
 
 class Origin(TypedDict):
@@ -283,7 +283,7 @@ def begin_run(
     if (run / CONFIG_NAME).exists():
         report(f"{run} holds a run that ended before its first checkpoint; this one replaces it")
         (run / METRICS_NAME).unlink(missing_ok=True)
-        for folder in (*map(run.joinpath, _OF_TRACKERS), *run.glob(f"{MILESTONE}*")):
+        for folder in (*map(run.joinpath, _TRACKER_FOLDERS), *run.glob(f"{MILESTONE}*")):
             shutil.rmtree(folder, ignore_errors=True)
     write_text(run / CONFIG_NAME, config)
     write_json(run / PROVENANCE_NAME, {**describe_environment(), **facts})

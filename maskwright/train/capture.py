@@ -8,7 +8,7 @@ several ranks the sum over ranks stands between them.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.loader import LoadedStep
 from maskwright.optim.build import as_input
-from maskwright.train.step import StepFigures, StepParts, add_gradients, scale_losses
+from maskwright.train.step import Counts, StepFigures, StepParts, add_gradients, scale_losses
 
 # Ordinary steps of a shape before it is recorded: compilers and libraries set themselves up.
 NUM_ORDINARY = 3
@@ -69,7 +69,7 @@ class CapturedSteps:
         self._scales = torch.zeros(2, count, device=device)
         self._sums = torch.zeros(count, 2, device=device)
 
-    def run(self, loaded: LoadedStep, num_predictions: Mapping[str, float]) -> StepFigures:
+    def run(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         """Do one step at the rates that were set; begin to copy its figures to memory."""
         batch, request = loaded.micro_batches[0], loaded.request
         sizes = (len(batch.input_ids), len(batch.context.cu_seqlens))
@@ -84,21 +84,15 @@ class CapturedSteps:
             return self._run_ordinary(loaded, num_predictions)
         return self._begin(shape, loaded, num_predictions)
 
-    def _run_ordinary(
-        self, loaded: LoadedStep, num_predictions: Mapping[str, float]
-    ) -> StepFigures:
+    def _run_ordinary(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         figures = self.parts.run_once(loaded, num_predictions).start_copy()
         self._clear_gradients()
         return figures
 
-    def _replay(
-        self, shape: Shape, loaded: LoadedStep, num_predictions: Mapping[str, float]
-    ) -> StepFigures:
+    def _replay(self, shape: Shape, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         assert self._apply is not None
-        (static, replay), scales = (
-            self._graphs[shape],
-            scale_losses(self.parts.terms, num_predictions),
-        )
+        static, replay = self._graphs[shape]
+        scales = scale_losses(self.parts.terms, num_predictions)
         self._scales.copy_(as_input(scales, self._scales), non_blocking=True)
         for batch in loaded.micro_batches:
             static.fill(batch)
@@ -109,9 +103,7 @@ class CapturedSteps:
         assert self._figures is not None
         return self._figures.start_copy()
 
-    def _begin(
-        self, shape: Shape, loaded: LoadedStep, num_predictions: Mapping[str, float]
-    ) -> StepFigures:
+    def _begin(self, shape: Shape, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         """Do a step the ordinary way, record it, and compare; if that fails, go on without."""
         before = [tensor.clone() for tensor in self._tensors()]
         figures = self._run_ordinary(loaded, num_predictions)

@@ -158,9 +158,9 @@ def keep_freed_memory() -> bool:
 CARDS_A_NODE = 8
 # The share of the dense bf16 peak that rows of 512 tokens reach on an H200, by width of the model.
 _SHARES = {384: 0.228, 768: 0.295}
-# Of that share, what fewer tokens in a forward pass reach: at the few, and in between by logarithm.
-# Even fewer take the time of the few, because kernels do not get shorter without end.
-_FEW_TOKENS, _MANY_TOKENS, _SHARE_OF_FEW = 16384, 65536, 0.77
+# Of that share, what a small forward pass reaches, in tokens; in between by logarithm. An even
+# smaller one takes as long, because kernels do not get shorter without end.
+_SMALL_PASS, _LARGE_PASS, _SMALL_PASS_SHARE = 16384, 65536, 0.77
 
 
 @dataclass(frozen=True)
@@ -205,6 +205,10 @@ class Cards:
     def num_nodes(self) -> int:
         return -(-self.count // CARDS_A_NODE)
 
+    @property
+    def peak_flops(self) -> float:
+        return self.card.peak_flops * self.count
+
     def estimate_step_seconds(
         self, model: EncoderConfig, step_tokens: float, flops_per_token: float, micro_tokens: float
     ) -> tuple[float, bool]:
@@ -223,9 +227,10 @@ class Cards:
         flops_a_second = _SHARES[nearest] * known.peak_flops * ratio
         part = step_tokens / self.count
         in_pass = min(part, micro_tokens)
-        paid = max(in_pass, _FEW_TOKENS)
-        fewer = max(0.0, math.log(_MANY_TOKENS / paid, _MANY_TOKENS / _FEW_TOKENS))
-        pass_seconds = paid * flops_per_token / flops_a_second / (1 - (1 - _SHARE_OF_FEW) * fewer)
+        paid = max(in_pass, _SMALL_PASS)
+        fewer = max(0.0, math.log(_LARGE_PASS / paid, _LARGE_PASS / _SMALL_PASS))
+        reached = 1 - (1 - _SMALL_PASS_SHARE) * fewer
+        pass_seconds = paid * flops_per_token / flops_a_second / reached
         is_same = self.count == 1 and card is known and nearest == model.hidden_size
         return part / in_pass * pass_seconds, is_same and in_pass == paid
 

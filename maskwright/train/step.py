@@ -10,7 +10,8 @@ import math
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,12 +23,15 @@ from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
 from maskwright.errors import CheckpointError, show_value
+from maskwright.files import JsonObject
 from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term
 from maskwright.optim.build import Optimizers, as_input
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
+
+Counts = Mapping[str, float]  # predictions by term, of all ranks together
 
 
 class WeightAverage:
@@ -82,7 +86,7 @@ def seed_dropout(seed: int, step: int, rank: int = 0) -> None:
     torch.manual_seed(int(derive_keys(seed, step, rank)[0]) % 2**63)
 
 
-def scale_losses(terms: Mapping[str, Term], num_predictions: Mapping[str, float]) -> Tensor:
+def scale_losses(terms: Mapping[str, Term], num_predictions: Counts) -> Tensor:
     """Return [2, N] for N terms: the factors of their sums in the loss, and the predictions."""
     totals = [max(num_predictions[name], 1) for name in terms]
     weights = [term.weight / total for term, total in zip(terms.values(), totals, strict=True)]
@@ -111,7 +115,7 @@ def compute_gradients(
     parallel: Parallel,
     loaded: LoadedStep,
     terms: Mapping[str, Term],
-    num_predictions: Mapping[str, float],
+    num_predictions: Counts,
     device: torch.device,
     precision: Precision,
 ) -> Tensor:
@@ -205,13 +209,13 @@ class StepParts:
         if self.average:
             self.average.set_step(step)
 
-    def run(self, loaded: LoadedStep, num_predictions: Mapping[str, float]) -> StepFigures:
+    def run(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         """Do one step at the rates that were set; begin to copy its figures to memory."""
         figures = self.run_once(loaded, num_predictions)
         self.optimizers.zero_grad()
         return figures.start_copy()
 
-    def run_once(self, loaded: LoadedStep, num_predictions: Mapping[str, float]) -> StepFigures:
+    def run_once(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         """Do one step and keep its gradients."""
         own = compute_gradients(
             self.parallel, loaded, self.terms, num_predictions, self.device, self.precision
@@ -250,28 +254,16 @@ class TermFigures:
     num_predictions: float
 
 
-@dataclass
-class _Sums:
-    """Sums over good steps, of all ranks together; the first four by term."""
-
-    losses: dict[str, float]
-    correct: dict[str, float]
-    predictions: dict[str, float]
-    term_steps: dict[str, float]
-    grad_norm: float = 0.0
-    steps: float = 0
-
-    @classmethod
-    def zero(cls, terms: Mapping[str, Term]) -> "_Sums":
-        losses, correct, predictions, steps = (dict.fromkeys(terms, 0.0) for _ in range(4))
-        return cls(losses, correct, predictions, steps)
+def _zero_sums(terms: Mapping[str, Term]) -> JsonObject:
+    by_term = ("losses", "correct", "predictions", "term_steps")
+    return {**{name: dict.fromkeys(terms, 0.0) for name in by_term}, "grad_norm": 0.0, "steps": 0}
 
 
 class LogWindow:
     """Sums over the good steps since the last record, kept in checkpoints, and a clock."""
 
     def __init__(self, terms: Mapping[str, Term]) -> None:
-        self.terms, self._sums = terms, _Sums.zero(terms)
+        self.terms, self._sums = terms, _zero_sums(terms)
         self.restart_clock()
 
     def restart_clock(self) -> None:
@@ -282,20 +274,20 @@ class LogWindow:
         """Add a good step."""
         sums = self._sums
         for name, term in figures.items():
-            sums.losses[name] += term.loss
-            sums.correct[name] += term.num_correct
-            sums.predictions[name] += term.num_predictions
-            sums.term_steps[name] += term.num_predictions > 0
-        sums.grad_norm += grad_norm
-        sums.steps += 1
+            sums["losses"][name] += term.loss
+            sums["correct"][name] += term.num_correct
+            sums["predictions"][name] += term.num_predictions
+            sums["term_steps"][name] += term.num_predictions > 0
+        sums["grad_norm"] += grad_norm
+        sums["steps"] += 1
 
     def add_time(self, num_tokens: int) -> None:
         """Count the tokens of a step, good or not, in the tokens per second."""
         self._timed_tokens += num_tokens
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the sums as plain values, for a checkpoint."""
-        return asdict(self._sums)
+        return deepcopy(self._sums)
 
     def restore(self, values: Any) -> None:
         """Continue from the sums that `to_json` returned.
@@ -303,24 +295,24 @@ class LogWindow:
         Raises:
             CheckpointError: the values have another form, or other terms.
         """
-        expected = asdict(_Sums.zero(self.terms))
-        if not _has_shape(values, expected):
+        if not _has_shape(values, self._sums):
             raise CheckpointError(
                 f"the checkpoint's window = {show_value(values)} does not hold the sums of the "
                 f"terms {', '.join(self.terms)}"
             )
-        self._sums = _Sums(**values)
+        self._sums = values
 
     def means(self) -> dict[str, float]:
         """Return losses, accuracies and speed; NaN where no good step predicted anything."""
         seconds = time.perf_counter() - self._clock
         sums, means = self._sums, dict[str, float]()
         for name, term in self.terms.items():
-            means[term.loss_name] = sums.losses[name] / (sums.term_steps[name] or math.nan)
-            means[term.accuracy_name] = sums.correct[name] / (sums.predictions[name] or math.nan)
+            steps, count = sums["term_steps"][name], sums["predictions"][name]
+            means[term.loss_name] = sums["losses"][name] / (steps or math.nan)
+            means[term.accuracy_name] = sums["correct"][name] / (count or math.nan)
         return {
             **means,
-            "grad_norm": sums.grad_norm / (sums.steps or math.nan),
+            "grad_norm": sums["grad_norm"] / (sums["steps"] or math.nan),
             "tokens_per_second": self._timed_tokens / seconds if seconds > 0 else 0.0,
         }
 

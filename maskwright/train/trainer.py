@@ -30,6 +30,7 @@ from maskwright.train.config import TrainConfig
 from maskwright.train.signals import AbandonedError, StopRequest
 from maskwright.train.state import Planner, StepPlan, TrainState
 from maskwright.train.step import (
+    Counts,
     LogWindow,
     StepFigures,
     StepParts,
@@ -65,7 +66,7 @@ class _UnreadStep:
 
     step: int
     loaded: LoadedStep
-    num_predictions: Mapping[str, float]
+    num_predictions: Counts
     figures: StepFigures
 
 
@@ -195,9 +196,7 @@ class Trainer:
             plan = self.planner.plan_step(progress, ahead.step)
             self.prefetcher.start(plan.request, ahead.position)
 
-    def _train_on(
-        self, loaded: LoadedStep, plan: StepPlan, num_predictions: Mapping[str, float]
-    ) -> None:
+    def _train_on(self, loaded: LoadedStep, plan: StepPlan, num_predictions: Counts) -> None:
         """Do one step; weights and optimizers do not change if loss or gradient is not finite.
 
         The device decides that, with the same result on all ranks. The figures are read after the

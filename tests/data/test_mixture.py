@@ -9,14 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.data import mixture as mixture_module
 from maskwright.data import rows as rows_module
 from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest
 from maskwright.data.masking import Masker
-from maskwright.data.mixture import Mixture, MixturePlanner, count_passes
 from maskwright.data.permutation import permute
-from maskwright.data.rows import DataPosition, Row, SegmentTable, segments_per_row
+from maskwright.data.rows import (
+    DataPosition,
+    Mixture,
+    MixturePlanner,
+    Row,
+    SegmentTable,
+    count_passes,
+    segments_per_row,
+)
 from maskwright.distributed.world import ALONE, World
 from tests.data.test_loader import masked_rows
 from tests.helpers import SyntheticCorpus, count_predictions, special_ids, vocabulary
@@ -64,8 +70,7 @@ BOTH = Sources(((9, 30, 4, 17, 22) * 8, (40, 3, 12) * 3), (0.75, 4.5))
 
 @pytest.fixture(autouse=True, params=[32, 4096], ids=["many-windows", "one-window"])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    for module in (rows_module, mixture_module):
-        monkeypatch.setattr(module, "WINDOW_SEGMENTS", request.param)
+    monkeypatch.setattr(rows_module, "WINDOW_SEGMENTS", request.param)
     return request.param
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maskwright.preparation.find_data import locate_data
-from maskwright.pretraining.init_from import adopt_model, adopt_teacher
+from maskwright.pretraining.init_from import adopt_model
 from maskwright.runs.config import resolve
 from tests.distributed.work import continue_pretraining, learn_from_teacher
 from tests.distributed.worlds import alone, run_world
@@ -46,7 +46,7 @@ def test_two_ranks_learn_from_a_teacher_as_one_does(parallel: str, tmp_path: Pat
         "teacher": str(write_twin(tmp_path / "twin", "modernbert")),
         "train": {**SECTIONS["train"], "parallel": parallel},
     }
-    config = adopt_teacher(replace(resolve(None, None, given), text=(str(text),)), given)
+    config = adopt_model(replace(resolve(None, None, given), text=(str(text),)), given)
     [folder] = locate_data(config, tmp_path / "data", lambda line: None).values()
     expected = alone(learn_from_teacher, config, folder)
     assert len(expected) == 6

@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.model.config import Activation
-from maskwright.model.embeddings import rotary_angles, sinusoids
 from maskwright.model.fused import draw_factors, drop, normalize_plainly, rotate, rotate_plainly
-from maskwright.model.layers import ACTIVATIONS, MLP, Dropout, GatedMLP, RMSNorm, build_norm
+from maskwright.model.layers import (
+    ACTIVATIONS,
+    MLP,
+    Dropout,
+    GatedMLP,
+    RMSNorm,
+    build_norm,
+    rotary_angles,
+    sinusoids,
+)
 from tests.model.helpers import tiny_config
 
 

@@ -8,7 +8,7 @@ import torch
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.pretraining.micro_batch import estimate_memory
-from maskwright.pretraining.prepared_data import guess_model
+from maskwright.pretraining.prepared_data import resolve_model
 from maskwright.runs.config import resolve
 from tests.model.helpers import tiny_config
 
@@ -16,7 +16,7 @@ GIB = 2**30
 
 
 def model_of(recipe: str) -> EncoderConfig:
-    return guess_model(resolve(recipe, None, {"tokenizer": {"vocab_size": 16384}}))
+    return resolve_model(resolve(recipe, None, {"tokenizer": {"vocab_size": 16384}}))
 
 
 # torch.cuda.max_memory_allocated on one H200: bf16, blocks compiled, Muon, masks of 30 %.

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from maskwright.model_folder.native.bert import BERT
-from maskwright.model_folder.native.shared_names import (
+from maskwright.model_folder.native.bert_like import (
+    BERT,
     bert_blocks,
     bert_embeddings,
     bert_head,

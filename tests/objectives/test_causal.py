@@ -17,7 +17,7 @@ from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
 from maskwright.objectives.mlm import CausalSteps, MaskedAndCausalLM
-from maskwright.train.panel import describe_record
+from maskwright.train.reporting import describe_record
 from maskwright.train.step import LogWindow, TermFigures
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
 from tests.model_folder.helpers import tiny_tokenizer

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForPreTraini
 from maskwright.errors import ModelFolderError
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import load_model, save_model
-from maskwright.model_folder.native.bert import BERT
+from maskwright.model_folder.native.bert_like import BERT
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import holds_pair_head
 from tests.model.helpers import random_ids, tiny_model, with_pair_head

@@ -12,8 +12,8 @@ import torch
 from maskwright.cli.main import main
 from maskwright.model.config import EncoderConfig
 from maskwright.pretraining import budget, dry_run
-from maskwright.pretraining.budget import choose_size_here, is_measured_whole, measure_step_seconds
-from maskwright.pretraining.prepared_data import guess_model, warn_of_epochs
+from maskwright.pretraining.budget import choose_size, is_measured_whole, measure_step_seconds
+from maskwright.pretraining.prepared_data import resolve_model, warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.train.device import parse_cards
 from tests.architecture.sources import ROOT
@@ -53,7 +53,7 @@ def describe(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, s
 @pytest.mark.parametrize("recipe", ["auto", "tiny", "quickstart"])
 def test_small_models_are_measured_whole(recipe: str, measured: list[EncoderConfig]):
     config = resolve(recipe)
-    model = guess_model(config)
+    model = resolve_model(config)
     assert is_measured_whole(config, model, CPU)
     seconds = measure_step_seconds(config, model, CPU)
     assert measured == [model]
@@ -63,7 +63,7 @@ def test_small_models_are_measured_whole(recipe: str, measured: list[EncoderConf
 @pytest.mark.parametrize("recipe", ["small", "base"])
 def test_of_large_models_one_layer_is_measured(recipe: str, measured: list[EncoderConfig]):
     config = resolve(recipe)
-    model = guess_model(config)
+    model = resolve_model(config)
     assert not is_measured_whole(config, model, CPU)
     assert is_measured_whole(config, model, torch.device("cuda"))
     seconds = measure_step_seconds(config, model, CPU)
@@ -112,14 +112,14 @@ def test_machine_and_text_choose_the_size():
 
     def choose(device: str, tokens: float | None) -> int:
         cards = parse_cards(device, "device")
-        return choose_size_here(config, guess_model, tokens, cards=cards)[0].model.hidden_size
+        return choose_size(config, None, tokens, cards=cards)[0].model.hidden_size
 
     assert choose("L4", None) < choose("H200", None)
     assert choose("H200", 1e12) == choose("H200", None)
     assert choose("H200", 1e5) == 64
     without = resolve("tiny")
     cards = parse_cards("H200", "device")
-    assert choose_size_here(without, guess_model, None, cards=cards) == (without, "")
+    assert choose_size(without, None, None, cards=cards) == (without, "")
 
 
 @pytest.mark.parametrize(

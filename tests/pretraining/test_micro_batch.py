@@ -24,7 +24,7 @@ from maskwright.pretraining.micro_batch import (
     fit_micro_batch,
     try_micro_batch,
 )
-from maskwright.pretraining.prepared_data import PreparedData, guess_model
+from maskwright.pretraining.prepared_data import PreparedData, resolve_model
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import load_run_config
 from maskwright.train.device import parse_cards
@@ -268,7 +268,7 @@ def test_a_step_of_the_size_found_fits_a_real_card(
 
 def test_the_micro_batch_of_a_named_card_fits_into_its_memory() -> None:
     config = resolve("base")
-    model, found = guess_model(config), list[int]()
+    model, found = resolve_model(config), list[int]()
     for name in ("H200", "A100", "L40S", "4090"):
         fitting = estimate_micro_batch(config, [model], parse_cards(name, "device"))
         assert fitting.fits

@@ -12,7 +12,7 @@ from maskwright.cli.flags import config_values
 from maskwright.cli.main import main
 from maskwright.model.config import parse_sizes
 from maskwright.pretraining.plan import Plan, plan
-from maskwright.pretraining.prepared_data import guess_model
+from maskwright.pretraining.prepared_data import resolve_model
 from maskwright.runs.config import resolve
 from tests.workplace import data_of
 
@@ -54,7 +54,7 @@ def test_the_command_starts_the_run_of_the_plan(size: str, device: str):
     arguments = pretrain.build_parser().parse(shlex.split(command))
     config = resolve(arguments.recipe, None, config_values(arguments))
     assert config == found.config
-    assert guess_model(config) == found.model
+    assert resolve_model(config) == found.model
     assert found.size == size
     assert config.train.most_minutes == 24 * 60
     assert found.hours == pytest.approx(24)
@@ -83,7 +83,7 @@ def test_without_hours_it_is_twenty_epochs(workplace: Path):
     assert found.hours < math.inf
     data = plan(data_of(workplace), device="H200", size="128x2")
     assert data.epochs == pytest.approx(20)
-    assert data.model.vocab_size == 128 < guess_model(data.config).vocab_size
+    assert data.model.vocab_size == 128 < resolve_model(data.config).vocab_size
 
 
 @pytest.mark.parametrize(

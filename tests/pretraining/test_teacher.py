@@ -16,7 +16,7 @@ from maskwright.files import hash_file
 from maskwright.logs import read_metrics
 from maskwright.model_folder.folder import describe_folder, open_model
 from maskwright.pretraining.build import build_model, build_trainer
-from maskwright.pretraining.init_from import adopt_teacher, load_teacher
+from maskwright.pretraining.init_from import adopt_model, load_teacher
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import load_run_config
@@ -49,7 +49,7 @@ def make_config(data: Path, teacher: Path, **sections: object) -> PretrainConfig
         **sections,
     }
     config = resolve(None, None, given)
-    return adopt_teacher(replace(config, text=(str(data),)), given)
+    return adopt_model(replace(config, text=(str(data),)), given)
 
 
 def test_the_student_has_half_of_the_layers_and_begins_with_them(

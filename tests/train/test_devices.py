@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.pretraining.budget import count_flops_per_token
-from maskwright.pretraining.prepared_data import guess_model
+from maskwright.pretraining.prepared_data import resolve_model
 from maskwright.runs.config import resolve
 from maskwright.train.device import CARDS, CARDS_A_NODE, Cards, find_card, own_tokens, parse_cards
 
 CONFIG = resolve(
     "babylm-10m", None, {"train": {"batch_tokens": 65536}, "data": {"max_seq_length": 512}}
 )
-MODEL = guess_model(CONFIG)
+MODEL = resolve_model(CONFIG)
 FLOPS = count_flops_per_token(CONFIG, MODEL)
 
 
@@ -62,7 +62,7 @@ def test_the_speed_of_an_h200_is_the_measured_one(
     recipe: str, length: int, tokens: int, measured: int
 ):
     config = resolve(recipe, None, {"data": {"max_seq_length": length}})
-    model = guess_model(config)
+    model = resolve_model(config)
     flops = count_flops_per_token(config, model)
     seconds, is_measured = Cards(CARDS[0]).estimate_step_seconds(model, tokens, flops, 65536)
     assert tokens / seconds == pytest.approx(measured, rel=0.05)

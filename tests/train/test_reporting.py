@@ -11,9 +11,8 @@ from maskwright import progress
 from maskwright.console import Console
 from maskwright.logs import Record, read_metrics
 from maskwright.objectives.mlm import MaskedTokens
-from maskwright.train import panel, reporting
-from maskwright.train.panel import color_sample, describe_record
-from maskwright.train.reporting import RunReporter
+from maskwright.train import reporting
+from maskwright.train.reporting import RunReporter, color_sample, describe_record
 
 SCORES = MaskedTokens.scores
 TRAIN: Record = {
@@ -204,7 +203,7 @@ def test_a_notebook_shows_the_panel_in_its_cell(
     monkeypatch.setitem(sys.modules, "IPython.display", module)
     monkeypatch.setattr(module, "display", display, raising=False)
     monkeypatch.setattr(module, "HTML", str, raising=False)
-    monkeypatch.setattr(panel, "_SECONDS", 0)
+    monkeypatch.setattr(reporting, "_CELL_SECONDS", 0)
     lines = run_report(tmp_path, [TRAIN, VALID], force_jupyter=True)
     assert lines == ""
     assert len(drawn) == 3  # one place, drawn for each record and at the end

@@ -96,8 +96,8 @@ def test_what_hangs_is_left_alone(
 ) -> None:
     answer = Event()
     monkeypatch.setattr(Recorder, "log", lambda *anything: answer.wait())
-    monkeypatch.setattr(reporting, "_MOST_SECONDS", 0.01)
-    monkeypatch.setattr(reporting, "_MOST_WAITING", 2)
+    monkeypatch.setattr(reporting, "_MAX_CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(reporting, "_MAX_WAITING", 2)
     thread = TrackerThread("wandb", tmp_path, {})
     for step in range(1, 20):
         thread.add(record(step))

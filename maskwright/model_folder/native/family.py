@@ -41,6 +41,22 @@ ACTIVATION_ALIASES = {
     "gelu_python_tanh": "gelu_pytorch_tanh",
 }
 DECODER_BIAS = "head.decoder.bias"
+# Modules of our classifier heads.
+DENSE, NORM, OUTPUT = "head.dense", "head.norm", "head.output"
+_BLOCK = (
+    "attention.qkv", "attention.output", "attention_norm", "mlp.input", "mlp.output", "mlp_norm",
+)  # fmt: skip
+_BERT_BASE: ConfigValues = {
+    "vocab_size": 30_522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+    "pad_token_id": 0,
+}
 _TYPES = typing.get_type_hints(EncoderConfig)
 
 
@@ -53,9 +69,38 @@ class Field:
     default: Any  # the default of their class, for files without the field
 
 
-def same(ours: str, default: Any) -> Field:
-    """Return a field with the same name in both configurations."""
-    return Field(ours, (ours,), default)
+def same(**defaults: Any) -> tuple[Field, ...]:
+    """Return fields with the same name in both configurations, and the defaults of their class."""
+    return tuple(Field(name, (name,), default) for name, default in defaults.items())
+
+
+def size_fields(**defaults: Any) -> tuple[Field, ...]:
+    """Return the fields of all families; `defaults` override those of BERT's class."""
+    return same(**{**_BERT_BASE, **defaults})
+
+
+def name_blocks(
+    layer: str,
+    qkv: str | tuple[str, ...],
+    output: str,
+    attention_norm: str,
+    mlp_input: str | tuple[str, ...],
+    mlp_output: str,
+    mlp_norm: str,
+) -> Names:
+    """Return the entries of `Family.tensors` for the modules of a block, below `layer`."""
+    theirs = (qkv, output, attention_norm, mlp_input, mlp_output, mlp_norm)
+    return {
+        f"encoder.blocks.*.{ours}": f"{layer}.{names}"
+        if isinstance(names, str)
+        else tuple(f"{layer}.{name}" for name in names)
+        for ours, names in zip(_BLOCK, theirs, strict=True)
+    }
+
+
+def name_head(dense: str, norm: str, decoder: str) -> Names:
+    """Return the entries for a head as BERT's."""
+    return {"head.transform.dense": dense, "head.transform.norm": norm, "head.decoder": decoder}
 
 
 @dataclass(frozen=True)

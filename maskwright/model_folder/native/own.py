@@ -4,6 +4,8 @@ import dataclasses
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.native.family import (
+    DENSE,
+    OUTPUT,
     ConfigValues,
     Family,
     NativeHead,
@@ -11,7 +13,6 @@ from maskwright.model_folder.native.family import (
     read_value,
     same,
 )
-from maskwright.model_folder.native.shared_names import DENSE, OUTPUT
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
@@ -22,7 +23,7 @@ _LATER = {
     "sentence_pair_head": False,
     "position_buckets": 256,
 }
-ENCODER_TENSORS = (
+_ENCODER = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
     *(
         f"encoder.blocks.*.{name}"
@@ -57,12 +58,14 @@ OWN = Family(
     model_type="maskwright",
     architecture="MaskedLanguageModel",
     preset=None,
-    fields=tuple(
-        same(field.name, _LATER.get(field.name))
-        for field in dataclasses.fields(EncoderConfig)
-        if field.name not in _LEFT_OUT
+    fields=same(
+        **{
+            field.name: _LATER.get(field.name)
+            for field in dataclasses.fields(EncoderConfig)
+            if field.name not in _LEFT_OUT
+        }
     ),
-    tensors={name: name for name in (*ENCODER_TENSORS, *_MLM_HEAD)},
+    tensors={name: name for name in (*_ENCODER, *_MLM_HEAD)},
     write_more=_write_more,
     read_more=_read_more,
     classifiers={
