@@ -45,7 +45,7 @@ _TITLES = ("score", "value", "95 % interval", "baseline", "of")
 
 def build_parser() -> Parser:
     """Return the parser of ``maskwright evaluate``."""
-    helps = {name: entry.help for name, entry in SUITES.items()} | {GLUE_SUITE: GLUE_HELP}
+    helps = {name: text for name, (_, text) in SUITES.items()} | {GLUE_SUITE: GLUE_HELP}
     lines = ["suites:"]
     for name, text in helps.items():
         lines.append(f"  {name:<7} " + text.replace("\n", "\n" + 10 * " "))

@@ -19,8 +19,7 @@ from maskwright.files import check_new_folder
 from maskwright.runs.run_directory import suggest_run
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.tokenizer.extension import extend_tokenizer
-from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
-from maskwright.tokenizer.token_text import show_tokens
+from maskwright.tokenizer.token_text import TokenizerStats, measure_tokenizer, show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 

@@ -16,8 +16,7 @@ from maskwright.corpus.sources import stream_corpus
 from maskwright.errors import InputError
 from maskwright.formatting import shorten_names
 from maskwright.preparation.config import PrepareConfig
-from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
-from maskwright.tokenizer.token_text import show_tokens
+from maskwright.tokenizer.token_text import TokenizerStats, measure_tokenizer, show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _EPILOG = """A tokenizer is a folder with tokenizer.json: of `tokenizer train`, of a model, or

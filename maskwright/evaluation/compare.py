@@ -27,7 +27,7 @@ from maskwright.evaluation.suite_mlm import (
     BITS_PER_CHARACTER,
     FORMULAS,
     MASK_ONLY_FORMULAS,
-    SUITE,
+    MLM,
     WORD_FORMULAS,
     MaskedTables,
     describe_tables,
@@ -244,7 +244,7 @@ def _score(
     evaluation: Evaluation, sources: Sequence[str], rows: DataConfig, is_fast: bool, task: str
 ) -> _Scored:
     request = evaluation.make_request(
-        [SUITE], sources, rows.max_seq_length, is_fast=is_fast, packed=rows.packed
+        [MLM], sources, rows.max_seq_length, is_fast=is_fast, packed=rows.packed
     )
     with reporting_progress(evaluation.model, task):
         tables = measure_request(request)

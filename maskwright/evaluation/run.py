@@ -15,7 +15,7 @@ from maskwright.console import tell
 from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
 from maskwright.errors import InputError
 from maskwright.evaluation.held_out_text import EvaluationText, describe_partial_text, open_text
-from maskwright.evaluation.minimal_pairs import read_named_pairs
+from maskwright.evaluation.suite_blimp import read_named_pairs
 from maskwright.evaluation.suite_labels import TunedModel
 from maskwright.evaluation.suites import (
     GLUE_SUITE,

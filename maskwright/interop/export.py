@@ -1,12 +1,12 @@
 """Export of a model to another library, written only if the outputs there are equal."""
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from maskwright.errors import ExportError, InputError, MaskwrightError
+from maskwright.extras import load
 from maskwright.files import JsonObject, check_new_folder, replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
 from maskwright.interop.comparison import OutputComparison
@@ -141,8 +141,7 @@ def export(
 def _write(to: str, folder: Path, source: Source, versions: Mapping[str, str]) -> Written:
     """Write `source` for a target; raise ExportError unless the library's outputs are the same."""
     try:
-        module, _, name = TARGETS[to].function.partition(":")
-        written: Written = getattr(importlib.import_module(module), name)(folder, source)
+        written: Written = load(TARGETS[to].function)(folder, source)
     except (MaskwrightError, OSError):
         raise
     except Exception as error:  # libraries raise many classes, which vary between releases

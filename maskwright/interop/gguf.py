@@ -13,17 +13,16 @@ import numpy as np
 from maskwright.errors import ExportError
 from maskwright.inference.embed import Embedder
 from maskwright.interop.comparison import OutputComparison
-from maskwright.interop.libraries import import_library
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
-from maskwright.interop.targets import Source, Written
+from maskwright.interop.targets import Source, Written, import_library
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.card import HubMetadata
 from maskwright.model_folder.families import FAMILIES, choose_headless
 from maskwright.model_folder.folder import CARD, adapt_card
 from maskwright.model_folder.native.family import Family
 from maskwright.model_folder.native.own import OWN
+from maskwright.tokenizer.files import is_filler
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import is_filler
 
 FILE = "model.gguf"
 # ``model_type`` of transformers -> llama.cpp's name, and the activation that it computes.

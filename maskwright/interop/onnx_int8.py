@@ -27,9 +27,8 @@ import numpy as np
 from torch import Tensor
 
 from maskwright.errors import ExportError
-from maskwright.interop.libraries import import_library, quiet
 from maskwright.interop.onnx import GRAPH, OnnxModel, write_frame, write_graph
-from maskwright.interop.targets import Int8Scores, Judge, Source, Written
+from maskwright.interop.targets import Int8Scores, Judge, Source, Written, import_library, quiet
 
 QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"

@@ -17,7 +17,7 @@ from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.files import hash_file
-from maskwright.interop.libraries import import_library, quiet
+from maskwright.interop.targets import import_library, quiet
 from maskwright.model_folder.card import (
     PLACEHOLDER,
     change_card,

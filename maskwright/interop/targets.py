@@ -4,10 +4,15 @@ To add a target, write a function of a new folder and a `Source`, and register i
 command line imports this module before torch, so torch appears in annotations only.
 """
 
-from collections.abc import Iterator
+import logging
+import warnings
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from maskwright.extras import import_extra
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -211,3 +216,36 @@ class Source(Protocol):
     def calibration(self, name: str) -> "Iterator[tuple[Tensor, ...]]":
         """Yield inputs of a graph, of the text for calibration."""
         ...
+
+
+def import_library(module: str, extra: str, needed_by: str) -> Any:
+    """Import `module` without its warnings; raises as `import_extra` does."""
+    with quiet():
+        return import_extra(module, extra, needed_by)
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Suppress warnings and log records below ERROR, because the results are checked anyway."""
+    disabled = logging.root.manager.disable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
+
+
+@contextmanager
+def quiet_transformers(transformers: Any) -> Generator[None]:
+    """Do the same as `quiet`, and suppress the progress bars of transformers."""
+    bars = transformers.utils.logging
+    had_bars = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        with quiet():
+            yield
+    finally:
+        if had_bars:
+            bars.enable_progress_bar()

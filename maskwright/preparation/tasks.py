@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.documents import fingerprint_pair
-from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.sources import read_source
 from maskwright.files import JsonObject, write_json, writing_file
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import (
@@ -82,9 +82,9 @@ from maskwright.shards.manifest import (
     write_manifest,
 )
 from maskwright.shards.writer import ShardWriter, write_array
+from maskwright.tokenizer.learning import draw_pieces
 from maskwright.tokenizer.sentence_ends import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.word_counts import draw_pieces
 
 EVALUATION_NAME = "evaluation.npz"
 _LEVEL = 1  # zstandard level; compression then takes 1 % of the stage's time

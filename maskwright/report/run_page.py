@@ -18,7 +18,7 @@ from maskwright.report.charts import (
     draw_training,
 )
 from maskwright.report.facts import RunFacts, describe_extent
-from maskwright.report.templates import fill_template, flatten
+from maskwright.report.pages import fill_template, flatten
 from maskwright.runs.evaluation_file import Score, SuiteResult, choose_result
 from maskwright.shards.manifest import Manifest
 

@@ -32,22 +32,20 @@ from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.extras import how_to_install
 from maskwright.files import read_json, write_text
-from maskwright.shards.folder import (
-    REMEDY,
-    PreparedFolder,
-    Verify,
-    check_ends,
-    check_file,
-    check_ids,
-)
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,
     MANIFEST_NAME,
     MAX_MANIFEST_BYTES,
+    REMEDY,
     SPLITS,
     TOKENIZER_NAME,
     TOKENS,
+    PreparedFolder,
+    Verify,
+    check_ends,
+    check_file,
+    check_ids,
     read_manifest,
 )
 

@@ -20,15 +20,12 @@ from typing import Any
 
 from maskwright.errors import TokenizerError
 from maskwright.files import JsonObject
-from maskwright.tokenizer.cached_encoder import ROUGH_CUTTING, choose_cutting
 from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.library import calling_library
-from maskwright.tokenizer.merges import learn_joins
-from maskwright.tokenizer.stats import measure_tokenizer
-from maskwright.tokenizer.token_text import TokenText
+from maskwright.tokenizer.encoding import ROUGH_CUTTING, choose_cutting
+from maskwright.tokenizer.files import calling_library, match_greedily
+from maskwright.tokenizer.learning import count_words, keep_frequent, learn_joins, sample_texts
+from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import match_greedily
-from maskwright.tokenizer.word_counts import count_words, keep_frequent, sample_texts
 
 _CHARACTERS = 2_000_000  # of different words to train on, which bounds memory and time
 _NUM_SHOWN = 12  # new tokens in a report

@@ -11,7 +11,7 @@ import pytest
 from maskwright import progress
 from maskwright.cli.main import main
 from maskwright.cli.tables import show_number
-from maskwright.evaluation import held_out_text, suite_fill
+from maskwright.evaluation import held_out_text, suite_sentences
 from maskwright.evaluation.run import hash_model, locate_submission
 from maskwright.logs import read_metrics
 from maskwright.runs.evaluation_file import choose_result, parse_results, to_plain
@@ -157,7 +157,7 @@ def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(
 @pytest.fixture
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --fast the suite fill scores five sentences, a part of every text."""
-    monkeypatch.setattr(suite_fill, "SUITE", replace(suite_fill.SUITE, fast=5))
+    monkeypatch.setattr(suite_sentences, "FILL", replace(suite_sentences.FILL, fast=5))
 
 
 @pytest.mark.usefixtures("few_sentences")

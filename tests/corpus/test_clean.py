@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from maskwright.corpus.clean import clean_text
+from maskwright.corpus.documents import clean_text
 
 AWKWARD = st.text(
     alphabet=st.one_of(

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from maskwright.errors import CorpusError
-from maskwright.evaluation.minimal_pairs import MinimalPair, read_minimal_pairs
+from maskwright.evaluation.suite_blimp import MinimalPair, read_minimal_pairs
 
 FULL = {
     "sentence_good": "The cats sleep.",

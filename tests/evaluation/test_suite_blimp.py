@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import wilson_interval
-from maskwright.evaluation.minimal_pairs import MinimalPair
 from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
 from maskwright.evaluation.suite_blimp import (
+    MinimalPair,
     choose_pairs,
     evaluate_minimal_pairs,
     fingerprint_pairs,

@@ -18,7 +18,6 @@ from maskwright.evaluation.suites import (
     SUITES,
     Request,
     Suite,
-    SuiteEntry,
     load_suite,
     mark_fast,
     parse_names,
@@ -60,7 +59,7 @@ SUITE = Suite(
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SUITES, "toy", SuiteEntry(__name__, "mean length of a sentence"))
+    monkeypatch.setitem(SUITES, "toy", (f"{__name__}:SUITE", "mean length of a sentence"))
 
 
 @pytest.mark.usefixtures("toy")
@@ -86,7 +85,7 @@ def test_a_suite_is_checked_before_any_other_runs(
 ) -> None:
     scored: list[str] = []
     watched = replace(load_suite("fill"), score=lambda request: scored.append("fill"))
-    monkeypatch.setattr("maskwright.evaluation.suite_fill.SUITE", watched)
+    monkeypatch.setattr("maskwright.evaluation.suite_sentences.FILL", watched)
     monkeypatch.setattr(f"{__name__}._sentences", lambda _: [])
     model, text = workplace / "runs" / "small" / "model", workplace / "animals.txt"
     with pytest.raises(InputError, match="is too short: it has no sentence"):

@@ -8,9 +8,9 @@ import pytest
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from maskwright.corpus.clean import clean_text
-from maskwright.tokenizer.backends import build_backend
+from maskwright.corpus.documents import clean_text
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
+from maskwright.tokenizer.train import build_backend
 from tests.tokenizer.helpers import KOREAN, english_texts
 
 

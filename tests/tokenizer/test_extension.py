@@ -17,11 +17,10 @@ from maskwright.tokenizer.extension import (
     extends,
     measure_extension,
 )
-from maskwright.tokenizer.merges import learn_joins
-from maskwright.tokenizer.stats import measure_tokenizer
-from maskwright.tokenizer.token_text import TokenText
+from maskwright.tokenizer.files import match_greedily
+from maskwright.tokenizer.learning import learn_joins
+from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import match_greedily
 from tests.tokenizer.helpers import KOREAN, MIXED, english_texts, trained
 from tests.tokenizer.published import PUBLISHED
 

@@ -5,7 +5,7 @@ import pytest
 
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import TokenizerError
-from maskwright.tokenizer.library import calling_library, check_ids, make_valid, measure_growth
+from maskwright.tokenizer.files import calling_library, check_ids, make_valid, measure_growth
 
 
 def description(**steps: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections import Counter
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from maskwright.tokenizer.merges import learn_merges
+from maskwright.tokenizer.learning import learn_merges
 from tests.tokenizer.helpers import english_texts
 
 

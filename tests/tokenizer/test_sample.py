@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.tokenizer.word_counts import sample_texts
+from maskwright.tokenizer.learning import sample_texts
 
 TEXTS = st.lists(st.text(min_size=1, max_size=30), max_size=30)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.stats import find_longest_tokens, measure_tokenizer
+from maskwright.tokenizer.token_text import find_longest_tokens, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer
 from tests.tokenizer.helpers import english_texts, trained

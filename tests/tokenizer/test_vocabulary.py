@@ -1,4 +1,4 @@
-from maskwright.tokenizer.vocabulary import find_unknown, is_filler, name_fillers, round_up
+from maskwright.tokenizer.files import find_unknown, is_filler, name_fillers, round_up
 
 
 def test_sizes_are_rounded_up() -> None:

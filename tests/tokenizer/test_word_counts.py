@@ -2,9 +2,9 @@ from collections import Counter
 
 import pytest
 
-from maskwright.tokenizer.cached_encoder import choose_cutting
 from maskwright.tokenizer.config import TokenizerKind
-from maskwright.tokenizer.word_counts import (
+from maskwright.tokenizer.encoding import choose_cutting
+from maskwright.tokenizer.learning import (
     choose_alphabet,
     count_words,
     drop_words_beyond,
