@@ -10,9 +10,9 @@ import pytest
 
 from maskwright import progress
 from maskwright.cli.main import main
-from maskwright.cli.tables import show_number
 from maskwright.evaluation import held_out_text, suite_sentences
 from maskwright.evaluation.run import hash_model, locate_submission
+from maskwright.formatting import show_number
 from maskwright.logs import read_metrics
 from maskwright.runs.evaluation_file import choose_result, parse_results, to_plain
 from tests.tokenizer.helpers import trained

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import maskwright
-from maskwright.cli.evaluate import build_parser
+from maskwright.cli.evaluate import evaluate_parser
 from maskwright.cli.main import main
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError
@@ -76,7 +76,7 @@ def test_a_toy_suite_is_scored_shown_and_helped(
         assert suite["settings"]["fast"] is (count == 4)
     assert main(["evaluate", str(model), "--suite", "toy", "--data", str(text)]) == 0
     assert "toy/mean_length" in capsys.readouterr().out
-    assert "  toy     mean length of a sentence\n" in build_parser().format_help()
+    assert "  toy     mean length of a sentence\n" in evaluate_parser().format_help()
 
 
 @pytest.mark.usefixtures("toy")
