@@ -89,7 +89,6 @@ def evaluate(argv: Sequence[str]) -> int:
 
 
 def _list_tasks(results: "dict[str, GlueResults]") -> list[list[str]]:
-    """Return a row of `_GLUE_TITLES` for each task, in its deciding metric."""
     rows: list[list[str]] = []
     for name, found in results.items():
         metric, judged = found["deciding_metric"], get_judged(found)
@@ -231,7 +230,6 @@ def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
 
 
 def _describe_task(models: "Sequence[ComparedModel]") -> str:
-    """Return one line: what the models were scored on, and what can be compared."""
     result = models[0]["mlm"]
     count = next(score["num_samples"] for score in result["scores"] if score["name"] == "loss")
     task = f"{count:,} masked tokens of {result['data']['name']}, rows of "
@@ -278,7 +276,6 @@ def _print_groups(console: Console, difference: "GroupDifference") -> None:
 
 
 def _describe_interval(low: float | None, high: float | None) -> tuple[str, str]:
-    """Return an interval, and whether it is on one side of 0."""
     if low is None or high is None:
         return "", ""
     return f"{low:+.4f} to {high:+.4f}", "" if low <= 0 <= high else "differs"

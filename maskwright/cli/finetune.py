@@ -147,7 +147,6 @@ def show_scores(results: SetResults) -> None:
 
 
 def _show_classes(judged: SetResults) -> None:
-    """Print a row for each class; of many classes those that occur most."""
     classes = judged.get("classes", {})
     if len(classes) < 2:
         return

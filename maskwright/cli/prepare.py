@@ -182,7 +182,6 @@ def _find_data_of_run(run: Path) -> dict[str, Path]:
 
 
 def _choose_rows(arguments: argparse.Namespace, config: PretrainConfig) -> tuple[int, float]:
-    """Return row length and mask rate: the flags', else those of a run's first step."""
     length, rate = arguments.row_length, arguments.mask_rate
     if length is not None:
         _check_range("row_length", length, MIN_ROW_LENGTH, config.data.max_seq_length)
@@ -202,7 +201,6 @@ def _check_range(name: str, value: int, least: int, most: int) -> None:
 
 
 def _count(data: "PreparedData", config: PretrainConfig, row_length: int) -> Table:
-    """Return a table with the counts of both splits side by side."""
     title = escape(data.name)
     table = Table("", "train", "valid", title=title, title_justify="left")
     stores = (data.train, data.valid)

@@ -81,7 +81,6 @@ def fill(argv: Sequence[str]) -> int:
 def _answer_fill(
     fill: "FillMask", sentences: Iterable[Sentence], arguments: Namespace
 ) -> "Iterator[FillResult | InputError | list[str]]":
-    """Yield the predictions for each sentence, its error, or the lines of a random word."""
     texts = (sentence.text for sentence in sentences)
     if not arguments.random:
         yield from fill.stream(texts, arguments.top_k or _TOP_K, arguments.targets)

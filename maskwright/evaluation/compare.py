@@ -298,7 +298,6 @@ def _subtract_groups(scored: Sequence[_Scored], count: int) -> GroupDifference:
 def _compare(
     formulas: Sequence[ScoreFormula], ours: SumTable, theirs: SumTable, is_paired: bool
 ) -> list[Score]:
-    """Return the differences of the scores that both models have."""
     return [
         compare_tables(formula, ours, theirs, is_paired)
         for formula in formulas

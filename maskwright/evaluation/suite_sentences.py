@@ -105,7 +105,6 @@ def _predict(
     chosen: Sequence[tuple[list[int], int]],
     labels: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return loss and rank of the masked token of each sentence."""
     first = text_model.wrap([-1]).index(-1)
     rows: list[list[int]] = []
     for ids, position in chosen:

@@ -81,7 +81,6 @@ def read_collection(folder: Path) -> Collection:
 
 
 def _find(folder: Path, *names: str) -> Path:
-    """Return the first of the files that exists, plain or ``.gz``; raise InputError if none."""
     for path in (folder / f"{name}{end}" for name in names for end in ("", ".gz")):
         if path.is_file():
             return path

@@ -35,9 +35,9 @@ from maskwright.interop.comparison import (
     max_or_nan,
 )
 from maskwright.interop.masked_lm_source import check_equal_ids
-from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options, Judge, Source
 from maskwright.model.classifier import Classifier
-from maskwright.model_folder.card import HubMetadata, describe_labels
+from maskwright.model_folder.card import describe_labels
 from maskwright.model_folder.classifier_folder import (
     LoadedClassifier,
     open_classifier,
@@ -109,61 +109,31 @@ class TaskExamples:
         return batch.input_ids.view(shape), real.view(shape), batch.token_type_ids.view(shape)
 
 
-@dataclass(frozen=True)
-class ClassifierSource:
-    """A fine-tuned model to export; see `Source`."""
+class ClassifierSource(Source):
+    """A fine-tuned model to export; raises as `open_classifier` and `choose_examples` do."""
 
-    loaded: LoadedClassifier
-    card: str | None
-    examples: TaskExamples
-    file: ExampleFile | None = None
-    int8: Int8Options = INT8_DEFAULTS
-
-    has_unused_head = False
-    example_text = "A text."
-
-    @classmethod
-    def open(
-        cls, folder: Path, file: ExampleFile | None, int8: Int8Options = INT8_DEFAULTS
-    ) -> "ClassifierSource":
-        """Open a model folder; raises as `open_classifier` and `choose_examples` do."""
-        loaded, card = open_classifier(folder), read_card(folder)
-        if loaded.model.head_config.level == "span":
+    def __init__(
+        self, folder: Path, file: ExampleFile | None, int8: Int8Options = INT8_DEFAULTS
+    ) -> None:
+        self.loaded, self.card = open_classifier(folder), read_card(folder)
+        level = self.model.head_config.level
+        if level == "span":
             raise InputError(
                 f"{folder} answers questions; such models cannot be exported. Load the folder with "
                 "transformers' AutoModelForQuestionAnswering."
             )
-        return cls(loaded, card, choose_examples(loaded, file), file, int8)
+        self.examples, self.file, self.int8 = choose_examples(self.loaded, file), file, int8
+        self.texts_from, self.max_length = self.examples.source, self.loaded.max_length
+        self.metadata = describe_labels(level, "transformers")
+        self.labels_tokens = level == "token"
+        kind = "Token" if self.labels_tokens else "Sequence"
+        self.auto_class = f"AutoModelFor{kind}Classification"
+        sizes = "batch, length, labels" if self.labels_tokens else "batch, labels"
+        self.output_shape = f"[{sizes}], labels in the order of `id2label` in `config.json`"
 
     @property
     def model(self) -> Classifier:
         return self.loaded.model
-
-    @property
-    def texts_from(self) -> str:
-        return self.examples.source
-
-    @property
-    def max_length(self) -> int:
-        return self.loaded.max_length
-
-    @property
-    def labels_tokens(self) -> bool:
-        return self.model.head_config.level == "token"
-
-    @property
-    def metadata(self) -> HubMetadata:
-        return describe_labels(self.model.head_config.level, "transformers")
-
-    @property
-    def auto_class(self) -> str:
-        kind = "Token" if self.labels_tokens else "Sequence"
-        return f"AutoModelFor{kind}Classification"
-
-    @property
-    def output_shape(self) -> str:
-        sizes = "batch, length, labels" if self.labels_tokens else "batch, labels"
-        return f"[{sizes}], labels in the order of `id2label` in `config.json`"
 
     def save(self, folder: Path) -> None:
         loaded = self.loaded
@@ -321,25 +291,15 @@ def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) 
     return [tuple(row.texts) for row in rows], encoded
 
 
-@dataclass(frozen=True)
-class ExampleJudge:
+class ExampleJudge(Judge):
     """The judge of a quantized graph by its predictions for labeled examples."""
 
-    examples: TaskExamples
-
-    @property
-    def questions(self) -> str:
-        return f"{len(self.examples.encoded):,} examples of {self.examples.source}"
-
-    @property
-    def metric(self) -> str:
-        return self.examples.task.choose_metrics(Labels(self.examples.names), None)[0]
-
-    @property
-    def agreement(self) -> str:
-        if self.examples.task.problem == "regression":
-            return "predictions that correlate by"
-        return f"the same {'tag' if self.examples.task.level == 'token' else 'label'} for"
+    def __init__(self, examples: TaskExamples) -> None:
+        self.examples, task = examples, examples.task
+        self.questions = f"{len(examples.encoded):,} examples of {examples.source}"
+        self.metric = task.choose_metrics(Labels(examples.names), None)[0]
+        same = f"the same {'tag' if task.level == 'token' else 'label'} for"
+        self.agreement = "predictions that correlate by" if task.problem == "regression" else same
 
     def answer(self, graph: Compute) -> Logits:
         return self.examples.run(graph)

@@ -155,7 +155,6 @@ def _write(to: str, folder: Path, source: Source, versions: Mapping[str, str]) -
 
 
 def _check_options(to: str, int8: Int8Options) -> None:
-    """Raise InputError for an unknown target, and for settings of int8 that do not apply."""
     if to not in TARGETS:
         raise InputError(f"--to = {to} must be one of {', '.join(TARGETS)}")
     if not int8.max_loss >= 0:
@@ -168,16 +167,14 @@ def _check_options(to: str, int8: Int8Options) -> None:
 def _open_source(
     run: Path, model: Path, data: Path | str | ExampleFile | None, int8: Int8Options
 ) -> Source:
-    """Open a model with the texts of the comparison: `data`, or those of the run."""
     if is_classifier(model):
         file = data if isinstance(data, ExampleFile) else find_examples(run, model, data)
-        return ClassifierSource.open(model, file, int8)
+        return ClassifierSource(model, file, int8)
     if isinstance(data, ExampleFile):
         raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
-    return MaskedModelSource.open(model, find_prepared_data(run, data), int8)
+    return MaskedModelSource(model, find_prepared_data(run, data), int8)
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:
-    """Return the bytes of each file by its name in the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

@@ -151,7 +151,6 @@ def _add_sizes(gguf: Any, writer: Any, config: EncoderConfig) -> None:
 
 
 def _add_tokenizer(gguf: Any, writer: Any, tokenizer: Tokenizer, config: EncoderConfig) -> None:
-    """Add a token for each row of the word embeddings, and the rules."""
     types, num_rows = gguf.TokenType, config.vocab_size
     tokens = [f"[PAD{row}]" for row in range(num_rows)]
     kinds = [types.UNUSED] * num_rows

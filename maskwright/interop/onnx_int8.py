@@ -163,7 +163,6 @@ def time_interleaved(programs: list[Callable[[], object]]) -> list[float]:
 
 
 def _size_of(graph: Path) -> int:
-    """Return the size of a graph in bytes, with its separate weights."""
     return sum(path.stat().st_size for path in graph.parent.glob(f"{graph.name}*"))
 
 

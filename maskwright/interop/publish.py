@@ -141,7 +141,6 @@ def find_base_model(run: Path) -> str | None:
 
 
 def _check_names(repo: str, metadata: dict[str, str | list[str] | None]) -> None:
-    """Raise InputError unless all names have the form that the hub expects."""
     word = r"[A-Za-z0-9][A-Za-z0-9.+-]*"
     for flag, given, pattern, form in (
         ("--repo", repo, f"{_NAME}/{_NAME}", "OWNER/NAME"),
@@ -210,7 +209,6 @@ def _upload(
 
 
 def _explain(error: Exception, repo: str) -> str:
-    """Return the reason and the remedy."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     said = getattr(error, "server_message", None) or str(error)
     reasons: dict[object, str] = {

@@ -190,7 +190,6 @@ def settle_splits(work: Work) -> Splits:
 
 
 def _count_dropped(work: Work, blocks: range) -> Counter[str]:
-    """Return the number of documents that are not kept, by reason."""
     counts = add_counts(facts["counts"] for facts in work.all_facts(READ))
     for stage, by in chain.from_iterable(work.read_drops(block).values() for block in blocks):
         reason = "duplicate" if stage == EXACT else "near duplicate"
@@ -315,7 +314,6 @@ def _sample(work: Work, splits: Splits) -> Iterator[str]:
 
 
 def _list_held_out(work: Work, splits: Splits) -> Iterator[str]:
-    """Yield held-out text, up to `_MAX_MEASURED_CHARACTERS`."""
     num_characters = 0
     for block in range(len(work.plan.blocks)):
         for _, _, parts in splits.divide_block(work, block):

@@ -126,7 +126,6 @@ class BlockReader:
         }
 
     def _keep(self, number: int, counts: Counter[str], tally: Tally) -> Iterator[list[Kept]]:
-        """Yield the kept documents of a block in batches."""
         batch, size, cleans_only = list[Kept](), 0, self.work.is_held_out(number)
         for source in self.plan.blocks[number].sources:
             for document in read_source(source, self.plan.config.corpus, counts):
@@ -357,7 +356,6 @@ def finish_folder(work: Work, stage: str, number: int) -> Facts:
 
 
 def _move_folders(work: Work) -> None:
-    """Move the folders that are not moved yet, without the files that killed tasks left."""
     for name in (TOKENIZER_NAME, *SPLITS):
         made, place = work.folder / name, work.out / name
         if made.is_dir() and not place.exists():

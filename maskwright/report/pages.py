@@ -30,7 +30,6 @@ def _read(name: str) -> str:
 
 
 def _as_mapping(value: object) -> Mapping[Any, Any] | None:
-    """Return a value from YAML or JSON if it is a mapping, else None."""
     return cast(Mapping[Any, Any], value) if isinstance(value, Mapping) else None
 
 
@@ -99,7 +98,6 @@ def _list_facts(manifest: Manifest, tally: Tally) -> Iterator[tuple[str, str]]:
 
 
 def _draw_charts(tally: Tally) -> Iterator[tuple[str, str]]:
-    """Yield the title and the SVG of each chart."""
     powers = range(min(tally.lengths, default=0), max(tally.lengths, default=0) + 1)
     lengths = {f"{2**power >> 1:,}": tally.lengths[power] for power in powers}
     title = "Document lengths in characters (smallest of each bin)"

@@ -227,7 +227,6 @@ def _fetch(files: Iterator[File], mirrors: Sequence[Mirror], what: str) -> None:
 
 
 def _list_files(folders: Sequence[PreparedFolder], split: str, kind: str) -> list[File]:
-    """Return the files of one kind of all shards."""
     return [
         (folder, f"{split}/{shard.name}.{kind}")
         for folder in folders

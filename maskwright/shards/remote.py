@@ -298,7 +298,6 @@ def find_remedy(error: Exception, url: str) -> str | None:
 
 
 def _describe(error: Exception) -> str:
-    """Return an error as one line."""
     text = " ".join(str(error).split())
     if isinstance(error, ShardError):
         return text

@@ -275,7 +275,6 @@ class PromptEncoder:
         ]
 
     def _begins_word(self, before: str) -> bool:
-        """Return True if a mask after this text begins a word."""
         if not before or before[-1].isspace():
             return True
         if not self._prefix or before.endswith(self._mask):
@@ -326,7 +325,6 @@ class PromptEncoder:
         return Tokens(encoding.ids, [(a + shift, b + shift) for a, b in encoding.offsets])
 
     def _divide(self, text: str) -> PreTokenizedString:
-        """Return a text normalized and pre-tokenized."""
         pieces = PreTokenizedString(text)
         if self._backend.normalizer is not None:
             pieces.normalize(self._backend.normalizer.normalize)
@@ -371,7 +369,6 @@ class PromptEncoder:
 
 
 def _has_no_blank(text: str, place: int) -> bool:
-    """Return True if the characters before and after a place are no blanks."""
     return not any(map(str.isspace, text[place - 1 : place + 1]))
 
 

@@ -106,7 +106,6 @@ def measure_extension(
 
 
 def _list_longest(base: Tokenizer, tokenizer: Tokenizer) -> list[str]:
-    """Return the longest tokens that `base` lacks: words before their parts and symbols."""
     pieces, ids = TokenText(tokenizer), tokenizer.ordinary_ids.tolist()
     new = {
         i: t for i, t in zip(ids, tokenizer.tokens(ids), strict=True) if base.token_id(t) is None
@@ -185,7 +184,6 @@ def _settle(
 def _cut_words(
     pieces: TokenText, words: Mapping[str, int], unknown: str
 ) -> Counter[tuple[str, ...]]:
-    """Count the runs of neighboring tokens that may be joined."""
     cut: Counter[tuple[str, ...]] = Counter()
     for word, count in words.items():
         if not pieces.has_letters(word):

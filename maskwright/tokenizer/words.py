@@ -73,7 +73,6 @@ def is_punctuation(character: str) -> bool:
 
 @cache
 def _classify(character: str) -> int:
-    """Return the class of a character."""
     category = unicodedata.category(character)
     if character.isspace():
         return _SPACE

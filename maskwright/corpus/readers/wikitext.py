@@ -136,12 +136,10 @@ def read_exactly(wikitext: str, links: Links) -> str:
 
 
 def _show_target(target: str) -> str:
-    """Return the text that a link without a label shows."""
     return target.strip().removeprefix(":")
 
 
 def _shows_arguments(template: str) -> bool:
-    """Return True if a template shows any of its arguments."""
     return template.strip().lower() in _SHOWN_ARGUMENTS
 
 
@@ -156,7 +154,6 @@ def _show_template(name: str, arguments: Sequence[str]) -> str:
 
 
 def _drop_stray_tags(text: str) -> str:
-    """Return `text` without unpaired tags."""
     if "<" not in text:
         return text
     return _STRAY_TAG.sub(lambda tag: "\n" if tag[1].lower() in _BLOCK_TAGS else "", text)
@@ -402,7 +399,6 @@ def _replace_links(text: str, links: Links) -> tuple[str, bool]:
 
 
 def _replace_addresses(text: str) -> str:
-    """Return `text` without URLs, and with marked headings."""
     text = _BARE.sub(_GONE, _EXTERNAL.sub(lambda match: match[1] or _GONE, text))
     return _HEADING.sub(lambda match: _mark_heading(len(match[1]), match[2]), text)
 
