@@ -30,7 +30,7 @@ from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
 from maskwright.shards.reader import ConcatStore, TokenStore
 from maskwright.shards.remote import name_path
-from maskwright.tokenizer.sentence_ends import find_sentence_ends
+from maskwright.tokenizer.token_text import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks

@@ -4,6 +4,11 @@ A prediction is correct if the good sentence has the higher pseudo-log-likelihoo
 half, so chance is 0.5. A context, as in EWoK, is part of the input but not scored. The default
 metric is ``within_word_l2r``: the sentences of a pair often differ in one word, and ``original``
 overrates the word with more tokens (see `pseudo_likelihood`).
+
+Files are JSON lines, plain or compressed. BLiMP (also filtered, and the supplement of the BabyLM
+challenge; Warstadt et al. 2020): ``{"sentence_good": …, "sentence_bad": …, "UID": …,
+"linguistics_term": …, "field": …}``; only the two sentences are required. EWoK (Ivanova et al.
+2024): ``{"Domain": …, "Context1": …, "Target1": …, "Target2": …}``; `Target1` fits the context.
 """
 
 import hashlib

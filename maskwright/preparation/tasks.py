@@ -83,7 +83,7 @@ from maskwright.shards.manifest import (
 )
 from maskwright.shards.writer import ShardWriter, write_array
 from maskwright.tokenizer.learning import draw_pieces
-from maskwright.tokenizer.sentence_ends import cut_sentences
+from maskwright.tokenizer.token_text import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 EVALUATION_NAME = "evaluation.npz"

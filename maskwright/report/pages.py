@@ -1,4 +1,4 @@
-"""Rendering of the HTML templates in this folder, and the rows of their tables."""
+"""HTML templates in this folder, filled; the pages of `prepare --report` and of a sweep."""
 
 import importlib
 import shlex

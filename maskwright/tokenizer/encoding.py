@@ -5,6 +5,13 @@ encoding the chunks between blanks is the same as encoding the whole text, and a
 chunk to tokens does nearly all the work. A new chunk ("snails.") is first divided into parts that
 are mostly known ("snails", "."). `choose_cutting` decides from the tokenizer's description whether
 and where its text may be cut; other tokenizers get the whole text.
+
+Texts with masks are encoded as in training: what touches a mask continues its word. The library
+encodes the text before and after a mask as if each were a whole text. After the mask of
+``un[MASK]able`` it therefore begins a word, which training never shows: inside a word WordPiece has
+``##able``, and Unigram has no ``▁``. `PromptEncoder` pre-tokenizes the word with a letter in place
+of the mask, and tokenizes its parts separately. That is exact: where a word has a boundary between
+tokens, the tokens on each side do not depend on the other side.
 """
 
 import re

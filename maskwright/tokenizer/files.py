@@ -4,6 +4,14 @@ The first defines the encoding, the second names the token of each role. Older f
 roles in ``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) only in the
 code of their tokenizer class. Language models name ``bos`` and ``eos`` instead of BERT's ``cls``
 and ``sep``. A byte-level tokenizer may have no unknown token.
+
+A ``tokenizer.json`` is a small, untrusted program: the `tokenizers` library runs every step that it
+describes, reports failures by a bare Exception or a panic of its Rust code, and may exhaust memory
+where a step replaces one character by many. So failures become a TokenizerError, and the growth of
+text is computed before any is encoded.
+
+Multiplication is faster for matrices whose sizes are multiples of 64, so vocabulary sizes are; if a
+text supports too few tokens, fillers that occur in no text, ``[unused0]``, …, fill the gap.
 """
 
 import base64

@@ -1,7 +1,13 @@
-"""The words that a tokenizer is trained on: a bounded sample of the text, and its word counts.
+"""What a tokenizer learns from: a bounded sample of the text, its word counts, and their merges.
 
 The sample depends on the seed alone. Each different part of the text is normalized and
 pre-tokenized once. Rare words are left out, which bounds memory.
+
+Byte-pair encoding is trained on these counts (Sennrich et al. 2016, arXiv:1508.07909), and so is
+WordPiece, with a prefix for symbols inside a word. The trainer of the `tokenizers` library numbers
+those symbols in the order of a randomly seeded hash table, so its vocabulary differs between runs.
+Here the same words give the same vocabulary, and training on counts instead of text takes a third
+of the time. Ties go to the pair with smaller ids.
 """
 
 import heapq
@@ -137,11 +143,21 @@ _RIGHT = (1 << _SHIFT) - 1
 
 @dataclass(frozen=True)
 class Merges:
-    """A learned vocabulary in the order of its ids, and the merged pairs with their counts."""
+    """A learned vocabulary in the order of its ids, and the merged pairs with their counts.
+
+    `num_tokens` is the number of tokens of the words before `learn_joins`.
+    """
 
     tokens: list[str]
     pairs: list[tuple[str, str]]
     counts: list[int]
+    num_tokens: int = 0
+
+    def keep(self, places: Iterable[int]) -> "Merges":
+        """Return the tokens at these places, without their merges."""
+        kept = list(places)
+        tokens, counts = ([every[n] for n in kept] for every in (self.tokens, self.counts))
+        return Merges(tokens, [], counts, self.num_tokens)
 
 
 def learn_merges(
@@ -189,7 +205,8 @@ def learn_joins(
     for symbols, count in words.items():
         learner.add_word(symbols, count)
     merges = learner.run(len(known) + num_new, min_frequency)
-    return Merges(merges.tokens[len(known) :], merges.pairs, merges.counts)
+    num_tokens = sum(len(symbols) * count for symbols, count in words.items())
+    return Merges(merges.tokens[len(known) :], merges.pairs, merges.counts, num_tokens)
 
 
 class _Learner:

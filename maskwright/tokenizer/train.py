@@ -19,7 +19,7 @@ BERT's and GPT-2's rules were made for English. What differs from them here:
   only the marks of European scripts (U+0300 to U+036F) are dropped, and the rest is composed again.
 - BERT drops all format characters. Here the zero-width (non-)joiner stays, which Persian, the
   scripts of India and emoji need, and the zero-width space separates words of scripts without
-  blanks, as in `maskwright.corpus.clean`.
+  blanks, as in `clean_text` of `maskwright.corpus.documents`.
 - WordPiece encodes a word of more than 100 characters as [UNK]. Thai, Lao, Burmese and Khmer have
   blanks between phrases only, so their runs are cut (Japanese kana as well).
 - GPT-2 splits words at combining marks, which are vowels in the scripts of India. Here a mark or a

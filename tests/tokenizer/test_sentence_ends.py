@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.sentence_ends import SENTENCE_ENDS, cut_sentences, find_sentence_ends
+from maskwright.tokenizer.token_text import SENTENCE_ENDS, cut_sentences, find_sentence_ends
 from maskwright.tokenizer.train import train_tokenizer
 
 ENGLISH = ["the cat sleeps . the dog sees it ! does it ?", "cats sleep."] * 20
