@@ -18,12 +18,12 @@ from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.finetuning.batches import collate
 from maskwright.finetuning.column_roles import LABEL, TEXT_ROLES, Column
-from maskwright.finetuning.conll import has_conll_name, read_conll
+from maskwright.finetuning.conll import TaggedSentence, has_conll_name
 from maskwright.finetuning.embedding import NEGATIVE
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.table_files import list_names
+from maskwright.finetuning.table_files import TableRow, list_names
 from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
 from maskwright.inference.text_model import plan_batches
 from maskwright.interop.comparison import (
@@ -231,10 +231,8 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
     task = load_label_task(named) if named else find_label_task(level, loaded.problem)
     if file is None:
         texts, encoded = _encode_built_in(loaded, of_tokens)
-    elif of_tokens:
-        texts, encoded = _encode_tagged(loaded, file, task)
     else:
-        texts, encoded = _encode_table(loaded, file, task)
+        texts, encoded = _encode_file(loaded, file, task)
     source, pad_id = PYDOCS if file is None else file.path.name, loaded.tokenizer.pad_id
     return TaskExamples(source, task, loaded.labels, texts, encoded, pad_id, file is not None)
 
@@ -252,16 +250,31 @@ def _encode_built_in(loaded: LoadedClassifier, of_tokens: bool) -> Encoded:
     return [(text,) for text in texts], Examples(inputs, np.zeros(len(inputs)))
 
 
-def _encode_tagged(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
-    if not all(str(column).lstrip("-").isdecimal() for column in file.columns.values()):
-        raise InputError(
-            f"{file.path} is a table, but this model labels words. Give CoNLL columns."
-        )
-    columns = {role: int(column) for role, column in file.columns.items()}
-    sentences = read_conll(file.path, columns.get("word"), columns.get("tag"))[:NUM_EXAMPLES]
-    encoded = task.encode(sentences, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
-    assert encoded.sentences is not None
-    words = [sentence.words for sentence in sentences]
+def _encode_file(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
+    """Return the first examples of a file, as the task reads them."""
+    if task.level == "token":
+        if not all(str(column).lstrip("-").isdecimal() for column in file.columns.values()):
+            raise InputError(
+                f"{file.path} is a table, but this model labels words. Give CoNLL columns."
+            )
+    else:
+        needed = ("sentence1",) if NEGATIVE in file.columns else ("sentence1", "label")
+        if missing := next((role for role in needed if role not in file.columns), None):
+            raise InputError(
+                f"{file.path} has no column {missing}: examples must have the columns sentence1"
+                " (and sentence2) and label. Rename its columns, or export from the run directory,"
+                " which has recorded them."
+            )
+    layout = TaskFiles(
+        task=task.name, train=Path(), columns=file.columns, has_header=file.has_header
+    )
+    rows = task.read(file.path, layout, Counter())[:NUM_EXAMPLES]
+    if not rows:
+        raise InputError(f"{file.path} contains no examples. Name another file.")
+    encoded = task.encode(rows, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
+    if encoded.sentences is None:
+        return [tuple(row.texts) for row in rows if isinstance(row, TableRow)], encoded
+    words = [row.words for row in rows if isinstance(row, TaggedSentence)]
     return _join_words(words, [sentence for sentence, _ in encoded.sentences.owners]), encoded
 
 
@@ -270,25 +283,6 @@ def _join_words(
 ) -> list[tuple[str, ...] | None]:
     """Return the text of each input; None if its sentence was divided into several inputs."""
     return [(" ".join(words[owner]),) if owners.count(owner) == 1 else None for owner in owners]
-
-
-def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
-    needed = ("sentence1",) if NEGATIVE in file.columns else ("sentence1", "label")
-    missing = next((role for role in needed if role not in file.columns), None)
-    if missing:
-        raise InputError(
-            f"{file.path} has no column {missing}: examples must have the columns sentence1 (and "
-            "sentence2) and label. Rename its columns, or export from the run directory, which "
-            "has recorded them."
-        )
-    layout = TaskFiles(
-        task=task.name, train=file.path, columns=file.columns, has_header=file.has_header
-    )
-    rows = task.read(file.path, layout, Counter())[:NUM_EXAMPLES]
-    if not rows:
-        raise InputError(f"{file.path} contains no examples. Name another file.")
-    encoded = task.encode(rows, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
-    return [tuple(row.texts) for row in rows], encoded
 
 
 class ExampleJudge(Judge):

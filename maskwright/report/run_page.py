@@ -44,15 +44,6 @@ Bars = dict[str, tuple[float, float | None, float | None]]
 
 
 @dataclass(frozen=True)
-class RunSummary:
-    """The column of a run in the first table."""
-
-    name: str
-    state: str
-    facts: dict[str, str]
-
-
-@dataclass(frozen=True)
 class SampleRow:
     """A text with a masked word, and the predictions ("right" or "wrong", words) at each time."""
 
@@ -137,7 +128,8 @@ def _list_differences(runs: Sequence[RunFacts]) -> Iterator[tuple[str, list[str]
             yield name, values
 
 
-def _summarize(run: RunFacts) -> RunSummary:
+def _summarize(run: RunFacts) -> dict[str, object]:
+    """Return the column of a run in the first table."""
     last, provenance = run.last, run.provenance
     facts = {
         "model": _describe_model(run),
@@ -152,7 +144,7 @@ def _summarize(run: RunFacts) -> RunSummary:
         "begun": show_value(provenance.get("started", "?")),
     }
     state = "finished" if run.is_finished else "not finished"
-    return RunSummary(run.name, state, facts)
+    return {"name": run.name, "state": state, "facts": facts}
 
 
 def _describe_model(run: RunFacts) -> str:

@@ -314,20 +314,14 @@ def _check_json(path: Path) -> None:
 
 def check_credentials(url: str) -> None:
     """Raise a ShardError if a URL contains a credential, because runs and logs store the URL."""
-    found = _SIGNED_IN.match(url)
-    if found is None:
-        return
-    scheme, user = found[1] or found[3], found["user"]
-    if user is None:
-        raise ShardError(
-            f"{scheme}://… contains a query (?…), which a folder's URL cannot have, and which may "
-            "be a credential. Remove it, and put credentials where fsspec looks for them."
-        )
-    if ":" in user or scheme.lower() not in _NO_USER:
-        raise ShardError(
-            f"{scheme}://… contains a user or password before @, and runs and logs store the URL. "
-            "Remove it, and put credentials where fsspec looks for them (~/.config/fsspec)."
-        )
+    if found := _SIGNED_IN.match(url):
+        scheme, user = found[1] or found[3], found["user"]
+        if user is None or ":" in user or scheme.lower() not in _NO_USER:
+            what = "a query (?…)" if user is None else "a user or password before @"
+            raise ShardError(
+                f"{scheme}://… contains {what}, and runs and logs store the URL. Remove it, and "
+                "put credentials where fsspec looks for them (~/.config/fsspec)."
+            )
 
 
 def cache_folder() -> Path:
