@@ -13,12 +13,9 @@ from typing import Any, get_args
 import torch
 
 from benchmarks.common import find_corpus, write_result
+from maskwright.evaluation.data import MinimalPair, read_minimal_pairs
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
-from maskwright.evaluation.suite_blimp import (
-    MinimalPair,
-    evaluate_minimal_pairs,
-    read_minimal_pairs,
-)
+from maskwright.evaluation.suite_blimp import evaluate_minimal_pairs
 from maskwright.runs.find_model import find_model_folder
 from maskwright.train.config import FixedPrecision
 

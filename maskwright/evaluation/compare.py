@@ -13,7 +13,7 @@ from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, ShardError
-from maskwright.evaluation.held_out_text import describe_partial_text
+from maskwright.evaluation.data import describe_partial_text
 from maskwright.evaluation.intervals import ScoreFormula, SumTable, compare_groups, compare_tables
 from maskwright.evaluation.run import (
     Evaluation,

@@ -14,8 +14,12 @@ from typing import Any, cast, get_args
 from maskwright.console import tell
 from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
 from maskwright.errors import InputError
-from maskwright.evaluation.held_out_text import EvaluationText, describe_partial_text, open_text
-from maskwright.evaluation.suite_blimp import read_named_pairs
+from maskwright.evaluation.data import (
+    EvaluationText,
+    describe_partial_text,
+    open_text,
+    read_named_pairs,
+)
 from maskwright.evaluation.suite_labels import TunedModel
 from maskwright.evaluation.suites import (
     GLUE_SUITE,
@@ -57,6 +61,7 @@ _USED_BY = {
     "blimp": ("blimp",),
     "babylm": ("blimp",),
     "rerank": ("retrieval",),
+    "seq-length": ("mlm",),
 }
 
 
@@ -105,23 +110,16 @@ def evaluate(
     if path is not None:
         check_new_file(path)
     names = parse_names(suite)
-    if precision not in get_args(FixedPrecision):
-        rule = f"must be {' or '.join(get_args(FixedPrecision))}"
-        raise InputError(f"--precision = {precision} {rule}")
-    lowered = None if precision == "fp32" else precision
-    _check_flags(names, precision=lowered, pooling=pooling)
     others = {"blimp": blimp, "babylm": babylm, "rerank": rerank}
+    _check_flags(names, precision, pooling, **others, **{"seq-length": seq_length})
     if GLUE_SUITE in names:
-        for name, value in {**others, "seq-length": seq_length}.items():
-            if value is not None:
-                raise InputError(f"--{name} has no effect with --suite glue. Remove it.")
         found = find_model_folder(folder)
         tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
-    _check_flags(names, **others)
     suites = [load_suite(name) for name in names]
     evaluation = _open(os.fspath(folder), suites, device, pooling)
-    request = evaluation.make_request(suites, sources, seq_length, **others, is_fast=fast)
+    given = (suites, sources, seq_length, blimp, babylm, rerank)
+    request = evaluation.make_request(*given, is_fast=fast)
     request = replace(request, precision=precision)
     if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
@@ -162,13 +160,21 @@ def check_row_length(seq_length: int | None) -> None:
         raise InputError(f"--seq-length = {seq_length} must be at least {MIN_ROW_LENGTH}")
 
 
-def _check_flags(suites: Sequence[str], **flags: object) -> None:
-    """Raise an InputError for a flag without a suite that uses it."""
-    for name, value in flags.items():
-        if value is not None and not {*_USED_BY[name]}.intersection(suites):
-            one = "one" if len(_USED_BY[name]) > 1 else "it"
-            needed = f"--{name} needs --suite {' or '.join(_USED_BY[name])}"
-            raise InputError(f"{needed}. Add {one}, or remove --{name}.")
+def _check_flags(
+    suites: Sequence[str], precision: str, pooling: str | None, **others: object
+) -> None:
+    """Raise an InputError for an unknown precision, and for a flag without a suite that uses it."""
+    if precision not in get_args(FixedPrecision):
+        rule = f"must be {' or '.join(get_args(FixedPrecision))}"
+        raise InputError(f"--precision = {precision} {rule}")
+    lowered = None if precision == "fp32" else precision
+    for name, value in {"precision": lowered, "pooling": pooling, **others}.items():
+        if value is None or {*_USED_BY[name]}.intersection(suites):
+            continue
+        if name == "seq-length" or (GLUE_SUITE in suites and name in others):
+            raise InputError(f"--{name} has no effect with --suite {','.join(suites)}. Remove it.")
+        needed = f"--{name} needs --suite {' or '.join(_USED_BY[name])}"
+        raise InputError(f"{needed}. Add it, or remove --{name}.")
 
 
 class Evaluation:
@@ -228,8 +234,6 @@ class Evaluation:
             raise InputError("--babylm needs --suite blimp, without --fast.")
         if needs == {"pairs"} and sources:
             raise InputError("--data has no effect with --suite blimp alone. Remove it.")
-        if max_seq_length and all(suite.name != "mlm" for suite in suites):
-            raise InputError("--seq-length has no effect without --suite mlm. Remove it.")
         for suite in suites if len(suites) > 1 else ():
             if suite.needs in ("files", "labels"):
                 raise InputError(

@@ -18,7 +18,7 @@ from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import MaskingConfig
 from maskwright.data.masking import Vocabulary
 from maskwright.errors import InputError
-from maskwright.evaluation.held_out_text import PINNED_MASKING, PINNED_SEED, PinnedText
+from maskwright.evaluation.data import PINNED_MASKING, PINNED_SEED, PinnedText
 from maskwright.evaluation.intervals import (
     Formula,
     ScoreFormula,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.counter_rng import derive_keys, to_unit
 from maskwright.errors import InputError
-from maskwright.evaluation.held_out_text import PINNED_SEED
+from maskwright.evaluation.data import PINNED_SEED
 from maskwright.evaluation.intervals import (
     ScoreFormula,
     SumTable,

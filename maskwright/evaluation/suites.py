@@ -19,8 +19,7 @@ from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.train.config import FixedPrecision
 
 if TYPE_CHECKING:
-    from maskwright.evaluation.held_out_text import EvaluationText
-    from maskwright.evaluation.suite_blimp import MinimalPair
+    from maskwright.evaluation.data import EvaluationText, MinimalPair
     from maskwright.inference.embed import Embedder
     from maskwright.inference.text_model import TextModel
     from maskwright.model.masked_lm import MaskedLanguageModel

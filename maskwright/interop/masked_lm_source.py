@@ -1,6 +1,6 @@
 """A masked language model to export, compared on sentences and scored on masked held-out text.
 
-The masked tokens are those of validation (`maskwright.evaluation.held_out_text`), in rows as long
+The masked tokens are those of validation (`maskwright.evaluation.data`), in rows as long
 as the model's longest input. Packed rows are split, because other libraries do not support packing.
 """
 
@@ -20,7 +20,7 @@ from maskwright.data.config import DataConfig
 from maskwright.data.loader import Corpus
 from maskwright.data.masking import Ids, Vocabulary
 from maskwright.errors import ExportError, InputError, ShardError
-from maskwright.evaluation.held_out_text import PinnedText, open_text
+from maskwright.evaluation.data import PinnedText, open_text
 from maskwright.files import write_text
 from maskwright.interop.comparison import (
     LONGEST,

@@ -156,7 +156,7 @@ class Merges:
     def keep(self, places: Iterable[int]) -> "Merges":
         """Return the tokens at these places, without their merges."""
         kept = list(places)
-        tokens, counts = ([every[n] for n in kept] for every in (self.tokens, self.counts))
+        tokens, counts = [self.tokens[n] for n in kept], [self.counts[n] for n in kept]
         return Merges(tokens, [], counts, self.num_tokens)
 
 

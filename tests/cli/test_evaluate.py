@@ -10,7 +10,7 @@ import pytest
 
 from maskwright import progress
 from maskwright.cli.main import main
-from maskwright.evaluation import held_out_text, suite_sentences
+from maskwright.evaluation import suite_sentences
 from maskwright.evaluation.run import hash_model, locate_submission
 from maskwright.formatting import show_number
 from maskwright.logs import read_metrics
@@ -211,7 +211,7 @@ def test_text_that_is_cut_is_told(
     code, out, err = evaluate(capsys, run, *arguments)
     [whole] = json.loads(out)["suites"]
     assert (code, err, whole["data"]["is_cut"]) == (0, "", False)
-    monkeypatch.setattr(held_out_text, "_MAX_CHARACTERS", 1000)
+    monkeypatch.setattr("maskwright.evaluation.data._MAX_CHARACTERS", 1000)
     code, out, err = evaluate(capsys, run, *arguments)
     [part] = json.loads(out)["suites"]
     assert (code, part["data"]["is_cut"]) == (0, True)

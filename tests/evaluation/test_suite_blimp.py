@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.errors import InputError
+from maskwright.evaluation.data import MinimalPair
 from maskwright.evaluation.intervals import wilson_interval
 from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
 from maskwright.evaluation.suite_blimp import (
-    MinimalPair,
     choose_pairs,
     evaluate_minimal_pairs,
     fingerprint_pairs,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from xml.parsers.expat import errors
 
@@ -51,7 +52,7 @@ class DumpReader:
     def __init__(self, name: str) -> None:
         self.name = name
         self.namespaces: dict[int, str] = {}
-        self._parser = XMLPullParser(("start", "end"))
+        self._parser: Any = XMLPullParser(("start", "end"))  # whose events have many types
         self._root: Element | None = None
 
     def read(self, blocks: Iterable[bytes]) -> Iterator[Page]:
@@ -87,7 +88,8 @@ class DumpReader:
 
     def _take(self) -> Iterator[Page]:
         """Yield the pages that are complete, and drop their elements."""
-        for event, element in self._parser.read_events():
+        events: Iterator[tuple[str, Element]] = self._parser.read_events()
+        for event, element in events:
             name = _name_of(element)
             if self._root is None:
                 self._root = element

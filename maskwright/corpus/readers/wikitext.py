@@ -212,8 +212,8 @@ def _convert_node(node: Any, hidden: Prefixes) -> str:
             if node.text is None:
                 return _show_target(html.unescape(str(node.title)))
             return _convert(node.text.nodes, hidden)
-        case "ExternalLink" if node.title is not None:
-            return _convert(node.title.nodes, hidden)
+        case "ExternalLink":
+            return "" if node.title is None else _convert(node.title.nodes, hidden)
         case "Heading":
             return _mark_heading(node.level, _convert(node.title.nodes, hidden))
         case "HTMLEntity":
