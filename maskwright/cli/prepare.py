@@ -80,7 +80,7 @@ def prepare(argv: Sequence[str]) -> int:
 
 _SECTIONS = ("run", "mixture", "corpus", "select", "tokenizer", "model", "optim", "train")
 _FILL_SAMPLE_ROWS = 4096
-_LARGEST = 2**53  # of the numbers that name rows
+_MAX_NUMBER = 2**53  # of the numbers that name rows
 
 _INSPECT_HELP = """examples:
   maskwright inspect data/NAME --masking.strategy words
@@ -112,7 +112,7 @@ def inspect_parser() -> Parser:
 def inspect(argv: Sequence[str]) -> int:
     arguments = inspect_parser().parse(argv)
     for name in ("rows", "first_row", "epoch"):
-        _check_range(name, getattr(arguments, name), 0, _LARGEST)
+        _check_range(name, getattr(arguments, name), 0, _MAX_NUMBER)
     folders, config = _find_data(arguments)
     row_length, mask_rate = _choose_rows(arguments, config)
     # torch is imported from here on; everything above has already been checked without it

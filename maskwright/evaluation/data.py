@@ -92,8 +92,8 @@ class PinnedText:
 
 _MAX_CHARACTERS = 20_000_000  # read from text files; a few times more than any suite scores
 _MAX_SENTENCE_TOKENS_READ = 4_000_000  # read from prepared data to choose sentences
-_SHORTEST = 5  # tokens of a sentence of prepared data; shorter ones are headings and list items
-_LONGEST = 510
+_MIN_TOKENS = 5  # tokens of a sentence of prepared data; shorter ones are headings and list items
+_MAX_TOKENS = 510
 
 Ids = NDArray[np.int64]
 Item = TypeVar("Item")
@@ -268,9 +268,9 @@ def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[EncodedText
         word_starts = corpus.word_starts(start, start + length)
         begin = 0
         for end in [*(np.flatnonzero(np.isin(ids, ends)) + 1).tolist(), length]:
-            for first in range(begin, end, _LONGEST):
-                part = slice(first, min(first + _LONGEST, end))
-                if part.stop - first >= _SHORTEST:
+            for first in range(begin, end, _MAX_TOKENS):
+                part = slice(first, min(first + _MAX_TOKENS, end))
+                if part.stop - first >= _MIN_TOKENS:
                     yield EncodedText(ids[part], word_starts[part])
             begin = end
         num_read += length

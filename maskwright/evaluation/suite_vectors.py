@@ -34,7 +34,7 @@ from maskwright.finetuning.table_files import (
 from maskwright.inference.embed import Embedder
 from maskwright.runs.evaluation_file import Score, SuiteResult
 
-_DEEPEST = 100  # documents in a ranking
+_MAX_RANKED = 100  # documents in a ranking
 _WORD = re.compile(r"\w+")
 _SPLITS = ("test", "dev", "train")
 
@@ -140,11 +140,11 @@ def _rank(
     gains = np.zeros(len(scores), np.int64)
     for name in grades.keys() & places.keys():
         gains[places[name]] = grades[name]
-    best: list[int] = np.lexsort((gains, -scores))[: _DEEPEST + 1].tolist()
+    best: list[int] = np.lexsort((gains, -scores))[: _MAX_RANKED + 1].tolist()
     names = list(places)
     found = (names[place] for place in best if scores[place] > above)
     kept = [name for name in found if name != query or grades.get(name, 0) > 0]
-    return kept[:_DEEPEST]
+    return kept[:_MAX_RANKED]
 
 
 def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str, Ranking]:
@@ -256,7 +256,7 @@ def _score_retrieval(request: Request) -> SuiteResult:
         "num_cut": embed.num_cut,
     }
     if request.rerank is not None:
-        settings |= {"reranker": str(request.rerank), "reranked_documents": _DEEPEST}
+        settings |= {"reranker": str(request.rerank), "reranked_documents": _MAX_RANKED}
         predict = open_ranker(request.rerank, str(request.model.device))
         searches = {"retrieval/reranked": rankings, "retrieval/reranked_bm25": by_words}
         for prefix, found in searches.items():

@@ -33,7 +33,7 @@ _ARCHITECTURES = {
 }
 # ggml reads GELU from a table of fp16 numbers, so vectors are equal to four digits.
 ALLOWED = 1e-4  # 1 - cosine
-_MOST_SPLIT_APART = 0.1  # of the texts; its tokenizers differ for rare characters
+_MAX_SPLIT_APART = 0.1  # of the texts; its tokenizers differ for rare characters
 _NEEDED_BY = "an export to gguf"
 _CARD = """
 The encoder with mean pooling for llama.cpp, in fp32:
@@ -200,7 +200,7 @@ def _compare(path: Path, source: MaskedModelSource) -> Written:
         else:
             apart.append(text)
     count = f"llama.cpp splits {len(apart)} of {len(sentences.texts)} texts into other tokens"
-    if len(apart) > _MOST_SPLIT_APART * len(sentences.texts):
+    if len(apart) > _MAX_SPLIT_APART * len(sentences.texts):
         raise ExportError(f"{count}, such as {apart[0][:60]!r}. Export it to onnx.")
     texts = [sentences.texts[index] for index in alike]
     loaded = source.loaded

@@ -23,10 +23,10 @@ from maskwright.errors import ExportError, InputError, ShardError
 from maskwright.evaluation.data import PinnedText, open_text
 from maskwright.files import write_text
 from maskwright.interop.comparison import (
-    LONGEST,
+    MAX_TOKENS,
+    MIN_TOKENS,
     NUM_TEXTS,
     PYDOCS,
-    SHORTEST,
     Compute,
     OutputComparison,
     batch_rows,
@@ -199,7 +199,7 @@ def choose_sentences(loaded: LoadedModel, data: Path | None, mask_words: bool) -
         data: a prepared folder; None for the built-in texts.
         mask_words: replace a word of each sentence by the mask token.
     """
-    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    longest = min(loaded.model.config.max_position_embeddings, MAX_TOKENS)
     documents = None if data is None else _read_held_out(loaded, data)
     sentences = Sentences(PYDOCS if data is None else data.name, [], [])
     for text in choose_texts(loaded, documents):
@@ -223,8 +223,8 @@ def _read_held_out(loaded: LoadedModel, data: Path) -> Iterator[str]:
     lengths = store.document_lengths
     starts = np.cumsum(lengths) - lengths
     for start, length in islice(zip(starts.tolist(), lengths.tolist(), strict=True), 4 * NUM_TEXTS):
-        if length >= SHORTEST:
-            ids = store.tokens(start, start + min(length, 2 * LONGEST))
+        if length >= MIN_TOKENS:
+            ids = store.tokens(start, start + min(length, 2 * MAX_TOKENS))
             yield loaded.tokenizer.decode(ids.tolist())
 
 
@@ -270,7 +270,7 @@ def mask_rows(
         counts: [V] the count of each token in the training text.
     """
     tokenizer = loaded.tokenizer
-    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    longest = min(loaded.model.config.max_position_embeddings, MAX_TOKENS)
     batches = PinnedText(
         corpus,
         DataConfig(max_seq_length=longest, special_tokens=loaded.add_special_tokens),

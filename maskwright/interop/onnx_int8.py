@@ -32,7 +32,7 @@ from maskwright.interop.targets import Int8Scores, Judge, Source, Written, impor
 
 QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"
-FLOOR = 0.90  # smallest agreement of the predictions; the score can stay while many change
+MIN_AGREEMENT = 0.90  # smallest agreement of the predictions; the score can stay while many change
 _REPETITIONS = 9
 
 
@@ -115,12 +115,16 @@ def search_recipe(
         quantize(source, target, recipe, calibration or ())
         after = judge.answer(OnnxModel(target))
         tried.append((judge.score(after), judge.agree(before, after)))
-        if score - tried[-1][0] <= max_loss and tried[-1][1] >= FLOOR:
+        if score - tried[-1][0] <= max_loss and tried[-1][1] >= MIN_AGREEMENT:
             break
     else:
         best, same = max(tried)
         loses = not score - best <= max_loss
-        limit = f"--max-loss = {max_loss:g}" if loses else f"an agreement of at least {FLOOR:.0%}"
+        limit = (
+            f"--max-loss = {max_loss:g}"
+            if loses
+            else f"an agreement of at least {MIN_AGREEMENT:.0%}"
+        )
         remedy = "Raise --max-loss, or export" if loses else "Export"
         other = "without --calibrate" if calibration else "with --calibrate TEXT"
         raise ExportError(

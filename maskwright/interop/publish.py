@@ -35,7 +35,7 @@ from maskwright.runs.run_directory import CONFIG_NAME
 
 _FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 # Files that libraries read from a model folder; those that are not uploaded are an older model's.
-_OF_A_MODEL = re.compile(
+_MODEL_FILE = re.compile(
     r"(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)|(tf_model\.h5|flax_model\.msgpack)"
     r"|(model\.safetensors|pytorch_model\.bin|tf_model\.h5|flax_model\.msgpack)\.index\.json"
     r"|tokenizer\.json|tokenizer\.model|spiece\.model|sentencepiece\.bpe\.model|vocab\.(txt|json)"
@@ -193,7 +193,7 @@ def _upload(
             if revision is not None:
                 api.create_branch(repo, branch=revision, exist_ok=True)
             stored = api.list_repo_files(repo, revision=revision)
-            older = sorted(n for n in stored if _OF_A_MODEL.fullmatch(n) and n not in contents)
+            older = sorted(n for n in stored if _MODEL_FILE.fullmatch(n) and n not in contents)
             operations = [
                 *(hub.CommitOperationAdd(name, content) for name, content in contents.items()),
                 *(hub.CommitOperationDelete(name) for name in older),

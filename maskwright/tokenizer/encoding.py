@@ -39,7 +39,7 @@ MAX_CHUNK_CHARACTERS = 16_384
 # Even a text that may not be cut is cut if normalization could make it longer than this.
 MAX_GROWN_CHARACTERS = 2_000_000
 # Tokens per character, averaged over a text. One character may become 33 bytes, each a token.
-_MOST_TOKENS, _TOKEN_BYTES = 64, 4
+_MAX_TOKENS, _TOKEN_BYTES = 64, 4
 
 _CACHE_BYTES = 150_000_000
 _ENTRY_BYTES = 200
@@ -177,9 +177,9 @@ class CachedEncoder:
                 # A batch of one, because `encode` holds the GIL.
                 [encoding] = self._backend.encode_batch([piece], add_special_tokens=False)
             packed += pack_encoding(piece, encoding)
-            if len(packed) > _TOKEN_BYTES * _MOST_TOKENS * (len(part) + 1):
+            if len(packed) > _TOKEN_BYTES * _MAX_TOKENS * (len(part) + 1):
                 raise TokenizerError(
-                    f"the tokenizer makes more than {_MOST_TOKENS} tokens of a character."
+                    f"the tokenizer makes more than {_MAX_TOKENS} tokens of a character."
                 )
         return bytes(packed)
 

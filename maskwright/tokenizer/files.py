@@ -282,7 +282,7 @@ def _list_extra(named: Mapping[str, Any]) -> list[str]:
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest known file
-SHORTEST = 8  # tokens: the smallest input for two texts with their special tokens
+MIN_LENGTH = 8  # tokens: the smallest input for two texts with their special tokens
 SENTENCE_CONFIG = "sentence_*_config.json"  # of sentence-transformers: bert, roberta, …
 _OLDER = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
@@ -357,10 +357,10 @@ def read_max_length(folder: Path) -> float | None:
         said = _read_object(file).get(field) if file.is_file() else None
         if said is None:
             continue
-        if isinstance(said, bool) or not isinstance(said, int | float) or not said >= SHORTEST:
+        if isinstance(said, bool) or not isinstance(said, int | float) or not said >= MIN_LENGTH:
             raise TokenizerError(
                 f"{file}: {field} = {show_value(said)} must be a number of tokens, at least "
-                f"{SHORTEST}. Correct it, or remove it to use the model's limit."
+                f"{MIN_LENGTH}. Correct it, or remove it to use the model's limit."
             )
         return said
     return None

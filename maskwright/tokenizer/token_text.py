@@ -309,7 +309,7 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'.])(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Rev|Gen|Col|Capt|Lt|Sgt|Gov|Sen|Rep|Jr|Sr|No|Vol"
     r"|vs|etc|cf|e\.g|i\.e|c|ca|approx|Inc|Ltd|Co|Corp|Mt|Ft|al|pp?|ed|eds|fl|d|b|r)\.$"
 )
-_LONGEST_ABBREVIATION = 16  # characters, with the one before it
+_MAX_ABBREVIATION = 16  # characters, with the one before it
 
 
 def cut_sentences(text: str) -> list[str]:
@@ -321,7 +321,7 @@ def cut_sentences(text: str) -> list[str]:
     text, sentences, start = text.rstrip(), list[str](), 0  # else the regex backtracks at the end
     for end in _END.finditer(text):
         stop = end.start() + len(end.group().rstrip())  # after closing quotes and brackets
-        before = text[max(start, stop - _LONGEST_ABBREVIATION) : stop]
+        before = text[max(start, stop - _MAX_ABBREVIATION) : stop]
         is_stop = "\n" not in end.group() and _ABBREVIATION.search(before)
         if not (is_stop or end[1].islower() or end[1] in SENTENCE_ENDS):
             sentences.append(text[start:stop].strip())
