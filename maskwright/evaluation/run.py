@@ -118,8 +118,7 @@ def evaluate(
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
     suites = [load_suite(name) for name in names]
     evaluation = _open(os.fspath(folder), suites, device, pooling)
-    given = (suites, sources, seq_length, blimp, babylm, rerank)
-    request = evaluation.make_request(*given, is_fast=fast)
+    request = evaluation.make_request(suites, sources, seq_length, *others.values(), is_fast=fast)
     request = replace(request, precision=precision)
     if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
