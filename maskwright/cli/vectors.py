@@ -83,9 +83,10 @@ def search_parser() -> Parser:
 
 def search(argv: Sequence[str]) -> int:
     arguments = search_parser().parse(argv)
-    asked = read_sentences(Namespace(text=arguments.queries, file=None))
+    usual = {"columns": [], "header": None}  # of a table of texts
+    asked = read_sentences(Namespace(text=arguments.queries, file=None, **usual))
     queries = [query.text for query in asked if query.text.strip()]
-    texts = (one.text for one in read_sentences(Namespace(text=[], file=arguments.file)))
+    texts = (one.text for one in read_sentences(Namespace(text=[], file=arguments.file, **usual)))
     found = maskwright.search(
         arguments.folder,
         queries,
