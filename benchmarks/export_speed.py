@@ -22,10 +22,9 @@ from benchmarks.common import race, write_result
 from maskwright import export
 from maskwright.inference.fill_mask import FillMask
 from maskwright.interop.comparison import pad_rows
-from maskwright.interop.libraries import quiet_transformers
 from maskwright.interop.onnx import GRAPH, OnnxModel
 from maskwright.interop.onnx_int8 import QUANTIZED
-from maskwright.interop.targets import TARGETS
+from maskwright.interop.targets import TARGETS, quiet_transformers
 from maskwright.interop.transformers import import_transformers
 from maskwright.model_folder.folder import LoadedModel, open_model
 from maskwright.shards.reader import TokenStore

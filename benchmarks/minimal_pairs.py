@@ -13,7 +13,7 @@ from typing import Any, get_args
 import torch
 
 from benchmarks.common import find_corpus, write_result
-from maskwright.evaluation.minimal_pairs import MinimalPair, read_minimal_pairs
+from maskwright.evaluation.data import MinimalPair, read_minimal_pairs
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
 from maskwright.evaluation.suite_blimp import evaluate_minimal_pairs
 from maskwright.runs.find_model import find_model_folder

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.common import WIKIPEDIA, find_corpus
 from maskwright.files import hash_file, write_text
-from maskwright.tokenizer.sentence_ends import cut_sentences
+from maskwright.tokenizer.token_text import cut_sentences
 
 # The articles of each split among 10,000: a little more than the shares of the sentences.
 SHARES = {"test": 250, "valid": 950, "train": 8_800}

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from benchmarks.common import divide, race, read_wikipedia, write_result
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.files import SPECIAL_TOKENS
 from maskwright.tokenizer.train import train_tokenizer
-from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
 
 SIZE = 8192
 

@@ -1,11 +1,11 @@
 # The public names and their modules, for type checkers and for `lazy_loader`.
 from .errors import MaskwrightError
 from .evaluation.compare import compare
-from .evaluation.minimal_pairs import read_minimal_pairs
+from .evaluation.data import read_minimal_pairs
 from .evaluation.pseudo_likelihood import PseudoLikelihoodScorer, score_pseudo_likelihood
 from .evaluation.run import evaluate
 from .evaluation.suite_blimp import evaluate_minimal_pairs
-from .evaluation.suite_pll import evaluate_pseudo_likelihood
+from .evaluation.suite_sentences import evaluate_pseudo_likelihood
 from .finetuning.predict import Predictor, predict
 from .finetuning.run import finetune
 from .inference.embed import Embedder, embed

@@ -7,11 +7,13 @@ set the clipboard or the title, and direction marks could show a name backwards.
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import rich.console
+from rich.markup import escape
 from rich.segment import Segment
+from rich.table import Table
 
 # Control characters except line ends and tabs, direction marks (embedding, override, isolate), and
 # surrogates, which cannot be encoded.
@@ -52,3 +54,22 @@ class Console(rich.console.Console):
                 yield segment
             else:
                 yield Segment(escape_controls(segment.text), segment.style)
+
+
+def make_console() -> Console:
+    """Return a console that neither highlights numbers nor wraps lines."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def print_table(
+    console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]], *, num_names: int = 1
+) -> None:
+    """Print rows below their titles; columns after the first `num_names` are aligned right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column, title in enumerate(titles):
+        width = max([len(title), *(len(row[column]) for row in rows)])
+        side = "right" if column >= num_names else "left"
+        table.add_column(escape(title), justify=side, min_width=width)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)

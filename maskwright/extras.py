@@ -4,8 +4,17 @@ import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from maskwright.errors import MissingPackageError
+
+
+def load(name: str) -> Any:
+    """Import the module of ``module:name`` and return that member of it; registries list such names
+    so that their entries are imported when they are used.
+    """
+    module, _, member = name.partition(":")
+    return getattr(importlib.import_module(module), member)
 
 
 def import_extra(module: str, extra: str, needed_by: str) -> ModuleType:

@@ -80,3 +80,11 @@ def _fence(text: str, least: int) -> str:
     """Return a fence that is longer than any run of backticks in `text`."""
     longest = max(map(len, _BACKTICKS.findall(text)), default=0)
     return "`" * max(least, longest + 1)
+
+
+def show_number(value: float | None) -> str:
+    """Return four significant digits, as in 0.2518, 4.910, 135.6; None is a number out of range."""
+    if value is None:
+        return "not finite"
+    digits = 4 if abs(value) < 1 else 3 if abs(value) < 100 else 1
+    return f"{value:,.{digits}f}"

@@ -11,7 +11,9 @@ import typing
 import pytest
 
 import maskwright
+from maskwright.cli.flags import Parser
 from maskwright.cli.main import COMMANDS
+from maskwright.extras import load
 
 PUBLIC = {
     "Embedder",
@@ -65,10 +67,14 @@ VERBS = (
 ONLY_HERE = {"report", "sections", "settings", "texts"}
 
 
+def load_parser(verb: str) -> Parser:
+    """Return the parser of a command."""
+    return load(f"maskwright.cli.{COMMANDS[verb][0]}:{verb}_parser")()
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_takes_the_words_of_its_flags(verb: str):
-    module = importlib.import_module(f"maskwright.cli.{verb}")
-    actions = module.build_parser()._actions
+    actions = load_parser(verb)._actions
     flags = {action.dest for action in actions if action.default is not argparse.SUPPRESS}
     parameters = set(inspect.signature(getattr(maskwright, verb)).parameters)
     assert parameters - ONLY_HERE <= flags
@@ -82,8 +88,7 @@ def test_a_verb_takes_the_words_of_its_flags(verb: str):
 
 @pytest.mark.parametrize("verb", ["pretrain", "watch"])
 def test_a_job_takes_the_words_of_its_command(verb: str):
-    parser = importlib.import_module(f"maskwright.cli.{verb}").build_parser()
-    flags = {action.dest.removeprefix("config:") for action in parser._actions}
+    flags = {action.dest.removeprefix("config:") for action in load_parser(verb)._actions}
     assert (
         set(inspect.signature(getattr(maskwright, verb)).parameters) - ONLY_HERE - {"out"} <= flags
     )

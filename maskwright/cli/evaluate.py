@@ -1,4 +1,4 @@
-"""``maskwright evaluate``: how good a model is, with intervals and baselines."""
+"""``maskwright evaluate`` and ``compare``: scores of a model, or of several side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +9,12 @@ from rich.markup import escape
 import maskwright
 from maskwright.cli.flags import Parser
 from maskwright.cli.inputs import add_text_flags
-from maskwright.cli.tables import make_console, print_table, show_number
-from maskwright.console import Console, say_json
+from maskwright.console import Console, make_console, print_table, say_json
 from maskwright.errors import InputError
 from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite, parse_names
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.results import get_judged, show_mean
-from maskwright.formatting import count_noun
+from maskwright.formatting import count_noun, show_number
 from maskwright.provenance import show_computation
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
@@ -23,6 +22,7 @@ from maskwright.runs.run_directory import find_run
 from maskwright.train.config import FixedPrecision
 
 if TYPE_CHECKING:
+    from maskwright.evaluation.compare import ComparedModel, GroupDifference, ModelDifference
     from maskwright.finetuning.glue import GlueResults
     from maskwright.runs.evaluation_file import EvaluationResult, ScoreRecord, SuiteRecord
 
@@ -40,35 +40,29 @@ The results of a run are written to its evaluation.json (those of glue to --out 
 ones of the same model on other suites and other data stay. Every score: docs/evaluation.md.
 """
 _GLUE_TITLES = ("task", "metric", "majority", "bag of words", "this model", "minutes")
-_TITLES = ("score", "value", "95 % interval", "baseline", "of")
+_EVALUATE_TITLES = ("score", "value", "95 % interval", "baseline", "of")
 
 
-def build_parser() -> Parser:
-    """Return the parser of ``maskwright evaluate``."""
-    helps = {name: entry.help for name, entry in SUITES.items()} | {GLUE_SUITE: GLUE_HELP}
+def evaluate_parser() -> Parser:
+    helps = {name: text for name, (_, text) in SUITES.items()} | {GLUE_SUITE: GLUE_HELP}
     lines = ["suites:"]
     for name, text in helps.items():
         lines.append(f"  {name:<7} " + text.replace("\n", "\n" + 10 * " "))
     parser = Parser("evaluate", "Score a model.", "\n".join([*lines, _EXAMPLES]))
-    parser.add_argument("folder", help=HELP)
-    parser.add_argument("--suite", default="mlm,fill", help="separated by commas [mlm,fill]")
-    parser.add_argument(
-        "--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp"
-    )
-    parser.add_argument(
-        "--babylm", metavar="DIR", help="write the choices of blimp there, for a BabyLM submission"
-    )
-    parser.add_argument(
-        "--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model"
-    )
+    add = parser.add_argument
+    add("folder", help=HELP)
+    add("--suite", default="mlm,fill", help="separated by commas [mlm,fill]")
+    add("--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp")
+    add("--babylm", metavar="DIR", help="write the choices of blimp there, for a BabyLM submission")
+    add("--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model")
     poolings = "of the tokens' vectors, for retrieval and sts [the model's, or mean]"
-    parser.add_argument("--pooling", choices=("mean", "cls"), help=poolings)
+    add("--pooling", choices=("mean", "cls"), help=poolings)
     kinds = get_args(FixedPrecision)
     precision = "of the matrix products of blimp; bf16 is faster with bf16 units [fp32]"
-    parser.add_argument("--precision", choices=kinds, default="fp32", help=precision)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
-    parser.add_argument("--details", action="store_true", help="show all scores of each suite")
-    parser.add_argument("--json", action="store_true", help="print JSON and no table")
+    add("--precision", choices=kinds, default="fp32", help=precision)
+    add("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
+    add("--details", action="store_true", help="show all scores of each suite")
+    add("--json", action="store_true", help="print JSON and no table")
     rows = "the run's, else 128"
     add_text_flags(
         parser, "the data of the run", rows, "an eighth or less of the text; of glue one epoch"
@@ -76,8 +70,8 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str]) -> int:
-    given = vars(build_parser().parse(argv))
+def evaluate(argv: Sequence[str]) -> int:
+    given = vars(evaluate_parser().parse(argv))
     as_json, in_detail = given.pop("json"), given.pop("details")
     is_glue = parse_names(given["suite"]) == (GLUE_SUITE,)
     if is_glue and in_detail:
@@ -95,7 +89,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _list_tasks(results: "dict[str, GlueResults]") -> list[list[str]]:
-    """Return a row of `_GLUE_TITLES` for each task, in its deciding metric."""
     rows: list[list[str]] = []
     for name, found in results.items():
         metric, judged = found["deciding_metric"], get_judged(found)
@@ -116,7 +109,7 @@ def _print_results(results: "EvaluationResult", in_detail: bool, paths: list[Pat
             title = f"{escape(suite['data']['name'])}{part}  {_show_computation([suite])}"
             console.print(f"[bold]{suite['suite']}[/bold]  {title}")
             rows = [(score["name"], *_show_score(score)) for score in suite["scores"]]
-            print_table(console, _TITLES, rows)
+            print_table(console, _EVALUATE_TITLES, rows)
             console.print()
     else:
         _print_summary(results["suites"], console)
@@ -138,7 +131,7 @@ def _print_summary(suites: "Sequence[SuiteRecord]", console: Console) -> None:
     }
     headlines = [name for suite in suites for name in load_suite(suite["suite"]).headlines]
     rows = [(name, *_show_score(named[name])) for name in headlines if name in named]
-    print_table(console, _TITLES, rows)
+    print_table(console, _EVALUATE_TITLES, rows)
     names = dict.fromkeys(suite["data"]["name"] for suite in suites)
     fast = [suite["suite"] for suite in suites if suite["settings"]["fast"]]
     part = f" (--fast: a part of it in {', '.join(fast)})" if fast else ""
@@ -162,3 +155,127 @@ def _show_score(score: "ScoreRecord") -> tuple[str, str, str, str]:
         "" if baseline is None else show_number(baseline),
         f"{score['num_samples']:,}",
     )
+
+
+_COMPARE_HELP = """examples:
+  maskwright compare runs/A runs/B
+  maskwright compare runs/A runs/B runs/C --out comparison
+  maskwright compare runs/A hf:google-bert/bert-base-uncased --data novel.txt
+  maskwright compare runs/A-* --against runs/B-*        (several seeds of two settings)
+
+All models are scored on the same pinned masks; the differences from the first one come with 95 %
+intervals of a bootstrap over rows that draws the same rows for both. Models of different tokenizers
+are compared by bits per character, on text files: give --data. With --against, intervals are those
+of the mean difference over seeds, paired by seed if both groups have the same seeds. --out gets
+comparison.json, and curves.png and curves.svg: loss and masked accuracy against steps, tokens and
+minutes.
+"""
+_BITS_PER_CHARACTER = "bits_per_character"
+_SHOWN = ("loss", "masked_accuracy", "masked_accuracy_top5", _BITS_PER_CHARACTER)
+
+
+def compare_parser() -> Parser:
+    parser = Parser("compare", "Put runs side by side.", _COMPARE_HELP)
+    add = parser.add_argument
+    add("runs", nargs="+", help="run directories, model folders, or hf:NAME")
+    group = "a second group of runs: compare the means of the groups over their seeds"
+    add("--against", nargs="+", default=[], metavar="RUN", help=group)
+    add("--out", type=Path, metavar="DIR", help="write comparison and plots there")
+    rows = "the shortest of the runs"
+    add_text_flags(parser, "the data of the first run", rows, "an eighth of the text")
+    return parser
+
+
+def compare(argv: Sequence[str]) -> int:
+    arguments = compare_parser().parse(argv)
+    comparison = maskwright.compare(**vars(arguments))
+    console, models = make_console(), comparison["models"]
+    console.print(f"{escape(_describe_task(models))}\n")
+    titles = ("model", "parameters", "steps", "tokens", "minutes", *_SHOWN)
+    print_table(console, titles, _list_models(models))
+    console.print()
+    for difference in comparison["differences_from_first"]:
+        _print_difference(console, difference, models[0]["name"])
+    if groups := comparison.get("difference_of_groups"):
+        _print_groups(console, groups)
+    if arguments.out is not None:
+        for path in sorted(arguments.out.iterdir()):
+            console.print(f"written to {escape(str(path))}")
+    return 0
+
+
+def _share_masks(models: "Sequence[ComparedModel]") -> bool:
+    return len({one["mlm"]["settings"]["masks_sha256"] for one in models}) == 1
+
+
+def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
+    """Return a line for each model, without the scores that cannot be compared."""
+    comparable = _SHOWN if _share_masks(models) else (_BITS_PER_CHARACTER,)
+    lines: list[tuple[str, ...]] = []
+    for one in models:
+        last, seconds = one["last_validation"], one["last_validation"].get("seconds")
+        values = {score["name"]: score["value"] for score in one["mlm"]["scores"]}
+        scores = [values.get(name) if name in comparable else None for name in _SHOWN]
+        counts = [last.get(name) for name in ("step", "tokens")]
+        lines.append(
+            (
+                one["name"],
+                f"{one['num_parameters']:,}",
+                *(f"{count:,}" if isinstance(count, int) else "" for count in counts),
+                f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "",
+                *("" if score is None else f"{score:.4f}" for score in scores),
+            )
+        )
+    return lines
+
+
+def _describe_task(models: "Sequence[ComparedModel]") -> str:
+    result = models[0]["mlm"]
+    count = next(score["num_samples"] for score in result["scores"] if score["name"] == "loss")
+    task = f"{count:,} masked tokens of {result['data']['name']}, rows of "
+    task += f"{result['settings']['max_seq_length']}, pinned masks at 15 %"
+    if _share_masks(models):
+        return task
+    why = "tokenizers" if len({one["tokenizer_fingerprint"] for one in models}) > 1 else "rows"
+    return f"{task}; {why} differ, so only bits per character can be compared, and not paired"
+
+
+def _print_difference(console: Console, difference: "ModelDifference", first: str) -> None:
+    how = "paired by row" if difference["is_paired"] else "not paired: other masks"
+    console.print(f"[bold]{escape(difference['name'])}[/bold] minus {escape(first)}  ({how})")
+    lines = [
+        (
+            score["name"],
+            "" if score["value"] is None else f"{score['value']:+.4f}",
+            *_describe_interval(score["low"], score["high"]),
+        )
+        for score in difference["scores"]
+    ]
+    print_table(console, ("score", "difference", "95 % interval", ""), lines)
+    console.print()
+
+
+def _print_groups(console: Console, difference: "GroupDifference") -> None:
+    (ours, theirs), is_paired = difference["num_runs"], difference["is_paired"]
+    how = "paired by seed" if is_paired else "not paired: the seeds differ"
+    console.print(f"[bold]{ours} runs[/bold] minus {theirs} of --against  ({how})")
+    lines = [
+        (
+            score["name"],
+            *(show_number(score[name]) for name in ("mean", "mean_against")),
+            f"{score['value']:+.4f}",
+            f"{score['deviation']:.4f}",
+            *_describe_interval(score["low"], score["high"]),
+        )
+        for score in difference["scores"]
+        if score["value"] is not None
+    ]
+    titles = ("score", "mean", "against", "difference", "deviation", "95 % interval", "")
+    print_table(console, titles, lines)
+    console.print()
+
+
+def _describe_interval(low: float | None, high: float | None) -> tuple[str, str]:
+    if low is None or high is None:
+        return "", ""
+    return f"{low:+.4f} to {high:+.4f}", "" if low <= 0 <= high else "differs"

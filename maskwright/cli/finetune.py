@@ -1,8 +1,9 @@
-"""``maskwright finetune``: a model folder and labeled text to a model that answers."""
+"""``maskwright finetune`` and ``predict``: a model that answers, and its answers to texts."""
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import maskwright
 from maskwright.cli.flags import (
@@ -15,8 +16,8 @@ from maskwright.cli.flags import (
     repeat_command,
     say_loading,
 )
-from maskwright.cli.tables import make_console, print_table
-from maskwright.console import say
+from maskwright.cli.inputs import add_arguments, read_sentences
+from maskwright.console import make_console, print_table, say, say_json
 from maskwright.errors import CorpusError
 from maskwright.finetuning.column_roles import ColumnsError, show_columns
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
@@ -31,7 +32,11 @@ from maskwright.finetuning.results import (
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import MODEL_NAME, REPORT_NAME, read_example_files
 
-_EPILOG = """tasks:
+if TYPE_CHECKING:
+    from maskwright.finetuning.predict import AnsweredText
+    from maskwright.finetuning.task import Answer
+
+_FINETUNE_HELP = """tasks:
 {tasks}
 
 examples:
@@ -60,28 +65,25 @@ _COLUMNS = (
 )
 
 
-def build_parser() -> Parser:
-    """Return the parser of ``maskwright finetune``."""
+def finetune_parser() -> Parser:
     tasks = "\n".join(f"  {name:<16} {text}" for name, (_, text) in TASKS.items())
-    parser = Parser("finetune", "Fine-tune a model on labeled text.", _EPILOG.format(tasks=tasks))
-    parser.add_argument("folder", nargs="?", help=HELP)
-    parser.add_argument("--task", choices=tuple(TASKS), help="what is to be learned")
-    parser.add_argument(
-        "--preset", choices=sorted(GLUE_TASKS), help="task, columns and metrics of GLUE"
+    parser = Parser(
+        "finetune", "Fine-tune a model on labeled text.", _FINETUNE_HELP.format(tasks=tasks)
     )
-    parser.add_argument("--train", type=Path, help="labeled examples")
-    valid = "examples that choose the weights [some of --train]"
-    parser.add_argument("--valid", type=Path, help=valid)
-    test = "examples to score the chosen weights on, once [none]"
-    parser.add_argument("--test", type=Path, help=test)
-    share = "held out where there is no --valid [0.1]"
-    parser.add_argument("--valid-share", type=float, default=0.1, help=share)
-    parser.add_argument("--out", type=Path, help="the run directory")
+    add = parser.add_argument
+    add("folder", nargs="?", help=HELP)
+    add("--task", choices=tuple(TASKS), help="what is to be learned")
+    add("--preset", choices=sorted(GLUE_TASKS), help="task, columns and metrics of GLUE")
+    add("--train", type=Path, help="labeled examples")
+    add("--valid", type=Path, help="examples that choose the weights [some of --train]")
+    add("--test", type=Path, help="examples to score the chosen weights on, once [none]")
+    add("--valid-share", type=float, default=0.1, help="held out where there is no --valid [0.1]")
+    add("--out", type=Path, help="the run directory")
     resume = "resume an unfinished run directory, without any other flag"
-    parser.add_argument("--resume", type=Path, metavar="RUN", help=resume)
+    add("--resume", type=Path, metavar="RUN", help=resume)
     add_table_flags(parser, _COLUMNS)
-    parser.add_argument("--control", action="store_true", help="score a random encoder as well")
-    parser.add_argument(
+    add("--control", action="store_true", help="score a random encoder as well")
+    add(
         "--teacher",
         metavar="TUNED",
         help="learn from the answers of a model that was fine-tuned for this task, too: a run, a "
@@ -92,8 +94,8 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str]) -> int:
-    given = all_values(build_parser().parse(argv))
+def finetune(argv: Sequence[str]) -> int:
+    given = all_values(finetune_parser().parse(argv))
     given["columns"] = read_roles(given["columns"])
     say_loading()
     try:
@@ -145,7 +147,6 @@ def show_scores(results: SetResults) -> None:
 
 
 def _show_classes(judged: SetResults) -> None:
-    """Print a row for each class; of many classes those that occur most."""
     classes = judged.get("classes", {})
     if len(classes) < 2:
         return
@@ -159,3 +160,107 @@ def _show_classes(judged: SetResults) -> None:
     print_table(make_console(), ["", *_SCORES, "examples"], rows)
     if len(classes) > len(most):
         say(f"and {len(classes) - len(most):,} more classes in results.json")
+
+
+_PREDICT_HELP = """\
+A single argument that is a file is read: a table (.tsv, .csv, .jsonl, .parquet), or
+text, one a line. One answer a line: the label, its probability and the text, separated by tabs; of
+several labels each with its probability; of words each word and its tag, with a blank line after
+each sentence. --entities: each entity of a text with its kind, its mean probability, its words, and
+the characters in the text where it begins and ends, from 0. --json: with all probabilities, and the
+characters of each word. A blank line is answered with an empty row. The columns of a table are
+those that the model was trained on, or sentence1 and sentence2; give others with --columns.
+
+A model that labels words splits the punctuation off the words of plain text. It reads files named
+.conll, .iob or .bio (.conll.txt, …) as finetune does, a word a line and a blank line between
+sentences, and any file for which --columns word=N gives the position of words; tags are ignored.
+
+examples:
+  maskwright predict runs/sst2 "A fine film." "A long one."
+  maskwright predict runs/sst2 reviews.txt > answers.tsv
+  maskwright predict runs/rte pairs.tsv --columns sentence1=0 sentence2=1 --no-header
+  maskwright predict runs/sst2 dev.tsv
+  echo "Snails live in Ireland." | maskwright predict runs/ner --entities
+  maskwright predict runs/ner wikigold.conll > tagged.tsv
+  maskwright predict runs/ner eng.testa --columns word=0
+"""
+
+
+def predict_parser() -> Parser:
+    parser = Parser("predict", "Let a fine-tuned model answer.", _PREDICT_HELP)
+    columns = "sentence1, sentence2: names or positions from 0; of CoNLL: word [as in training]"
+    add_arguments(parser, "texts, or one file", columns)
+    add = parser.add_argument
+    add("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
+    entities = "entities and their characters in the text, not words and tags"
+    add("--entities", action="store_true", help=entities)
+    add("--json", action="store_true", help="one JSON object a line")
+    return parser
+
+
+def predict(argv: Sequence[str]) -> int:
+    arguments = predict_parser().parse(argv)
+    reads_input = arguments.file is None and arguments.table is None
+    is_piped = reads_input and arguments.text in ([], ["-"])
+    predictions = maskwright.predict(
+        arguments.folder,
+        (one.text for one in read_sentences(arguments)) if is_piped else tuple(arguments.text),
+        file=arguments.file,
+        table=arguments.table,
+        columns=read_roles(arguments.columns),
+        header=arguments.header,
+        entities=arguments.entities,
+        device=arguments.device,
+    )
+    show = _show_entities if arguments.entities else show_prediction
+    for prediction in predictions:
+        show(prediction, arguments.json)
+    return 0
+
+
+def show_prediction(prediction: "AnsweredText", as_json: bool) -> None:
+    """Print one prediction, as a line of JSON or as lines for people and spreadsheets."""
+    texts, answer = prediction.texts, prediction.answer
+    if isinstance(answer, list):
+        pairs = list(zip(texts, answer, strict=True))
+        spans = [] if prediction.sentence is None else prediction.sentence.spans
+        if as_json:
+            places = [{"start": start, "end": end} for start, end in spans] or [{}] * len(pairs)
+            rows = zip(pairs, places, strict=True)
+            say_json(
+                [{"word": word, **place, **_describe_answer(one)} for (word, one), place in rows]
+            )
+        else:
+            say("".join(f"{word}\t{one.label}\n" for word, one in pairs))
+    elif as_json:
+        say_json(
+            {"texts": texts, **({"label": None} if answer is None else _describe_answer(answer))}
+        )
+    else:
+        shown = "\t".join(" ".join(text.split()) for text in texts)
+        say("" if answer is None else f"{_show_label(answer)}\t{shown}")
+
+
+def _show_entities(prediction: "AnsweredText", as_json: bool) -> None:
+    """Print the entities of one text, a line each, or a line of JSON with the text."""
+    entities, sentence = prediction.entities, prediction.sentence
+    if as_json:
+        text = "" if sentence is None else sentence.text
+        say_json({"text": text, "entities": [one._asdict() for one in entities]})
+        return
+    for kind, score, text, start, end in entities:
+        say(f"{kind}\t{score:.4f}\t{' '.join(text.split())}\t{start}\t{end}")
+    say()
+
+
+def _show_label(answer: "Answer") -> str:
+    if isinstance(answer.label, float):
+        return f"{answer.label:.4f}"
+    if isinstance(answer.label, list):
+        return "|".join(f"{name} {answer.probabilities[name]:.4f}" for name in answer.label)
+    return f"{' '.join(str(answer.label).split())}\t{answer.score:.4f}"
+
+
+def _describe_answer(answer: "Answer") -> dict[str, object]:
+    found = {"label": answer.label, "score": answer.score, "probabilities": answer.probabilities}
+    return found if answer.span is None else {**found, "span": answer.span}

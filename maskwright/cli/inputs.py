@@ -45,12 +45,13 @@ def add_arguments(parser: Parser, what: str, columns: str = TEXT_COLUMN) -> None
         what: the texts, for the help.
         columns: the roles of a table's columns, for the help.
     """
-    parser.add_argument("folder", help=HELP)
-    parser.add_argument("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
+    add = parser.add_argument
+    add("folder", help=HELP)
+    add("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
     tables = "texts, one a line, or a table (.tsv, .csv, .jsonl, .parquet); each has a row"
-    parser.add_argument("--file", type=Path, help=tables)
+    add("--file", type=Path, help=tables)
     add_table_flags(parser, columns)
-    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+    add("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
 
 
 def add_text_flags(parser: Parser, text: str, row_length: str, fast: str) -> None:
@@ -61,12 +62,11 @@ def add_text_flags(parser: Parser, text: str, row_length: str, fast: str) -> Non
         fast: how much of the text ``--fast`` scores.
     """
     data = f"a prepared folder or its URL, or text files [{text}]"
-    parser.add_argument("--data", nargs="+", default=[], metavar="PATH", help=data)
-    parser.add_argument("--fast", action="store_true", help=fast)
-    parser.add_argument(
-        "--seq-length", type=int, metavar="N", help=f"slots of a row [{row_length}]"
-    )
-    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+    add = parser.add_argument
+    add("--data", nargs="+", default=[], metavar="PATH", help=data)
+    add("--fast", action="store_true", help=fast)
+    add("--seq-length", type=int, metavar="N", help=f"slots of a row [{row_length}]")
+    add("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
 
 
 def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:

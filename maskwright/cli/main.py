@@ -4,7 +4,6 @@ Nothing heavy is imported before the command is known: importing torch alone tak
 """
 
 import errno
-import importlib
 import io
 import os
 import signal
@@ -20,28 +19,33 @@ from maskwright.errors import (
     make_line,
     suggest,
 )
+from maskwright.extras import load
 
+# By name: the module with its function, and the line of --help.
 COMMANDS = {
-    "pretrain": "train an encoder from raw text or prepared data",
-    "plan": "plan a run on GPUs: size, hours, memory, command",
-    "fill": "predict masked words with a trained model",
-    "finetune": "fine-tune a model on labeled texts, words or pairs",
-    "predict": "apply a fine-tuned model to texts",
-    "serve": "serve a model over HTTP, with a page to try it",
-    "score": "score how likely a trained model finds texts",
-    "embed": "write the vectors of texts, from a trained model",
-    "search": "print the texts of a file nearest to a query",
-    "evaluate": "score a model: masked words, sentences, minimal pairs",
-    "compare": "put runs side by side, with intervals of the differences, and plots",
-    "report": "show a run, or several, as a page",
-    "watch": "follow a run of another process in the terminal",
-    "export": "write a model for transformers, ONNX or sentence-transformers, and compare it there",
-    "publish": "upload a model to the Hugging Face hub",
-    "sweep": "search settings: many runs of pretrain or finetune, the best of them found",
-    "prepare": "train a tokenizer and write token shards, to reuse in many runs",
-    "tokenizer": "train, inspect or compare tokenizers alone",
-    "inspect": "show what a model will see of prepared data",
-    "recipes": "list the recipes that come with maskwright",
+    "pretrain": ("pretrain", "train an encoder from raw text or prepared data"),
+    "plan": ("pretrain", "plan a run on GPUs: size, hours, memory, command"),
+    "fill": ("sentences", "predict masked words with a trained model"),
+    "finetune": ("finetune", "fine-tune a model on labeled texts, words or pairs"),
+    "predict": ("finetune", "apply a fine-tuned model to texts"),
+    "serve": ("outlets", "serve a model over HTTP, with a page to try it"),
+    "score": ("sentences", "score how likely a trained model finds texts"),
+    "embed": ("vectors", "write the vectors of texts, from a trained model"),
+    "search": ("vectors", "print the texts of a file nearest to a query"),
+    "evaluate": ("evaluate", "score a model: masked words, sentences, minimal pairs"),
+    "compare": ("evaluate", "put runs side by side, with intervals of the differences, and plots"),
+    "report": ("runs", "show a run, or several, as a page"),
+    "watch": ("runs", "follow a run of another process in the terminal"),
+    "export": (
+        "outlets",
+        "write a model for transformers, ONNX or sentence-transformers, and compare it there",
+    ),
+    "publish": ("outlets", "upload a model to the Hugging Face hub"),
+    "sweep": ("runs", "search settings: many runs of pretrain or finetune, the best of them found"),
+    "prepare": ("prepare", "train a tokenizer and write token shards, to reuse in many runs"),
+    "tokenizer": ("tokenizer", "train, inspect or compare tokenizers alone"),
+    "inspect": ("prepare", "show what a model will see of prepared data"),
+    "recipes": ("pretrain", "list the recipes that come with maskwright"),
 }
 _ON_CPU = "DefaultCPUAllocator: "  # in torch's error, a plain RuntimeError, of a CPU without memory
 # What takes less memory, in the order in which to try it.
@@ -112,7 +116,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 def _find_command(name: str) -> Callable[[Sequence[str]], int]:
     if name not in COMMANDS:
         raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
-    return importlib.import_module(f"maskwright.cli.{name}").main
+    return load(f"maskwright.cli.{COMMANDS[name][0]}:{name}")
 
 
 def _category(error: MaskwrightError) -> str:
@@ -124,6 +128,6 @@ def _category(error: MaskwrightError) -> str:
 def _usage() -> str:
     what = (maskwright.__doc__ or "").partition("\n")[0]
     lines = ["usage: maskwright COMMAND [options]", "", what, "", "commands:"]
-    lines += [f"  {name:<10} {text}" for name, text in COMMANDS.items()]
+    lines += [f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items()]
     lines += ["", "maskwright COMMAND --help lists flags; maskwright --version prints the version."]
     return "\n".join(lines)

@@ -1,10 +1,12 @@
-"""``maskwright pretrain``: raw text, or prepared data, to a model folder."""
+"""``maskwright pretrain``, and what helps to choose a run: ``plan`` and ``recipes``."""
 
 import os
 import time
 from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+
+from rich.markup import escape
 
 import maskwright
 from maskwright.cli.flags import (
@@ -16,12 +18,14 @@ from maskwright.cli.flags import (
     say_loading,
 )
 from maskwright.config import Plain, merge
+from maskwright.console import Console, say
 from maskwright.errors import InputError
+from maskwright.recipes import list_recipes
 from maskwright.runs.config import CONTINUE_RECIPE, DEFAULT_RECIPE, default_recipe, resolve
 from maskwright.runs.run_directory import is_prepared
 from maskwright.shards.remote import is_remote
 
-_EPILOG = """examples:
+_PRETRAIN_HELP = """examples:
   maskwright pretrain corpus/*.txt --recipe tiny
   maskwright pretrain --config my.yaml --train.max_minutes 30 --model.hidden_size 384
   maskwright pretrain data/NAME --name first-try      (a folder that `prepare` wrote)
@@ -42,26 +46,22 @@ _USUAL = (
 )  # fmt: skip
 
 
-def build_parser() -> Parser:
-    """Return the command line of ``maskwright pretrain``."""
-    parser = Parser("pretrain", "Train an encoder of your own from raw text.", _EPILOG)
-    parser.add_argument(
+def pretrain_parser() -> Parser:
+    parser = Parser("pretrain", "Train an encoder of your own from raw text.", _PRETRAIN_HELP)
+    add = parser.add_argument
+    add(
         "--data",
         metavar="NAME=SHARE,...",
         help="prepared folders below --data-dir, or their URLs, and the share of the tokens that "
         "training takes of each: wiki=0.7,books=0.3; without shares all of each once an epoch",
     )
-    parser.add_argument("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
+    add("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     defaults = f"{DEFAULT_RECIPE}, whose values are below, or {CONTINUE_RECIPE} with --init-from"
-    parser.add_argument("--recipe", help=f"recipe to start from [{defaults}]")
-    parser.add_argument("--config", type=Path, help="YAML file put over the recipe")
-    parser.add_argument(
-        "--name", type=folder_name, help="name of the run directory [recipe and time]"
-    )
-    parser.add_argument("--runs-dir", type=Path, default=Path("runs"), help="where runs go [runs]")
-    parser.add_argument(
-        "--data-dir", type=Path, default=Path("data"), help="where prepared data goes [data]"
-    )
+    add("--recipe", help=f"recipe to start from [{defaults}]")
+    add("--config", type=Path, help="YAML file put over the recipe")
+    add("--name", type=folder_name, help="name of the run directory [recipe and time]")
+    add("--runs-dir", type=Path, default=Path("runs"), help="where runs go [runs]")
+    add("--data-dir", type=Path, default=Path("data"), help="where prepared data goes [data]")
     model = "continue pretraining a model, with its tokenizer: a folder, a run, or hf:NAME"
     more = "add N tokens, learned from the text, to that model's vocabulary"
     other = "train a tokenizer of N tokens on the text to replace that of the model"
@@ -72,25 +72,21 @@ def build_parser() -> Parser:
     ):
         dest = f"config:{field}"
         parser.add_argument(flag, dest=dest, metavar=value, default=SUPPRESS, help=text)
-    parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run directory")
+    add("--resume", type=Path, metavar="RUN", help="continue a run directory")
     resume = "resume from the newest checkpoint of --name if there is one, for jobs that restart"
-    parser.add_argument("--auto-resume", action="store_true", help=resume)
-    parser.add_argument(
-        "--print-config", action="store_true", help="print the resolved configuration and stop"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check everything, print sizes and times, and stop"
-    )
+    add("--auto-resume", action="store_true", help=resume)
+    add("--print-config", action="store_true", help="print the resolved configuration and stop")
+    add("--dry-run", action="store_true", help="check everything, print sizes and times, and stop")
     device = "with --dry-run: GPUs to estimate for, such as H200 or 8xH100 [this machine]"
-    parser.add_argument("--for-device", metavar="NxNAME", help=device)
+    add("--for-device", metavar="NxNAME", help=device)
     private = add_private_flag(parser)
     parser.rare[private], private.help = private.help, SUPPRESS
     add_config_flags(parser, resolve(), skip=("text", "init_from", "private"), usual=_USUAL)
     return parser
 
 
-def main(argv: Sequence[str]) -> int:
-    arguments = build_parser().parse(argv)
+def pretrain(argv: Sequence[str]) -> int:
+    arguments = pretrain_parser().parse(argv)
     overrides, text = config_values(arguments), arguments.text
     if arguments.data:
         overrides, text = _name_data(arguments, overrides)
@@ -146,3 +142,44 @@ def _name_run(arguments: Namespace, overrides: Plain) -> Path:
     without_recipe = default_recipe(overrides)
     recipe = arguments.recipe or (arguments.config.stem if arguments.config else without_recipe)
     return arguments.runs_dir / (arguments.name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}")
+
+
+_PLAN_HELP = """examples:
+  maskwright plan --device 8xH100 --hours 24 corpus/
+  maskwright plan --device RTX4090 --tokens 2e9               (a text that is not here)
+  maskwright plan --device 16xH100 --hours 48 --size 1024x28 data/NAME --sbatch train.sh
+"""
+
+
+def plan_parser() -> Parser:
+    parser = Parser("plan", "Plan a run on GPUs that need not be here.", _PLAN_HELP)
+    add = parser.add_argument
+    add("text", nargs="*", help="text or prepared data, as of pretrain")
+    add("--device", required=True, metavar="NxNAME", help="the GPUs: 8xH100")
+    add("--hours", type=float, help="budget [20 epochs of the text]")
+    add("--tokens", type=float, help="tokens of a text that is not here, 10e9")
+    add("--size", help="WIDTHxLAYERS, 768x22 [the largest that the budget pays for]")
+    add("--sbatch", type=Path, metavar="FILE", help="write a batch file for Slurm")
+    add("--data-dir", type=Path, default=Path("data"), help="where prepared data is [data]")
+    return parser
+
+
+def plan(argv: Sequence[str]) -> int:
+    arguments = plan_parser().parse(argv)
+    for line in maskwright.plan(**vars(arguments)).describe():
+        say(line)
+    return 0
+
+
+def recipes(argv: Sequence[str]) -> int:
+    Parser("recipes", "List the recipes that come with maskwright.").parse(argv)
+    console = Console(highlight=False)
+    for recipe in list_recipes():
+        console.print(f"[bold]{recipe.name}[/bold]  {escape(recipe.title)}")
+        for key, value in recipe.facts.items():
+            console.print(f"    {key + ':':<10} {escape(value)}", soft_wrap=True)
+        console.print()
+    console.print("auto, the default, chooses the size of the model by the budget.")
+    console.print("Every field of a recipe is a flag: --train.max_minutes 30. See them with")
+    console.print("    maskwright pretrain --recipe NAME --print-config")
+    return 0

@@ -13,7 +13,7 @@ from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, ShardError
-from maskwright.evaluation.held_out_text import describe_partial_text
+from maskwright.evaluation.data import describe_partial_text
 from maskwright.evaluation.intervals import ScoreFormula, SumTable, compare_groups, compare_tables
 from maskwright.evaluation.run import (
     Evaluation,
@@ -27,7 +27,7 @@ from maskwright.evaluation.suite_mlm import (
     BITS_PER_CHARACTER,
     FORMULAS,
     MASK_ONLY_FORMULAS,
-    SUITE,
+    MLM,
     WORD_FORMULAS,
     MaskedTables,
     describe_tables,
@@ -244,7 +244,7 @@ def _score(
     evaluation: Evaluation, sources: Sequence[str], rows: DataConfig, is_fast: bool, task: str
 ) -> _Scored:
     request = evaluation.make_request(
-        [SUITE], sources, rows.max_seq_length, is_fast=is_fast, packed=rows.packed
+        [MLM], sources, rows.max_seq_length, is_fast=is_fast, packed=rows.packed
     )
     with reporting_progress(evaluation.model, task):
         tables = measure_request(request)
@@ -298,7 +298,6 @@ def _subtract_groups(scored: Sequence[_Scored], count: int) -> GroupDifference:
 def _compare(
     formulas: Sequence[ScoreFormula], ours: SumTable, theirs: SumTable, is_paired: bool
 ) -> list[Score]:
-    """Return the differences of the scores that both models have."""
     return [
         compare_tables(formula, ours, theirs, is_paired)
         for formula in formulas

@@ -231,7 +231,6 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     def _score(
         self, texts: Sequence[tuple[_Key, EncodedText]], metric: Metric, batch_tokens: int | None
     ) -> list[list[float]]:
-        """Return the score of each scored token of each text."""
         questions = Questions(self.tokenizer.mask_id)
         first = self.wrap([-1]).index(-1)
         for (*_, num_given), text in texts:
@@ -244,7 +243,6 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         return [[next(scores) for _ in text.ids[num_given:]] for (*_, num_given), text in texts]
 
     def _answer(self, questions: Questions, batch_tokens: int | None) -> list[float]:
-        """Return the log-probability of each answer, [A]."""
         order: list[int] = []
         hidden: list[Tensor] = []
         with torch.autocast(self.device.type, enabled=False):

@@ -14,8 +14,12 @@ from typing import Any, cast, get_args
 from maskwright.console import tell
 from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
 from maskwright.errors import InputError
-from maskwright.evaluation.held_out_text import EvaluationText, describe_partial_text, open_text
-from maskwright.evaluation.minimal_pairs import read_named_pairs
+from maskwright.evaluation.data import (
+    EvaluationText,
+    describe_partial_text,
+    open_text,
+    read_named_pairs,
+)
 from maskwright.evaluation.suite_labels import TunedModel
 from maskwright.evaluation.suites import (
     GLUE_SUITE,
@@ -50,6 +54,15 @@ from maskwright.train.config import MILESTONE, FixedPrecision
 from maskwright.train.device import describe_computation
 
 CORPORA = "MASKWRIGHT_DATA"
+# By flag: the suites that use it.
+_USED_BY = {
+    "precision": ("blimp",),
+    "pooling": ("retrieval", "sts"),
+    "blimp": ("blimp",),
+    "babylm": ("blimp",),
+    "rerank": ("retrieval",),
+    "seq-length": ("mlm",),
+}
 
 
 def evaluate(
@@ -97,16 +110,16 @@ def evaluate(
     if path is not None:
         check_new_file(path)
     names = parse_names(suite)
-    _check_methods(precision, pooling, names)
+    others = {"blimp": blimp, "babylm": babylm, "rerank": rerank}
+    _check_flags(names, precision, pooling, **others, **{"seq-length": seq_length})
     if GLUE_SUITE in names:
-        _refuse_for_glue(blimp=blimp, babylm=babylm, rerank=rerank, seq_length=seq_length)
         found = find_model_folder(folder)
         tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
     suites = [load_suite(name) for name in names]
     evaluation = _open(os.fspath(folder), suites, device, pooling)
-    given = (suites, sources, seq_length, blimp, babylm, rerank)
-    request = replace(evaluation.make_request(*given, is_fast=fast), precision=precision)
+    request = evaluation.make_request(suites, sources, seq_length, *others.values(), is_fast=fast)
+    request = replace(request, precision=precision)
     if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
@@ -146,23 +159,21 @@ def check_row_length(seq_length: int | None) -> None:
         raise InputError(f"--seq-length = {seq_length} must be at least {MIN_ROW_LENGTH}")
 
 
-def _check_methods(precision: str, pooling: str | None, suites: Sequence[str]) -> None:
+def _check_flags(
+    suites: Sequence[str], precision: str, pooling: str | None, **others: object
+) -> None:
     """Raise an InputError for an unknown precision, and for a flag without a suite that uses it."""
     if precision not in get_args(FixedPrecision):
-        raise InputError(
-            f"--precision = {precision} must be {' or '.join(get_args(FixedPrecision))}"
-        )
-    if precision != "fp32" and "blimp" not in suites:
-        raise InputError("--precision needs --suite blimp. Add it, or remove --precision.")
-    if pooling is not None and not {"retrieval", "sts"}.intersection(suites):
-        raise InputError("--pooling needs --suite retrieval or sts. Add one, or remove --pooling.")
-
-
-def _refuse_for_glue(**flags: object) -> None:
-    for name, value in flags.items():
-        if value is not None:
-            flag = name.replace("_", "-")
-            raise InputError(f"--{flag} has no effect with --suite glue. Remove it.")
+        rule = f"must be {' or '.join(get_args(FixedPrecision))}"
+        raise InputError(f"--precision = {precision} {rule}")
+    lowered = None if precision == "fp32" else precision
+    for name, value in {"precision": lowered, "pooling": pooling, **others}.items():
+        if value is None or {*_USED_BY[name]}.intersection(suites):
+            continue
+        if name == "seq-length" or (GLUE_SUITE in suites and name in others):
+            raise InputError(f"--{name} has no effect with --suite {','.join(suites)}. Remove it.")
+        needed = f"--{name} needs --suite {' or '.join(_USED_BY[name])}"
+        raise InputError(f"{needed}. Add it, or remove --{name}.")
 
 
 class Evaluation:
@@ -198,9 +209,7 @@ class Evaluation:
         Args:
             sources: prepared folders or text files; default: the run's own data.
             max_seq_length, packed: fields of `DataConfig`; default: the run's.
-            blimp: a folder of minimal pairs.
-            babylm: the folder ``results`` of a BabyLM submission.
-            rerank: a model that ranks passages, for the suite ``retrieval``.
+            blimp, babylm, rerank: as in `evaluate`.
 
         Raises:
             InputError: there is too little data, or the row length or a sentence of a pair exceeds
@@ -220,20 +229,19 @@ class Evaluation:
             )
         needs = {suite.needs for suite in suites}
         pairs = read_named_pairs(_find_pairs(blimp)) if "pairs" in needs else None
-        if pairs is None and blimp is not None:
-            raise InputError("--blimp needs --suite blimp. Add it, or remove --blimp.")
-        if babylm is not None and (pairs is None or is_fast):
+        if babylm is not None and is_fast:
             raise InputError("--babylm needs --suite blimp, without --fast.")
         if needs == {"pairs"} and sources:
             raise InputError("--data has no effect with --suite blimp alone. Remove it.")
-        if max_seq_length and all(suite.name != "mlm" for suite in suites):
-            raise InputError("--seq-length has no effect without --suite mlm. Remove it.")
-        _check_alone(suites)
+        for suite in suites if len(suites) > 1 else ():
+            if suite.needs in ("files", "labels"):
+                raise InputError(
+                    f"--suite {suite.name} cannot be combined with other suites, because the format"
+                    " of its --data differs. Run it in a separate command."
+                )
         text = self._open_text(sources) if "text" in needs else None
         submission = None if babylm is None else locate_submission(Path(babylm), self.argument)
         files = sources if needs & {"files", "labels"} else ()
-        if rerank is not None and all(suite.name != "retrieval" for suite in suites):
-            raise InputError("--rerank needs --suite retrieval. Add it, or remove --rerank.")
         ranker = None if rerank is None else find_model_folder(rerank)
         request = Request(self.model, rows, text, pairs, is_fast, submission, files, ranker)
         for suite in suites:
@@ -295,22 +303,8 @@ def reporting_progress(model: TextModel[Any], task: str) -> Generator[None]:
         yield
 
 
-def _check_alone(suites: Sequence[Suite]) -> None:
-    """Raise InputError if a suite with its own format of --data is combined with others."""
-    for suite in suites:
-        if suite.needs in ("files", "labels") and len(suites) > 1:
-            raise InputError(
-                f"--suite {suite.name} cannot be combined with other suites, because the format of"
-                " its --data differs. Run it in a separate command."
-            )
-
-
 def _find_pairs(given: str | Path | None) -> str:
-    """Return the folder of minimal pairs: the given one, else ``$MASKWRIGHT_DATA/blimp``.
-
-    Raises:
-        InputError: neither is given.
-    """
+    """Return the given folder, else ``$MASKWRIGHT_DATA/blimp``; raise InputError if neither is."""
     corpora = os.environ.get(CORPORA)
     if given is None and corpora is None:
         raise InputError(

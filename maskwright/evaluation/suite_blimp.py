@@ -16,8 +16,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from maskwright.errors import InputError
+from maskwright.evaluation.data import UNNAMED, MinimalPair
 from maskwright.evaluation.intervals import score_share, wilson_interval
-from maskwright.evaluation.minimal_pairs import UNNAMED, MinimalPair
 from maskwright.evaluation.pseudo_likelihood import Metric, scoring
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.files import write_json
@@ -205,7 +205,7 @@ def _spell(pair: MinimalPair) -> str:
 def _check(request: Request) -> None:
     _, pairs = request.need_pairs()
     model = request.model
-    for pair in choose_pairs(pairs, SUITE.fast) if request.is_fast else pairs:
+    for pair in choose_pairs(pairs, BLIMP.fast) if request.is_fast else pairs:
         for text in pair.texts:
             model.wrap_text(model.tokenizer.encode(text).ids.tolist(), text)
 
@@ -224,14 +224,14 @@ def _score(request: Request) -> SuiteResult:
         metric,
         name=name,
         predictions=predictions,
-        pairs_each=SUITE.fast if request.is_fast else None,
+        pairs_each=BLIMP.fast if request.is_fast else None,
         add_special_tokens=request.wraps,
         precision=request.precision,
     )
     return mark_fast(result, result.data.get("num_pairs", 0) < len(pairs))
 
 
-SUITE = Suite(
+BLIMP = Suite(
     name="blimp",
     needs="pairs",
     fast=20,

@@ -19,7 +19,7 @@ from maskwright.evaluation.intervals import (
     describe_bootstrap,
     percentile_interval,
 )
-from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
+from maskwright.evaluation.suites import Request, Suite, describe_files
 from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric
@@ -110,7 +110,7 @@ def _score_labels(request: Request) -> SuiteResult:
         low, high = intervals.get(name) or (None, None)
         scores.append(Score(f"labels/{name}", value, low, high, num_scored, baseline.get(name)))
     data = describe_files(path, [path], len(examples.rows))
-    return mark_fast(SuiteResult("labels", data, settings, tuple(scores)), False)
+    return SuiteResult("labels", data, settings | {"fast": False}, tuple(scores))
 
 
 def resample_metric(
@@ -124,7 +124,7 @@ def resample_metric(
     )
 
 
-SUITE = Suite(
+LABELS = Suite(
     name="labels",
     needs="labels",
     check=lambda request: request.need_file("labels"),

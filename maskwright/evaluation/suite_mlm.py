@@ -18,7 +18,7 @@ from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import MaskingConfig
 from maskwright.data.masking import Vocabulary
 from maskwright.errors import InputError
-from maskwright.evaluation.held_out_text import PINNED_MASKING, PINNED_SEED, PinnedText
+from maskwright.evaluation.data import PINNED_MASKING, PINNED_SEED, PinnedText
 from maskwright.evaluation.intervals import (
     Formula,
     ScoreFormula,
@@ -142,7 +142,7 @@ def pin_text(request: Request) -> PinnedText:
         replace(request.rows, max_seq_length=length, special_tokens=request.wraps),
         SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, request.wraps),
         Vocabulary(tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, text.counts),
-        request.find_size(SUITE),
+        request.find_size(MLM),
     )
 
 
@@ -408,7 +408,7 @@ def _score(request: Request) -> SuiteResult:
     return mark_fast(result, request.is_fast and is_cut)
 
 
-SUITE = Suite(
+MLM = Suite(
     name="mlm",
     needs="text",
     full=262_144,

@@ -1,10 +1,9 @@
 """The evaluation suites by name, and their interface.
 
-To add a suite, write a module with a `Suite` named ``SUITE``, and add it to `SUITES`. The module is
-imported when the suite is used, so that ``--help`` lists suites without importing torch.
+To add a suite, write a module with a `Suite`, and add it to `SUITES`. The module is imported when
+the suite is used, so that ``--help`` lists suites without importing torch.
 """
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -14,48 +13,41 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, suggest
+from maskwright.extras import load
 from maskwright.files import hash_file
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.train.config import FixedPrecision
 
 if TYPE_CHECKING:
-    from maskwright.evaluation.held_out_text import EvaluationText
-    from maskwright.evaluation.minimal_pairs import MinimalPair
+    from maskwright.evaluation.data import EvaluationText, MinimalPair
     from maskwright.inference.embed import Embedder
     from maskwright.inference.text_model import TextModel
     from maskwright.model.masked_lm import MaskedLanguageModel
 
 
-@dataclass(frozen=True)
-class SuiteEntry:
-    """An entry of the registry: the module of a suite, and its help text."""
-
-    module: str
-    help: str
-
-
+# By name: the suite, which is imported when it is used, and its help text.
 SUITES = {
-    "mlm": SuiteEntry(
-        "maskwright.evaluation.suite_mlm",
+    "mlm": (
+        "maskwright.evaluation.suite_mlm:MLM",
         "masked language modeling on pinned masks: loss, perplexity, bits per character,\n"
         "accuracies, whole words, by frequency, calibration",
     ),
-    "fill": SuiteEntry("maskwright.evaluation.suite_fill", "one masked token in each sentence"),
-    "pll": SuiteEntry("maskwright.evaluation.suite_pll", "pseudo-perplexity of sentences"),
-    "blimp": SuiteEntry(
-        "maskwright.evaluation.suite_blimp",
+    "fill": ("maskwright.evaluation.suite_sentences:FILL", "one masked token in each sentence"),
+    "pll": ("maskwright.evaluation.suite_sentences:PLL", "pseudo-perplexity of sentences"),
+    "blimp": (
+        "maskwright.evaluation.suite_blimp:BLIMP",
         "accuracy on minimal pairs (BLiMP, its supplement, EWoK)",
     ),
-    "retrieval": SuiteEntry(
-        "maskwright.evaluation.suite_retrieval",
+    "retrieval": (
+        "maskwright.evaluation.suite_vectors:RETRIEVAL",
         "retrieval of documents by text vectors; --data DIR in the format of BEIR",
     ),
-    "sts": SuiteEntry(
-        "maskwright.evaluation.suite_sts",
+    "sts": (
+        "maskwright.evaluation.suite_vectors:STS",
         "correlation of vector cosines with human similarity scores; --data TABLE",
     ),
-    "labels": SuiteEntry(
-        "maskwright.evaluation.suite_labels",
+    "labels": (
+        "maskwright.evaluation.suite_labels:LABELS",
         "the answers of a fine-tuned model to new labeled examples; --data FILE",
     ),
 }
@@ -173,7 +165,7 @@ def describe_files(path: Path, files: Iterable[Path], num_texts: int) -> DataFac
 
 def load_suite(name: str) -> Suite:
     """Import a suite of `SUITES`."""
-    return importlib.import_module(SUITES[name].module).SUITE
+    return load(SUITES[name][0])
 
 
 def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:

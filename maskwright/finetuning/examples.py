@@ -16,8 +16,8 @@ from maskwright.finetuning.batches import InputBatch, collate
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.squad import Question
 from maskwright.finetuning.table_files import TableRow
-from maskwright.tokenizer.sentence_ends import SENTENCE_ENDS
 from maskwright.tokenizer.template import InputTemplate, ModelInput
+from maskwright.tokenizer.token_text import SENTENCE_ENDS
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Row = TableRow | TaggedSentence | Question

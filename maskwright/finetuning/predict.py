@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.console import tell
-from maskwright.corpus.readers.dispatch import recognize_name
+from maskwright.corpus.sources import recognize_name
 from maskwright.errors import InputError
 from maskwright.finetuning.column_roles import TEXT_ROLES, Column, name_roles
 from maskwright.finetuning.conll import (

@@ -33,7 +33,7 @@ from maskwright.model.classifier import Classifier
 from maskwright.progress import Pulse
 from maskwright.provenance import show_computation
 from maskwright.report.charts import COLORS, FAINT, annotate_level, has_matplotlib, render
-from maskwright.report.templates import fill_template
+from maskwright.report.pages import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 
 _MOST_CLASSES = 20  # in a confusion matrix; a larger one is unreadable

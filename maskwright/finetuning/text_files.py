@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.corpus.readers.text import UTF_8, not_decodable
+from maskwright.corpus.sources import recognize_name
 from maskwright.errors import InputError
 from maskwright.finetuning.column_roles import TEXT_ROLES
 from maskwright.finetuning.table_files import TableRow, open_lines

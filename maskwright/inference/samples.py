@@ -18,8 +18,7 @@ from maskwright.data.loader import Corpus
 from maskwright.formatting import show_share
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.tokenizer.sentence_ends import find_sentence_ends
-from maskwright.tokenizer.token_text import TokenText
+from maskwright.tokenizer.token_text import TokenText, find_sentence_ends
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _MAX_SAMPLE_TOKENS = 28

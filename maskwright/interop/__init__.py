@@ -1,1 +1,4 @@
-"""Export of models to other libraries, with a comparison of outputs, and upload to the hub."""
+"""A model folder comes in; a folder for another library, with the same outputs there, goes out.
+
+`export` opens a `Source`, and the function of a target (`targets`) writes it and compares.
+"""

@@ -18,12 +18,12 @@ from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.finetuning.batches import collate
 from maskwright.finetuning.column_roles import LABEL, TEXT_ROLES, Column
-from maskwright.finetuning.conll import has_conll_name, read_conll
+from maskwright.finetuning.conll import TaggedSentence, has_conll_name
 from maskwright.finetuning.embedding import NEGATIVE
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.table_files import list_names
+from maskwright.finetuning.table_files import TableRow, list_names
 from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
 from maskwright.inference.text_model import plan_batches
 from maskwright.interop.comparison import (
@@ -35,9 +35,9 @@ from maskwright.interop.comparison import (
     max_or_nan,
 )
 from maskwright.interop.masked_lm_source import check_equal_ids
-from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options, Judge, Source
 from maskwright.model.classifier import Classifier
-from maskwright.model_folder.card import HubMetadata, describe_labels
+from maskwright.model_folder.card import describe_labels
 from maskwright.model_folder.classifier_folder import (
     LoadedClassifier,
     open_classifier,
@@ -109,61 +109,31 @@ class TaskExamples:
         return batch.input_ids.view(shape), real.view(shape), batch.token_type_ids.view(shape)
 
 
-@dataclass(frozen=True)
-class ClassifierSource:
-    """A fine-tuned model to export; see `Source`."""
+class ClassifierSource(Source):
+    """A fine-tuned model to export; raises as `open_classifier` and `choose_examples` do."""
 
-    loaded: LoadedClassifier
-    card: str | None
-    examples: TaskExamples
-    file: ExampleFile | None = None
-    int8: Int8Options = INT8_DEFAULTS
-
-    has_unused_head = False
-    example_text = "A text."
-
-    @classmethod
-    def open(
-        cls, folder: Path, file: ExampleFile | None, int8: Int8Options = INT8_DEFAULTS
-    ) -> "ClassifierSource":
-        """Open a model folder; raises as `open_classifier` and `choose_examples` do."""
-        loaded, card = open_classifier(folder), read_card(folder)
-        if loaded.model.head_config.level == "span":
+    def __init__(
+        self, folder: Path, file: ExampleFile | None, int8: Int8Options = INT8_DEFAULTS
+    ) -> None:
+        self.loaded, self.card = open_classifier(folder), read_card(folder)
+        level = self.model.head_config.level
+        if level == "span":
             raise InputError(
                 f"{folder} answers questions; such models cannot be exported. Load the folder with "
                 "transformers' AutoModelForQuestionAnswering."
             )
-        return cls(loaded, card, choose_examples(loaded, file), file, int8)
+        self.examples, self.file, self.int8 = choose_examples(self.loaded, file), file, int8
+        self.texts_from, self.max_length = self.examples.source, self.loaded.max_length
+        self.metadata = describe_labels(level, "transformers")
+        self.labels_tokens = level == "token"
+        kind = "Token" if self.labels_tokens else "Sequence"
+        self.auto_class = f"AutoModelFor{kind}Classification"
+        sizes = "batch, length, labels" if self.labels_tokens else "batch, labels"
+        self.output_shape = f"[{sizes}], labels in the order of `id2label` in `config.json`"
 
     @property
     def model(self) -> Classifier:
         return self.loaded.model
-
-    @property
-    def texts_from(self) -> str:
-        return self.examples.source
-
-    @property
-    def max_length(self) -> int:
-        return self.loaded.max_length
-
-    @property
-    def labels_tokens(self) -> bool:
-        return self.model.head_config.level == "token"
-
-    @property
-    def metadata(self) -> HubMetadata:
-        return describe_labels(self.model.head_config.level, "transformers")
-
-    @property
-    def auto_class(self) -> str:
-        kind = "Token" if self.labels_tokens else "Sequence"
-        return f"AutoModelFor{kind}Classification"
-
-    @property
-    def output_shape(self) -> str:
-        sizes = "batch, length, labels" if self.labels_tokens else "batch, labels"
-        return f"[{sizes}], labels in the order of `id2label` in `config.json`"
 
     def save(self, folder: Path) -> None:
         loaded = self.loaded
@@ -261,10 +231,8 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
     task = load_label_task(named) if named else find_label_task(level, loaded.problem)
     if file is None:
         texts, encoded = _encode_built_in(loaded, of_tokens)
-    elif of_tokens:
-        texts, encoded = _encode_tagged(loaded, file, task)
     else:
-        texts, encoded = _encode_table(loaded, file, task)
+        texts, encoded = _encode_file(loaded, file, task)
     source, pad_id = PYDOCS if file is None else file.path.name, loaded.tokenizer.pad_id
     return TaskExamples(source, task, loaded.labels, texts, encoded, pad_id, file is not None)
 
@@ -282,16 +250,31 @@ def _encode_built_in(loaded: LoadedClassifier, of_tokens: bool) -> Encoded:
     return [(text,) for text in texts], Examples(inputs, np.zeros(len(inputs)))
 
 
-def _encode_tagged(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
-    if not all(str(column).lstrip("-").isdecimal() for column in file.columns.values()):
-        raise InputError(
-            f"{file.path} is a table, but this model labels words. Give CoNLL columns."
-        )
-    columns = {role: int(column) for role, column in file.columns.items()}
-    sentences = read_conll(file.path, columns.get("word"), columns.get("tag"))[:NUM_EXAMPLES]
-    encoded = task.encode(sentences, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
-    assert encoded.sentences is not None
-    words = [sentence.words for sentence in sentences]
+def _encode_file(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
+    """Return the first examples of a file, as the task reads them."""
+    if task.level == "token":
+        if not all(str(column).lstrip("-").isdecimal() for column in file.columns.values()):
+            raise InputError(
+                f"{file.path} is a table, but this model labels words. Give CoNLL columns."
+            )
+    else:
+        needed = ("sentence1",) if NEGATIVE in file.columns else ("sentence1", "label")
+        if missing := next((role for role in needed if role not in file.columns), None):
+            raise InputError(
+                f"{file.path} has no column {missing}: examples must have the columns sentence1"
+                " (and sentence2) and label. Rename its columns, or export from the run directory,"
+                " which has recorded them."
+            )
+    layout = TaskFiles(
+        task=task.name, train=Path(), columns=file.columns, has_header=file.has_header
+    )
+    rows = task.read(file.path, layout, Counter())[:NUM_EXAMPLES]
+    if not rows:
+        raise InputError(f"{file.path} contains no examples. Name another file.")
+    encoded = task.encode(rows, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
+    if encoded.sentences is None:
+        return [tuple(row.texts) for row in rows if isinstance(row, TableRow)], encoded
+    words = [row.words for row in rows if isinstance(row, TaggedSentence)]
     return _join_words(words, [sentence for sentence, _ in encoded.sentences.owners]), encoded
 
 
@@ -302,44 +285,15 @@ def _join_words(
     return [(" ".join(words[owner]),) if owners.count(owner) == 1 else None for owner in owners]
 
 
-def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
-    needed = ("sentence1",) if NEGATIVE in file.columns else ("sentence1", "label")
-    missing = next((role for role in needed if role not in file.columns), None)
-    if missing:
-        raise InputError(
-            f"{file.path} has no column {missing}: examples must have the columns sentence1 (and "
-            "sentence2) and label. Rename its columns, or export from the run directory, which "
-            "has recorded them."
-        )
-    layout = TaskFiles(
-        task=task.name, train=file.path, columns=file.columns, has_header=file.has_header
-    )
-    rows = task.read(file.path, layout, Counter())[:NUM_EXAMPLES]
-    if not rows:
-        raise InputError(f"{file.path} contains no examples. Name another file.")
-    encoded = task.encode(rows, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
-    return [tuple(row.texts) for row in rows], encoded
-
-
-@dataclass(frozen=True)
-class ExampleJudge:
+class ExampleJudge(Judge):
     """The judge of a quantized graph by its predictions for labeled examples."""
 
-    examples: TaskExamples
-
-    @property
-    def questions(self) -> str:
-        return f"{len(self.examples.encoded):,} examples of {self.examples.source}"
-
-    @property
-    def metric(self) -> str:
-        return self.examples.task.choose_metrics(Labels(self.examples.names), None)[0]
-
-    @property
-    def agreement(self) -> str:
-        if self.examples.task.problem == "regression":
-            return "predictions that correlate by"
-        return f"the same {'tag' if self.examples.task.level == 'token' else 'label'} for"
+    def __init__(self, examples: TaskExamples) -> None:
+        self.examples, task = examples, examples.task
+        self.questions = f"{len(examples.encoded):,} examples of {examples.source}"
+        self.metric = task.choose_metrics(Labels(examples.names), None)[0]
+        same = f"the same {'tag' if task.level == 'token' else 'label'} for"
+        self.agreement = "predictions that correlate by" if task.problem == "regression" else same
 
     def answer(self, graph: Compute) -> Logits:
         return self.examples.run(graph)

@@ -30,8 +30,8 @@ AWKWARD = (
     "!",
 )
 NUM_TEXTS = 24
-LONGEST = 512  # tokens; longer inputs take time and reveal no other differences
-SHORTEST = 4
+MAX_TOKENS = 512  # tokens; longer inputs take time and reveal no other differences
+MIN_TOKENS = 4
 _CHARACTERS_PER_TOKEN = 20  # more than in any real text
 _MAX_LOGITS = 1 << 25  # in one batch: 128 MiB
 _MAX_ROWS = 8
@@ -79,9 +79,9 @@ def choose_texts(loaded: Loaded[Any], documents: Iterable[str] | None = None) ->
     Args:
         documents: real text; None for the documentation in the Python environment (``pydocs``).
     """
-    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    longest = min(loaded.model.config.max_position_embeddings, MAX_TOKENS)
     documents = (text for _, text in read_pydocs()) if documents is None else documents
-    real = _cut(loaded, documents, np.geomspace(SHORTEST, longest, NUM_TEXTS))
+    real = _cut(loaded, documents, np.geomspace(MIN_TOKENS, longest, NUM_TEXTS))
     special = loaded.tokenizer.special_tokens.values()
     for text in (*AWKWARD, *real):
         if not any(token in text for token in special):  # some libraries encode it as a token

@@ -1,12 +1,12 @@
 """Export of a model to another library, written only if the outputs there are equal."""
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from maskwright.errors import ExportError, InputError, MaskwrightError
+from maskwright.extras import load
 from maskwright.files import JsonObject, check_new_folder, replacing_folder, write_json
 from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
 from maskwright.interop.comparison import OutputComparison
@@ -141,8 +141,7 @@ def export(
 def _write(to: str, folder: Path, source: Source, versions: Mapping[str, str]) -> Written:
     """Write `source` for a target; raise ExportError unless the library's outputs are the same."""
     try:
-        module, _, name = TARGETS[to].function.partition(":")
-        written: Written = getattr(importlib.import_module(module), name)(folder, source)
+        written: Written = load(TARGETS[to].function)(folder, source)
     except (MaskwrightError, OSError):
         raise
     except Exception as error:  # libraries raise many classes, which vary between releases
@@ -156,7 +155,6 @@ def _write(to: str, folder: Path, source: Source, versions: Mapping[str, str]) -
 
 
 def _check_options(to: str, int8: Int8Options) -> None:
-    """Raise InputError for an unknown target, and for settings of int8 that do not apply."""
     if to not in TARGETS:
         raise InputError(f"--to = {to} must be one of {', '.join(TARGETS)}")
     if not int8.max_loss >= 0:
@@ -169,16 +167,14 @@ def _check_options(to: str, int8: Int8Options) -> None:
 def _open_source(
     run: Path, model: Path, data: Path | str | ExampleFile | None, int8: Int8Options
 ) -> Source:
-    """Open a model with the texts of the comparison: `data`, or those of the run."""
     if is_classifier(model):
         file = data if isinstance(data, ExampleFile) else find_examples(run, model, data)
-        return ClassifierSource.open(model, file, int8)
+        return ClassifierSource(model, file, int8)
     if isinstance(data, ExampleFile):
         raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
-    return MaskedModelSource.open(model, find_prepared_data(run, data), int8)
+    return MaskedModelSource(model, find_prepared_data(run, data), int8)
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:
-    """Return the bytes of each file by its name in the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

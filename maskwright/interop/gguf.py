@@ -13,17 +13,16 @@ import numpy as np
 from maskwright.errors import ExportError
 from maskwright.inference.embed import Embedder
 from maskwright.interop.comparison import OutputComparison
-from maskwright.interop.libraries import import_library
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
-from maskwright.interop.targets import Source, Written
+from maskwright.interop.targets import Source, Written, import_library
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.card import HubMetadata
 from maskwright.model_folder.families import FAMILIES, choose_headless
 from maskwright.model_folder.folder import CARD, adapt_card
 from maskwright.model_folder.native.family import Family
 from maskwright.model_folder.native.own import OWN
+from maskwright.tokenizer.files import is_filler
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import is_filler
 
 FILE = "model.gguf"
 # ``model_type`` of transformers -> llama.cpp's name, and the activation that it computes.
@@ -34,7 +33,7 @@ _ARCHITECTURES = {
 }
 # ggml reads GELU from a table of fp16 numbers, so vectors are equal to four digits.
 ALLOWED = 1e-4  # 1 - cosine
-_MOST_SPLIT_APART = 0.1  # of the texts; its tokenizers differ for rare characters
+_MAX_SPLIT_APART = 0.1  # of the texts; its tokenizers differ for rare characters
 _NEEDED_BY = "an export to gguf"
 _CARD = """
 The encoder with mean pooling for llama.cpp, in fp32:
@@ -152,7 +151,6 @@ def _add_sizes(gguf: Any, writer: Any, config: EncoderConfig) -> None:
 
 
 def _add_tokenizer(gguf: Any, writer: Any, tokenizer: Tokenizer, config: EncoderConfig) -> None:
-    """Add a token for each row of the word embeddings, and the rules."""
     types, num_rows = gguf.TokenType, config.vocab_size
     tokens = [f"[PAD{row}]" for row in range(num_rows)]
     kinds = [types.UNUSED] * num_rows
@@ -202,7 +200,7 @@ def _compare(path: Path, source: MaskedModelSource) -> Written:
         else:
             apart.append(text)
     count = f"llama.cpp splits {len(apart)} of {len(sentences.texts)} texts into other tokens"
-    if len(apart) > _MOST_SPLIT_APART * len(sentences.texts):
+    if len(apart) > _MAX_SPLIT_APART * len(sentences.texts):
         raise ExportError(f"{count}, such as {apart[0][:60]!r}. Export it to onnx.")
     texts = [sentences.texts[index] for index in alike]
     loaded = source.loaded

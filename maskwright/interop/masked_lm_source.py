@@ -1,6 +1,6 @@
 """A masked language model to export, compared on sentences and scored on masked held-out text.
 
-The masked tokens are those of validation (`maskwright.evaluation.held_out_text`), in rows as long
+The masked tokens are those of validation (`maskwright.evaluation.data`), in rows as long
 as the model's longest input. Packed rows are split, because other libraries do not support packing.
 """
 
@@ -20,13 +20,13 @@ from maskwright.data.config import DataConfig
 from maskwright.data.loader import Corpus
 from maskwright.data.masking import Ids, Vocabulary
 from maskwright.errors import ExportError, InputError, ShardError
-from maskwright.evaluation.held_out_text import PinnedText, open_text
+from maskwright.evaluation.data import PinnedText, open_text
 from maskwright.files import write_text
 from maskwright.interop.comparison import (
-    LONGEST,
+    MAX_TOKENS,
+    MIN_TOKENS,
     NUM_TEXTS,
     PYDOCS,
-    SHORTEST,
     Compute,
     OutputComparison,
     batch_rows,
@@ -34,9 +34,9 @@ from maskwright.interop.comparison import (
     compare_logits,
     pad_rows,
 )
-from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options, Judge, Source
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.card import SIMILARITY, HubMetadata, describe_for_hub
+from maskwright.model_folder.card import SIMILARITY, describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import (
     CARD,
@@ -66,47 +66,34 @@ class Sentences:
     rows: list[list[int]]
 
 
-@dataclass(frozen=True)
-class MaskedModelSource:
-    """A masked language model to export; see `Source`.
+class MaskedModelSource(Source):
+    """A masked language model to export; raises as `open_model` does.
 
-    Attributes:
+    Args:
         data: a prepared folder with held-out text; None for the built-in texts.
-        dimensions: the sizes that vectors were trained for (`read_dimensions`).
     """
-
-    loaded: LoadedModel
-    card: str | None
-    data: Path | None
-    int8: Int8Options = INT8_DEFAULTS
-    dimensions: Sequence[int] = ()
 
     auto_class = "AutoModelForMaskedLM"
     output_shape = "[batch, length, vocabulary]"
 
-    @classmethod
-    def open(
-        cls, folder: Path, data: Path | None, int8: Int8Options = INT8_DEFAULTS
-    ) -> "MaskedModelSource":
-        """Open a model folder; raises as `open_model` does."""
-        loaded, sizes = open_model(folder), read_dimensions(find_model(folder))
-        return cls(loaded, read_card(folder), data, int8, sizes)
+    def __init__(self, folder: Path, data: Path | None, int8: Int8Options = INT8_DEFAULTS) -> None:
+        self.loaded, self.card, self.data, self.int8 = (
+            open_model(folder),
+            read_card(folder),
+            data,
+            int8,
+        )
+        self.dimensions = read_dimensions(find_model(folder))  # that vectors were trained for
+        self.texts_from = PYDOCS if data is None else data.name
+        self.max_length = self.model.config.max_position_embeddings
+        self.metadata = describe_for_hub(native=True)
+        # AutoModelForPreTraining loads it.
+        self.has_unused_head = self.model.config.sentence_pair_head
+        self.example_text = f"A sentence with a {self.loaded.tokenizer.mask_token} in it."
 
     @property
     def model(self) -> MaskedLanguageModel:
         return self.loaded.model
-
-    @property
-    def texts_from(self) -> str:
-        return PYDOCS if self.data is None else self.data.name
-
-    @property
-    def max_length(self) -> int:
-        return self.model.config.max_position_embeddings
-
-    @property
-    def metadata(self) -> HubMetadata:
-        return describe_for_hub(native=True)
 
     @property
     def aim(self) -> str:
@@ -114,14 +101,6 @@ class MaskedModelSource:
         if f"\npipeline_tag: {SIMILARITY}\n" in (self.card or ""):
             return "The model is trained to give similar vectors to texts that belong together."
         return "The model predicts masked words: fine-tune it if vectors should show similarity."
-
-    @property
-    def has_unused_head(self) -> bool:
-        return self.model.config.sentence_pair_head  # which AutoModelForPreTraining loads
-
-    @property
-    def example_text(self) -> str:
-        return f"A sentence with a {self.loaded.tokenizer.mask_token} in it."
 
     @cached_property
     def sentences(self) -> Sentences:
@@ -220,7 +199,7 @@ def choose_sentences(loaded: LoadedModel, data: Path | None, mask_words: bool) -
         data: a prepared folder; None for the built-in texts.
         mask_words: replace a word of each sentence by the mask token.
     """
-    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    longest = min(loaded.model.config.max_position_embeddings, MAX_TOKENS)
     documents = None if data is None else _read_held_out(loaded, data)
     sentences = Sentences(PYDOCS if data is None else data.name, [], [])
     for text in choose_texts(loaded, documents):
@@ -244,8 +223,8 @@ def _read_held_out(loaded: LoadedModel, data: Path) -> Iterator[str]:
     lengths = store.document_lengths
     starts = np.cumsum(lengths) - lengths
     for start, length in islice(zip(starts.tolist(), lengths.tolist(), strict=True), 4 * NUM_TEXTS):
-        if length >= SHORTEST:
-            ids = store.tokens(start, start + min(length, 2 * LONGEST))
+        if length >= MIN_TOKENS:
+            ids = store.tokens(start, start + min(length, 2 * MAX_TOKENS))
             yield loaded.tokenizer.decode(ids.tolist())
 
 
@@ -291,7 +270,7 @@ def mask_rows(
         counts: [V] the count of each token in the training text.
     """
     tokenizer = loaded.tokenizer
-    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    longest = min(loaded.model.config.max_position_embeddings, MAX_TOKENS)
     batches = PinnedText(
         corpus,
         DataConfig(max_seq_length=longest, special_tokens=loaded.add_special_tokens),
@@ -313,19 +292,15 @@ def split_rows(batch: Batch) -> Iterator[MaskedRow]:
             yield MaskedRow(ids, (positions[inside] - start).tolist(), labels[inside].tolist())
 
 
-@dataclass(frozen=True)
-class MaskJudge:
+class MaskJudge(Judge):
     """The judge of a quantized graph by its predictions for the masked tokens of held-out text."""
 
-    rows: list[MaskedRow]
-    vocab_size: int
-    pad_id: int
     metric = "accuracy"
     agreement = "the same most likely token for"
 
-    @property
-    def questions(self) -> str:
-        return f"{sum(len(row.labels) for row in self.rows):,} masked tokens of held-out text"
+    def __init__(self, rows: list[MaskedRow], vocab_size: int, pad_id: int) -> None:
+        self.rows, self.vocab_size, self.pad_id = rows, vocab_size, pad_id
+        self.questions = f"{sum(len(row.labels) for row in rows):,} masked tokens of held-out text"
 
     def answer(self, graph: Compute) -> Tensor:
         """Return a graph's predictions: the most likely token for each of M masked tokens, [M]."""

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from maskwright.attention_context import AttentionContext
 from maskwright.errors import ExportError
 from maskwright.files import write_text
-from maskwright.interop.libraries import import_library, quiet
 from maskwright.interop.masked_lm_source import MaskedModelSource
-from maskwright.interop.targets import Source, Written
+from maskwright.interop.targets import Source, Written, import_library, quiet
 from maskwright.interop.transformers import check_family
 from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import MaskedLanguageModel

@@ -27,13 +27,12 @@ import numpy as np
 from torch import Tensor
 
 from maskwright.errors import ExportError
-from maskwright.interop.libraries import import_library, quiet
 from maskwright.interop.onnx import GRAPH, OnnxModel, write_frame, write_graph
-from maskwright.interop.targets import Int8Scores, Judge, Source, Written
+from maskwright.interop.targets import Int8Scores, Judge, Source, Written, import_library, quiet
 
 QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"
-FLOOR = 0.90  # smallest agreement of the predictions; the score can stay while many change
+MIN_AGREEMENT = 0.90  # smallest agreement of the predictions; the score can stay while many change
 _REPETITIONS = 9
 
 
@@ -116,12 +115,16 @@ def search_recipe(
         quantize(source, target, recipe, calibration or ())
         after = judge.answer(OnnxModel(target))
         tried.append((judge.score(after), judge.agree(before, after)))
-        if score - tried[-1][0] <= max_loss and tried[-1][1] >= FLOOR:
+        if score - tried[-1][0] <= max_loss and tried[-1][1] >= MIN_AGREEMENT:
             break
     else:
         best, same = max(tried)
         loses = not score - best <= max_loss
-        limit = f"--max-loss = {max_loss:g}" if loses else f"an agreement of at least {FLOOR:.0%}"
+        limit = (
+            f"--max-loss = {max_loss:g}"
+            if loses
+            else f"an agreement of at least {MIN_AGREEMENT:.0%}"
+        )
         remedy = "Raise --max-loss, or export" if loses else "Export"
         other = "without --calibrate" if calibration else "with --calibrate TEXT"
         raise ExportError(
@@ -164,7 +167,6 @@ def time_interleaved(programs: list[Callable[[], object]]) -> list[float]:
 
 
 def _size_of(graph: Path) -> int:
-    """Return the size of a graph in bytes, with its separate weights."""
     return sum(path.stat().st_size for path in graph.parent.glob(f"{graph.name}*"))
 
 

@@ -17,7 +17,7 @@ from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.files import hash_file
-from maskwright.interop.libraries import import_library, quiet
+from maskwright.interop.targets import import_library, quiet
 from maskwright.model_folder.card import (
     PLACEHOLDER,
     change_card,
@@ -35,7 +35,7 @@ from maskwright.runs.run_directory import CONFIG_NAME
 
 _FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 # Files that libraries read from a model folder; those that are not uploaded are an older model's.
-_OF_A_MODEL = re.compile(
+_MODEL_FILE = re.compile(
     r"(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)|(tf_model\.h5|flax_model\.msgpack)"
     r"|(model\.safetensors|pytorch_model\.bin|tf_model\.h5|flax_model\.msgpack)\.index\.json"
     r"|tokenizer\.json|tokenizer\.model|spiece\.model|sentencepiece\.bpe\.model|vocab\.(txt|json)"
@@ -141,7 +141,6 @@ def find_base_model(run: Path) -> str | None:
 
 
 def _check_names(repo: str, metadata: dict[str, str | list[str] | None]) -> None:
-    """Raise InputError unless all names have the form that the hub expects."""
     word = r"[A-Za-z0-9][A-Za-z0-9.+-]*"
     for flag, given, pattern, form in (
         ("--repo", repo, f"{_NAME}/{_NAME}", "OWNER/NAME"),
@@ -194,7 +193,7 @@ def _upload(
             if revision is not None:
                 api.create_branch(repo, branch=revision, exist_ok=True)
             stored = api.list_repo_files(repo, revision=revision)
-            older = sorted(n for n in stored if _OF_A_MODEL.fullmatch(n) and n not in contents)
+            older = sorted(n for n in stored if _MODEL_FILE.fullmatch(n) and n not in contents)
             operations = [
                 *(hub.CommitOperationAdd(name, content) for name, content in contents.items()),
                 *(hub.CommitOperationDelete(name) for name in older),
@@ -210,7 +209,6 @@ def _upload(
 
 
 def _explain(error: Exception, repo: str) -> str:
-    """Return the reason and the remedy."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     said = getattr(error, "server_message", None) or str(error)
     reasons: dict[object, str] = {

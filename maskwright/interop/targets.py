@@ -4,10 +4,16 @@ To add a target, write a function of a new folder and a `Source`, and register i
 command line imports this module before torch, so torch appears in annotations only.
 """
 
-from collections.abc import Iterator
+import logging
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from maskwright.extras import import_extra
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,7 +127,7 @@ class Written(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Judge(Protocol):
+class Judge(ABC):
     """The judge of a quantized graph by its predictions.
 
     Attributes:
@@ -130,31 +136,28 @@ class Judge(Protocol):
         agreement: the name of the share that `agree` computes, as part of a sentence.
     """
 
-    @property
-    def questions(self) -> str: ...
-    @property
-    def metric(self) -> str: ...
-    @property
-    def agreement(self) -> str: ...
+    questions: str
+    metric: str
+    agreement: str
 
+    @abstractmethod
     def answer(self, graph: "Compute") -> Any:
         """Return a graph's predictions."""
-        ...
 
+    @abstractmethod
     def agree(self, before: Any, after: Any) -> float:
         """Return the agreement of the predictions of two graphs: 1 if all are equal."""
-        ...
 
+    @abstractmethod
     def score(self, answers: Any) -> float:
         """Return the metric of the predictions."""
-        ...
 
+    @abstractmethod
     def timed_batch(self) -> "tuple[Tensor, ...]":
         """Return a batch of the longest inputs, to time graphs; the first tensor is [B, L]."""
-        ...
 
 
-class Source(Protocol):
+class Source(ABC):
     """A model to export, with the texts of the comparison.
 
     Attributes:
@@ -169,45 +172,73 @@ class Source(Protocol):
         example_text: a text for the example in the model card.
     """
 
-    @property
-    def model(self) -> "MaskedLanguageModel | Classifier": ...
-    @property
-    def card(self) -> str | None: ...
-    @property
-    def int8(self) -> Int8Options: ...
-    @property
-    def texts_from(self) -> str: ...
-    @property
-    def max_length(self) -> int: ...
-    @property
-    def metadata(self) -> "HubMetadata": ...
-    @property
-    def auto_class(self) -> str: ...
-    @property
-    def output_shape(self) -> str: ...
-    @property
-    def has_unused_head(self) -> bool: ...
-    @property
-    def example_text(self) -> str: ...
+    card: str | None
+    int8: Int8Options
+    texts_from: str
+    max_length: int
+    metadata: "HubMetadata"
+    auto_class: str
+    output_shape: str
+    has_unused_head: bool = False
+    example_text: str = "A text."
 
+    @property
+    @abstractmethod
+    def model(self) -> "MaskedLanguageModel | Classifier": ...
+
+    @abstractmethod
     def save(self, folder: Path) -> None:
         """Write the model folder with the model's own card."""
 
+    @abstractmethod
     def find_family(self) -> "tuple[Family | None, str]":
         """Return the transformers family of the architecture, or None and the reason."""
-        ...
 
+    @abstractmethod
     def check_ids(self, tokenizer: Any) -> None:
         """Raise ExportError unless a tokenizer of transformers encodes the texts as ours does."""
 
+    @abstractmethod
     def compare(self, compute: "Compute") -> "OutputComparison":
         """Compare the logits of `compute` with those of the model on all texts."""
-        ...
 
+    @abstractmethod
     def judge(self) -> Judge:
         """Return the judge of a quantized graph; raise InputError without a text to score."""
-        ...
 
+    @abstractmethod
     def calibration(self, name: str) -> "Iterator[tuple[Tensor, ...]]":
         """Yield inputs of a graph, of the text for calibration."""
-        ...
+
+
+def import_library(module: str, extra: str, needed_by: str) -> Any:
+    """Import `module` without its warnings; raises as `import_extra` does."""
+    with quiet():
+        return import_extra(module, extra, needed_by)
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Suppress warnings and log records below ERROR, because the results are checked anyway."""
+    disabled = logging.root.manager.disable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
+
+
+@contextmanager
+def quiet_transformers(transformers: Any) -> Generator[None]:
+    """Do the same as `quiet`, and suppress the progress bars of transformers."""
+    bars = transformers.utils.logging
+    had_bars = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        with quiet():
+            yield
+    finally:
+        if had_bars:
+            bars.enable_progress_bar()

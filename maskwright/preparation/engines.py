@@ -38,6 +38,7 @@ from maskwright.extras import check_extra
 from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
 from maskwright.preparation.folder import find_work
+from maskwright.preparation.split import make_vocabulary
 from maskwright.preparation.tasks import (
     BlockEncoder,
     BlockReader,
@@ -46,7 +47,6 @@ from maskwright.preparation.tasks import (
     find_near,
     finish_folder,
 )
-from maskwright.preparation.vocabulary import make_vocabulary
 from maskwright.preparation.work import (
     CONNECT,
     ENCODE,

@@ -243,7 +243,6 @@ def find_work(out: Path) -> Path | None:
 def _list_differences(
     before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:
-    """List the keys of `now` whose values differ, with both values."""
     for name, value in now.items():
         other = before.get(name)
         if isinstance(value, Mapping) and isinstance(other, Mapping):

@@ -210,7 +210,6 @@ def plan_work(
 
 
 def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> None:
-    """Write the word runs of the evaluation texts, which no document may contain."""
     ignored: Counter[str] = Counter()
     texts = EvaluationTexts(read_evaluation(config.decontaminate, ignored))
     if not len(texts):
@@ -222,7 +221,6 @@ def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> Non
 
 
 def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None:
-    """Run a stage and report its progress."""
     start, total, pulse = time.monotonic(), stage.num_tasks, Pulse(report)
     before = done = total - len(list_undone(work, stage))
     if before:
@@ -245,7 +243,6 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
 
 
 def _report_result(out: Path, report: Report) -> Manifest:
-    """Report what was prepared, and the share of unknown tokens if it is large."""
     report(_summarize(manifest := read_manifest(out)))
     counts = np.fromfile(out / COUNTS_NAME, "<u8")
     unknown = counts[Tokenizer.load(out / TOKENIZER_NAME).unk_id] / max(counts.sum(), 1)

@@ -16,7 +16,7 @@ from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import read_tally
 from maskwright.recipes import load_recipe
 from maskwright.report.charts import check_matplotlib
-from maskwright.report.selection_page import render_selection
+from maskwright.report.pages import render_selection
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import REPORT_NAME

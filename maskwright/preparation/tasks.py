@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.documents import fingerprint_pair
-from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.sources import read_source
 from maskwright.files import JsonObject, write_json, writing_file
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import (
@@ -82,9 +82,9 @@ from maskwright.shards.manifest import (
     write_manifest,
 )
 from maskwright.shards.writer import ShardWriter, write_array
-from maskwright.tokenizer.sentence_ends import cut_sentences
+from maskwright.tokenizer.learning import draw_pieces
+from maskwright.tokenizer.token_text import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.word_counts import draw_pieces
 
 EVALUATION_NAME = "evaluation.npz"
 _LEVEL = 1  # zstandard level; compression then takes 1 % of the stage's time
@@ -126,7 +126,6 @@ class BlockReader:
         }
 
     def _keep(self, number: int, counts: Counter[str], tally: Tally) -> Iterator[list[Kept]]:
-        """Yield the kept documents of a block in batches."""
         batch, size, cleans_only = list[Kept](), 0, self.work.is_held_out(number)
         for source in self.plan.blocks[number].sources:
             for document in read_source(source, self.plan.config.corpus, counts):
@@ -357,7 +356,6 @@ def finish_folder(work: Work, stage: str, number: int) -> Facts:
 
 
 def _move_folders(work: Work) -> None:
-    """Move the folders that are not moved yet, without the files that killed tasks left."""
     for name in (TOKENIZER_NAME, *SPLITS):
         made, place = work.folder / name, work.out / name
         if made.is_dir() and not place.exists():

@@ -36,10 +36,10 @@ from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.shards.remote import name_path
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.extension import extends
+from maskwright.tokenizer.files import round_up
 from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.config import parse_schedule
 
 

@@ -23,12 +23,11 @@ from maskwright.objectives.distillation import DistilledMaskedLM
 from maskwright.objectives.objective import Loss, Objective, build_objective
 from maskwright.optim.build import build_optimizers
 from maskwright.runs.config import PretrainConfig
-from maskwright.shards.folder import Verify
-from maskwright.shards.manifest import TOKENIZER_NAME
+from maskwright.shards.manifest import TOKENIZER_NAME, Verify
 from maskwright.shards.reader import ConcatStore, TokenStore
 from maskwright.shards.remote import name_path
+from maskwright.tokenizer.files import round_up
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device, computes_in_bf16, product_dtype
 from maskwright.train.reporting import check_trackers
 from maskwright.train.state import Planner

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import InputError
-from maskwright.evaluation.held_out_text import PinnedText, describe_held_out
-from maskwright.evaluation.minimal_pairs import read_named_pairs
+from maskwright.evaluation.data import PinnedText, describe_held_out, read_named_pairs
 from maskwright.evaluation.suites import Request, before_each_pass, load_suite
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.inference.text_model import TextModel

@@ -1,1 +1,1 @@
-"""HTML reports and charts of runs."""
+"""Run directories and counts come in; HTML pages without external resources, and charts, go out."""

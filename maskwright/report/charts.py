@@ -157,7 +157,6 @@ def draw_learning(curves: Sequence[Curve]) -> dict[str, str]:
 def _draw_curves(
     figure: Any, curves: Sequence[Curve], costs: Sequence[tuple[str, str, float]] = _COSTS
 ) -> None:
-    """Fill a figure with a panel for each score against each cost."""
     grid = figure.subplots(len(_SCORES), len(costs), sharex="col", sharey="row", squeeze=False)
     for row, score in zip(grid, _SCORES, strict=True):
         for axes, cost in zip(row, costs, strict=True):

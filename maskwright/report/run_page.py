@@ -18,7 +18,7 @@ from maskwright.report.charts import (
     draw_training,
 )
 from maskwright.report.facts import RunFacts, describe_extent
-from maskwright.report.templates import fill_template, flatten
+from maskwright.report.pages import fill_template, flatten
 from maskwright.runs.evaluation_file import Score, SuiteResult, choose_result
 from maskwright.shards.manifest import Manifest
 
@@ -41,15 +41,6 @@ _SAMPLE = re.compile(
 _MASK = re.compile(r"\[MASK\]|<mask>")
 Row = tuple[str, str]  # of a table: name and value
 Bars = dict[str, tuple[float, float | None, float | None]]
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """The column of a run in the first table."""
-
-    name: str
-    state: str
-    facts: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -114,7 +105,6 @@ def render_page(runs: Sequence[RunFacts]) -> str:
 
 
 def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
-    """Yield caveats about the curves."""
     if any(run.last.get("final") for run in runs):
         yield (
             "The last point of a finished run is measured on more held-out text than the others, "
@@ -131,7 +121,6 @@ def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
 
 
 def _list_differences(runs: Sequence[RunFacts]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the settings that differ between runs, with the value of each run."""
     configs = [dict(flatten(run.config)) for run in runs]
     for name in dict.fromkeys(name for config in configs for name in config):
         values = [config.get(name, "") for config in configs]
@@ -139,7 +128,8 @@ def _list_differences(runs: Sequence[RunFacts]) -> Iterator[tuple[str, list[str]
             yield name, values
 
 
-def _summarize(run: RunFacts) -> RunSummary:
+def _summarize(run: RunFacts) -> dict[str, object]:
+    """Return the column of a run in the first table."""
     last, provenance = run.last, run.provenance
     facts = {
         "model": _describe_model(run),
@@ -154,11 +144,10 @@ def _summarize(run: RunFacts) -> RunSummary:
         "begun": show_value(provenance.get("started", "?")),
     }
     state = "finished" if run.is_finished else "not finished"
-    return RunSummary(run.name, state, facts)
+    return {"name": run.name, "state": state, "facts": facts}
 
 
 def _describe_model(run: RunFacts) -> str:
-    """Return the number of parameters and the architecture, as far as they are recorded."""
     sizes, count = as_mapping(run.config.get("model")), run.provenance.get("num_parameters")
     parts = [f"{count:,} parameters"] if isinstance(count, int) else []
     parts += [text.format(show_value(sizes[name])) for name, text in _SIZES if sizes.get(name)]
@@ -187,7 +176,6 @@ def _describe_score(record: Mapping[str, Any], name: str, first: Mapping[str, An
 
 
 def _list_sections(run: RunFacts) -> Iterator[Section]:
-    """Yield the sections about one run that have content."""
     if picked := run.pick_samples():
         yield _describe_samples(picked)
     for result in run.evaluation:
@@ -306,7 +294,6 @@ def _list_shares(run: RunFacts) -> list[tuple[str, str]]:
 
 
 def _list_sources(run: RunFacts) -> Iterator[tuple[str, str]]:
-    """Yield the scores of the last validation on each source, if there are several."""
     for name in of_sources(dict(run.last), "loss"):
         loss = _describe_score(run.last, f"loss/{name}", run.first)
         accuracy = _describe_score(run.last, f"masked_accuracy/{name}", run.first)

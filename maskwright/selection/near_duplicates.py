@@ -149,6 +149,5 @@ def connect(pairs: Records) -> Round:
 
 
 def _sort_pairs(pairs: Records) -> Records:
-    """Return the pairs sorted, without repetitions."""
     pairs = pairs[np.lexsort((pairs["member"], pairs["place"]))]
     return pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]

@@ -98,7 +98,6 @@ def _judge_words(text: str, words: list[str], is_dense: bool, limits: QualityLim
 
 
 def _share(texts: list[str], pattern: re.Pattern[str]) -> float:
-    """Return the share of the texts that contain a match."""
     return sum(1 for text in texts if pattern.search(text)) / len(texts)
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from maskwright.corpus.clean import clean_text
-from maskwright.corpus.documents import fingerprint_text
+from maskwright.corpus.documents import clean_text, fingerprint_text
 from maskwright.errors import ConfigError
 from maskwright.extras import import_extra
 from maskwright.selection.config import SelectionConfig

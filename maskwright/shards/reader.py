@@ -22,18 +22,21 @@ from numpy.typing import NDArray
 
 from maskwright.console import tell
 from maskwright.errors import ShardError
-from maskwright.shards.folder import REMEDY, PreparedFolder, Verify, check_known
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,
     ENDS_DTYPE,
+    REMEDY,
     SPLITS,
     STARTS,
     TOKEN_DTYPES,
     TOKENS,
     FileInfo,
     Manifest,
+    PreparedFolder,
     SplitInfo,
+    Verify,
+    check_known,
     read_manifest,
 )
 from maskwright.shards.remote import AT_ONCE, Mirror, make_room, open_folder
@@ -224,7 +227,6 @@ def _fetch(files: Iterator[File], mirrors: Sequence[Mirror], what: str) -> None:
 
 
 def _list_files(folders: Sequence[PreparedFolder], split: str, kind: str) -> list[File]:
-    """Return the files of one kind of all shards."""
     return [
         (folder, f"{split}/{shard.name}.{kind}")
         for folder in folders

@@ -32,22 +32,20 @@ from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.extras import how_to_install
 from maskwright.files import read_json, write_text
-from maskwright.shards.folder import (
-    REMEDY,
-    PreparedFolder,
-    Verify,
-    check_ends,
-    check_file,
-    check_ids,
-)
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,
     MANIFEST_NAME,
     MAX_MANIFEST_BYTES,
+    REMEDY,
     SPLITS,
     TOKENIZER_NAME,
     TOKENS,
+    PreparedFolder,
+    Verify,
+    check_ends,
+    check_file,
+    check_ids,
     read_manifest,
 )
 
@@ -300,7 +298,6 @@ def find_remedy(error: Exception, url: str) -> str | None:
 
 
 def _describe(error: Exception) -> str:
-    """Return an error as one line."""
     text = " ".join(str(error).split())
     if isinstance(error, ShardError):
         return text
@@ -317,20 +314,14 @@ def _check_json(path: Path) -> None:
 
 def check_credentials(url: str) -> None:
     """Raise a ShardError if a URL contains a credential, because runs and logs store the URL."""
-    found = _SIGNED_IN.match(url)
-    if found is None:
-        return
-    scheme, user = found[1] or found[3], found["user"]
-    if user is None:
-        raise ShardError(
-            f"{scheme}://… contains a query (?…), which a folder's URL cannot have, and which may "
-            "be a credential. Remove it, and put credentials where fsspec looks for them."
-        )
-    if ":" in user or scheme.lower() not in _NO_USER:
-        raise ShardError(
-            f"{scheme}://… contains a user or password before @, and runs and logs store the URL. "
-            "Remove it, and put credentials where fsspec looks for them (~/.config/fsspec)."
-        )
+    if found := _SIGNED_IN.match(url):
+        scheme, user = found[1] or found[3], found["user"]
+        if user is None or ":" in user or scheme.lower() not in _NO_USER:
+            what = "a query (?…)" if user is None else "a user or password before @"
+            raise ShardError(
+                f"{scheme}://… contains {what}, and runs and logs store the URL. Remove it, and "
+                "put credentials where fsspec looks for them (~/.config/fsspec)."
+            )
 
 
 def cache_folder() -> Path:

@@ -26,7 +26,7 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.metrics import LOWER_IS_BETTER
 from maskwright.finetuning.results import RESULTS_NAME, read_deciding_score
 from maskwright.logs import read_metrics
-from maskwright.report.sweep_page import render_sweep
+from maskwright.report.pages import render_sweep
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
 from maskwright.sweeping.space import Dimension, Value, list_combinations, parse_space

@@ -15,41 +15,26 @@ encoded as before.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from maskwright.errors import TokenizerError
 from maskwright.files import JsonObject
-from maskwright.tokenizer.cached_encoder import ROUGH_CUTTING, choose_cutting
 from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.library import calling_library
-from maskwright.tokenizer.merges import learn_joins
-from maskwright.tokenizer.stats import measure_tokenizer
-from maskwright.tokenizer.token_text import TokenText
+from maskwright.tokenizer.encoding import ROUGH_CUTTING, choose_cutting
+from maskwright.tokenizer.files import calling_library, match_greedily
+from maskwright.tokenizer.learning import (
+    Merges,
+    count_words,
+    keep_frequent,
+    learn_joins,
+    sample_texts,
+)
+from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import match_greedily
-from maskwright.tokenizer.word_counts import count_words, keep_frequent, sample_texts
 
 _CHARACTERS = 2_000_000  # of different words to train on, which bounds memory and time
 _NUM_SHOWN = 12  # new tokens in a report
 _STEPS = ("normalizer", "pre_tokenizer")
-
-
-@dataclass(frozen=True)
-class NewTokens:
-    """Learned tokens in the order of their ids, their merges, and how often each was merged.
-
-    `num_tokens` is the number of tokens of the text before the extension.
-    """
-
-    tokens: list[str]
-    merges: list[tuple[str, str]]
-    counts: list[int]
-    num_tokens: int
-
-    def first(self, count: int) -> "NewTokens":
-        """Return the first tokens, without their merges."""
-        return NewTokens(self.tokens[:count], [], self.counts[:count], self.num_tokens)
 
 
 def extend_tokenizer(
@@ -109,7 +94,6 @@ def measure_extension(
 
 
 def _list_longest(base: Tokenizer, tokenizer: Tokenizer) -> list[str]:
-    """Return the longest tokens that `base` lacks: words before their parts and symbols."""
     pieces, ids = TokenText(tokenizer), tokenizer.ordinary_ids.tolist()
     new = {
         i: t for i, t in zip(ids, tokenizer.tokens(ids), strict=True) if base.token_id(t) is None
@@ -138,36 +122,36 @@ def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
     )
 
 
-def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConfig) -> NewTokens:
+def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConfig) -> Merges:
     """Return the requested number of new tokens that encoding uses, or as many as there are."""
     pieces = TokenText(base)
     cut = _cut_words(pieces, words, base.unk_token)
-    num_tokens = sum(len(symbols) * count for symbols, count in cut.items())
     numbers, wanted = base.backend.get_vocab(True), config.extend_vocab
     known = sorted(numbers, key=numbers.__getitem__)
     num_joins = wanted
     while True:
-        joins = learn_joins(cut, known, num_joins, config.min_frequency, pieces.prefix)
-        learned = NewTokens(joins.tokens, joins.pairs, joins.counts, num_tokens)
+        learned = learn_joins(cut, known, num_joins, config.min_frequency, pieces.prefix)
         if base.kind == "bpe":
             return learned
         used = _settle(base, learned, words, config.min_frequency)
         used = _take_used(base, used, words, config)
-        if len(used.tokens) == wanted or len(joins.tokens) < num_joins:
+        if len(used.tokens) == wanted or len(learned.tokens) < num_joins:
             return used
         num_joins += 2 * (wanted - len(used.tokens))  # twice, as some will not be used either
 
 
 def _take_used(
-    base: Tokenizer, used: NewTokens, words: Mapping[str, int], config: TokenizerConfig
-) -> NewTokens:
+    base: Tokenizer, used: Merges, words: Mapping[str, int], config: TokenizerConfig
+) -> Merges:
     """Return the requested number of tokens that are used without the others, or fewer."""
     wanted = taken = config.extend_vocab
     while True:
         # Without the surplus tokens, others may be used more or less.
-        chosen = _settle(base, used.first(taken), words, config.min_frequency)
+        chosen = _settle(
+            base, used.keep(range(min(taken, len(used.tokens)))), words, config.min_frequency
+        )
         if len(chosen.tokens) > wanted:
-            chosen = _settle(base, chosen.first(wanted), words, config.min_frequency)
+            chosen = _settle(base, chosen.keep(range(wanted)), words, config.min_frequency)
         missing = wanted - len(chosen.tokens)
         if not missing or taken >= len(used.tokens):
             return chosen
@@ -175,8 +159,8 @@ def _take_used(
 
 
 def _settle(
-    base: Tokenizer, learned: NewTokens, words: Mapping[str, int], min_frequency: int
-) -> NewTokens:
+    base: Tokenizer, learned: Merges, words: Mapping[str, int], min_frequency: int
+) -> Merges:
     """Drop unused new tokens, repeatedly, until all that are left are used."""
     while True:
         used = _keep_used(base, learned, words, min_frequency)
@@ -188,7 +172,6 @@ def _settle(
 def _cut_words(
     pieces: TokenText, words: Mapping[str, int], unknown: str
 ) -> Counter[tuple[str, ...]]:
-    """Count the runs of neighboring tokens that may be joined."""
     cut: Counter[tuple[str, ...]] = Counter()
     for word, count in words.items():
         if not pieces.has_letters(word):
@@ -207,8 +190,8 @@ def _cut_words(
 
 
 def _keep_used(
-    base: Tokenizer, learned: NewTokens, words: Mapping[str, int], min_frequency: int
-) -> NewTokens:
+    base: Tokenizer, learned: Merges, words: Mapping[str, int], min_frequency: int
+) -> Merges:
     """Return the new tokens that are used when the words are encoded with all of them."""
     if not learned.tokens:
         return learned
@@ -223,15 +206,11 @@ def _keep_used(
             harmful.update(match_greedily(word, pieces.vocabulary, pieces.prefix)[0])
         for token in found:
             uses[token] += count
-    kept = [
-        (token, count)
-        for token, count in zip(learned.tokens, learned.counts, strict=True)
-        if uses[token] >= min_frequency and token not in harmful
-    ]
-    return NewTokens([t for t, _ in kept], [], [count for _, count in kept], learned.num_tokens)
+    tokens = enumerate(learned.tokens)
+    return learned.keep(n for n, t in tokens if uses[t] >= min_frequency and t not in harmful)
 
 
-def _append(base: Tokenizer, learned: NewTokens) -> JsonObject:
+def _append(base: Tokenizer, learned: Merges) -> JsonObject:
     """Return the ``tokenizer.json`` of `base` with the new tokens after its own."""
     description = _settle_added_tokens(base)
     model: JsonObject = description["model"]
@@ -247,7 +226,7 @@ def _append(base: Tokenizer, learned: NewTokens) -> JsonObject:
         ]
         model = {**model, "vocab": [*model["vocab"], *scored]}
     if "merges" in model:
-        model = {**model, "merges": [*model["merges"], *map(list, learned.merges)]}
+        model = {**model, "merges": [*model["merges"], *map(list, learned.pairs)]}
     return {**description, "model": model}
 
 

@@ -4,21 +4,232 @@ The first defines the encoding, the second names the token of each role. Older f
 roles in ``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) only in the
 code of their tokenizer class. Language models name ``bos`` and ``eos`` instead of BERT's ``cls``
 and ``sep``. A byte-level tokenizer may have no unknown token.
+
+A ``tokenizer.json`` is a small, untrusted program: the `tokenizers` library runs every step that it
+describes, reports failures by a bare Exception or a panic of its Rust code, and may exhaust memory
+where a step replaces one character by many. So failures become a TokenizerError, and the growth of
+text is computed before any is encoded.
+
+Multiplication is faster for matrices whose sizes are multiples of 64, so vocabulary sizes are; if a
+text supports too few tokens, fillers that occur in no text, ``[unused0]``, …, fill the gap.
 """
 
+import base64
+import binascii
 import json
-from collections.abc import Container, Mapping
+import re
+from collections.abc import Container, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
+from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import TokenizerError, show_value
-from maskwright.files import JsonObject, read_object, write_text
-from maskwright.tokenizer.vocabulary import (
-    SPECIAL_TOKENS,
-    add_special_tokens,
-    find_unknown,
-    list_tokens,
-)
+from maskwright.files import JsonObject, as_mapping, read_object, write_text
+
+SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+
+# Entities of transformers' pipelines begin at a word, not at the blank that its token includes.
+BLANK_TRIMMING = {"trim_offsets": True, "add_prefix_space": True, "use_regex": False}
+
+_MULTIPLE = 64
+_FILLER = re.compile(r"\[unused\d+\]")
+
+
+def round_up(size: int) -> int:
+    """Return the next multiple of 64."""
+    return -(-size // _MULTIPLE) * _MULTIPLE
+
+
+def is_filler(token: str) -> bool:
+    """Return True if a token is a filler."""
+    return _FILLER.fullmatch(token) is not None
+
+
+def name_fillers(count: int) -> list[str]:
+    """Return ``[unused0]`` and so on."""
+    return [f"[unused{index}]" for index in range(count)]
+
+
+def list_tokens(description: Mapping[str, Any]) -> set[str]:
+    """Return all tokens of a ``tokenizer.json``, as far as it is valid."""
+    added: Any = description.get("added_tokens")
+    entries = cast(list[Any], added) if isinstance(added, list) else []
+    contents = [as_mapping(entry).get("content") for entry in entries]
+    return {token for token in (*_model_tokens(description), *contents) if isinstance(token, str)}
+
+
+def find_unknown(description: Mapping[str, Any]) -> str | None:
+    """Return the unknown token of the model in a ``tokenizer.json``, or None."""
+    model, tokens = as_mapping(description.get("model")), _model_tokens(description)
+    place = model.get("unk_id")
+    found = tokens[place] if isinstance(place, int) and 0 <= place < len(tokens) else None
+    found = model.get("unk_token", found)
+    return found if isinstance(found, str) and found in list_tokens(description) else None
+
+
+def add_special_tokens(description: JsonObject, tokens: Iterable[str]) -> JsonObject:
+    """Return a ``tokenizer.json`` in which these tokens of its model are special, as transformers
+    makes those that only ``tokenizer_config.json`` names.
+    """
+    added: Any = description.get("added_tokens")
+    entries = cast(list[Any], added) if isinstance(added, list) else []
+    known = [as_mapping(entry).get("content") for entry in entries]
+    missing = [token for token in dict.fromkeys(tokens) if token not in known]
+    model_tokens = _model_tokens(description) if missing and isinstance(added, list) else []
+    vocabulary = as_mapping(as_mapping(description.get("model")).get("vocab"))
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    new: list[JsonObject] = []
+    for token in missing:
+        if token in model_tokens:
+            number = vocabulary.get(token, model_tokens.index(token))
+            new.append({"id": number, "content": token, **flags, "special": True})
+    return {**description, "added_tokens": [*entries, *new]} if new else description
+
+
+def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
+    vocabulary: Any = as_mapping(description.get("model")).get("vocab")
+    if isinstance(vocabulary, dict):
+        return list(cast(JsonObject, vocabulary))
+    pairs = cast(list[Any], vocabulary) if isinstance(vocabulary, list) else []
+    # Unigram has pairs of piece and score; invalid entries stay, so that indices do not change.
+    return [cast(list[Any], pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
+
+
+def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
+    """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
+    found: list[str] = []
+    rest = token
+    while rest and rest != prefix:
+        shortest = 1 + len(prefix) * rest.startswith(prefix)
+        lengths = range(len(rest), shortest - 1, -1)
+        longest = next((n for n in lengths if rest[:n] in vocabulary), 0)
+        if longest == 0:
+            return found, rest
+        found.append(rest[:longest])
+        rest = prefix + rest[longest:]
+    return found, ""
+
+
+# BERT's WordPiece limits words to 100 characters; time grows with the cube of the limit.
+MAX_WORD_CHARACTERS = 1_000
+# The largest growth of a text. ALBERT's normalization can turn one character into 1188.
+MAX_GROWTH = 2_000
+
+_UNICODE_GROWTH = 18  # NFKC turns U+FDFA into 18 characters
+_COMPATIBLE = ("NFKC", "NFKD")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@contextmanager
+def calling_library(what: str) -> Generator[None]:
+    """Convert every failure of the library to a TokenizerError that begins with `what`."""
+    try:
+        yield
+    except BaseException as error:  # of Rust, too, whose PanicException is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"{what}: {' '.join(str(error).split()).rstrip('.')}.") from None
+
+
+def make_valid(text: str) -> str:
+    """Return `text` as valid Unicode, which the library requires: surrogates become U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def check_ids(description: Mapping[str, Any]) -> None:
+    """Raise TokenizerError if an id is larger than any model's embedding table.
+
+    Call it before the library loads the ids, which allocates memory up to the largest id.
+    """
+    ids = [*as_mapping(as_mapping(description.get("model")).get("vocab")).values()]
+    added = description.get("added_tokens")
+    if isinstance(added, list):
+        ids += [as_mapping(token).get("id") for token in cast(list[Any], added)]
+    largest = max((i for i in ids if isinstance(i, int)), default=0)
+    if largest >= MAX_VOCAB_SIZE:
+        raise TokenizerError(
+            f"has a token with the id {show_value(largest)}; ids must be below {MAX_VOCAB_SIZE}."
+        )
+
+
+def hide_special_tokens(description: Mapping[str, Any]) -> JsonObject:
+    """Return a ``tokenizer.json`` whose model does not match special tokens in text; ids stay.
+
+    If the pre-tokenizer does not separate punctuation, the model would match ``<mask>`` in its
+    vocabulary. BPE only produces tokens that its merges make.
+    """
+    model: JsonObject = description["model"]
+    if model["type"] == "BPE":
+        return dict(description)
+    is_mapping = isinstance(model["vocab"], dict)
+    pairs = cast(list[Any], list(model["vocab"].items()) if is_mapping else model["vocab"])
+    special = {token["content"] for token in description["added_tokens"] if token["special"]}
+    special.discard(model.get("unk_token"))
+    hidden: list[Any] = [["\0" + token if token in special else token, n] for token, n in pairs]
+    present = special.intersection(token for token, _ in pairs)
+    # The library numbers added tokens that its model does not have, in their order.
+    kept = [token for token in description["added_tokens"] if token["content"] not in present]
+    vocabulary = dict(hidden) if is_mapping else hidden
+    return {**description, "added_tokens": kept, "model": {**model, "vocab": vocabulary}}
+
+
+def measure_growth(description: Mapping[str, Any]) -> int:
+    """Return the most characters that the steps of a ``tokenizer.json`` may make of one.
+
+    Raises:
+        TokenizerError: the growth is above `MAX_GROWTH`, or words may be so long that encoding
+            takes too much time.
+    """
+    longest = description["model"].get("max_input_chars_per_word") or 0
+    if longest > MAX_WORD_CHARACTERS:
+        raise TokenizerError(
+            f"has max_input_chars_per_word = {longest}, more than {MAX_WORD_CHARACTERS}."
+        )
+    growths = (_growth(description[name]) for name in ("normalizer", "pre_tokenizer", "decoder"))
+    growth = max(growths)
+    if growth > MAX_GROWTH:
+        raise TokenizerError(
+            f"turns one character into up to {growth} characters, more than {MAX_GROWTH}: text"
+            " would take too much memory. Use another tokenizer."
+        )
+    return growth
+
+
+def _growth(step: Mapping[str, Any] | None) -> int:
+    if step is None:
+        return 1
+    for name in ("normalizers", "pretokenizers", "decoders"):
+        if name in step:
+            return prod(_growth(inner) for inner in cast(list[JsonObject], step[name]))
+    kind = step["type"]
+    if kind == "Replace":
+        replaced, length = step["pattern"].get("String"), len(step["content"])
+        # A regular expression may match before every character.
+        return (-(-length // len(replaced)) or 1) if replaced else 1 + length
+    if kind == "Prepend":
+        return 1 + len(step["prepend"])
+    if kind == "Precompiled":
+        return _charsmap_growth(step["precompiled_charsmap"])
+    return _UNICODE_GROWTH if kind in _COMPATIBLE else 1
+
+
+def _charsmap_growth(encoded: str) -> int:
+    """Return the longest replacement in SentencePiece's table: trie size (uint32), trie,
+    replacements ended by NUL.
+    """
+    try:
+        table = base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        raise TokenizerError("has a precompiled_charsmap that is not base64.") from None
+    replacements = table[4 + int.from_bytes(table[:4], "little") :]
+    return max(map(len, replacements.split(b"\0")), default=1) or 1
+
 
 ROLES = tuple(SPECIAL_TOKENS)
 # Written again if a folder has them: transformers reads them, maskwright does not.
@@ -71,7 +282,7 @@ def _list_extra(named: Mapping[str, Any]) -> list[str]:
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest known file
-SHORTEST = 8  # tokens: the smallest input for two texts with their special tokens
+MIN_LENGTH = 8  # tokens: the smallest input for two texts with their special tokens
 SENTENCE_CONFIG = "sentence_*_config.json"  # of sentence-transformers: bert, roberta, …
 _OLDER = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
@@ -146,10 +357,10 @@ def read_max_length(folder: Path) -> float | None:
         said = _read_object(file).get(field) if file.is_file() else None
         if said is None:
             continue
-        if isinstance(said, bool) or not isinstance(said, int | float) or not said >= SHORTEST:
+        if isinstance(said, bool) or not isinstance(said, int | float) or not said >= MIN_LENGTH:
             raise TokenizerError(
                 f"{file}: {field} = {show_value(said)} must be a number of tokens, at least "
-                f"{SHORTEST}. Correct it, or remove it to use the model's limit."
+                f"{MIN_LENGTH}. Correct it, or remove it to use the model's limit."
             )
         return said
     return None

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from maskwright.files import JsonObject, as_mapping
-from maskwright.tokenizer.backends import BLANK_TRIMMING
-from maskwright.tokenizer.library import calling_library
+from maskwright.tokenizer.files import BLANK_TRIMMING, calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 

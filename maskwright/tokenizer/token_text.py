@@ -1,4 +1,4 @@
-"""The text that tokens represent, and the tokens of a string.
+"""The text that tokens represent, the tokens of a string, and how well a tokenizer fits a text.
 
 Byte-level tokens represent bytes by printable characters, WordPiece marks tokens that continue a
 word, and SentencePiece marks the blank before a word. Bits per character divide by the characters
@@ -6,7 +6,9 @@ that tokens represent.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, cast
 
@@ -14,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.files import JsonObject
-from maskwright.tokenizer.library import calling_library
+from maskwright.tokenizer.files import calling_library, match_greedily
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import match_greedily
 from maskwright.tokenizer.words import is_punctuation
 
 _METASPACE = "▁"
@@ -86,8 +87,7 @@ class TokenText:
         A character whose bytes are several tokens counts for the first of them.
         """
         if self._is_bytes:
-            alphabet = _byte_alphabet()
-            return sum(map(_begins_character, (alphabet[c] for c in token if c in alphabet)))
+            return sum(map(_begins_character, _to_bytes(token)))
         byte = _BYTE.fullmatch(token) if self._has_bytes else None
         if byte is not None:
             return int(_begins_character(int(byte[1], 16)))
@@ -108,9 +108,7 @@ class TokenText:
     def spell(self, token: str) -> str:
         """Return the text of a token, with the blank that it begins with."""
         if self._is_bytes:
-            alphabet = _byte_alphabet()
-            values = bytes(alphabet[c] for c in token if c in alphabet)
-            return values.decode("utf-8", "ignore")  # without incomplete characters
+            return _to_bytes(token).decode("utf-8", "ignore")  # without incomplete characters
         token = token.removeprefix(self.prefix).removesuffix(self._suffix)
         return token.replace(_METASPACE, " ")
 
@@ -124,8 +122,7 @@ class TokenText:
         if byte is not None:
             values = bytes([int(byte[1], 16)])
         elif self._is_bytes and token not in self._added:  # which are text, not bytes
-            alphabet = _byte_alphabet()
-            values = bytes(alphabet[c] for c in token if c in alphabet)
+            values = _to_bytes(token)
         else:
             values = token.removesuffix(self._suffix).encode("utf-8", "surrogatepass")
         return "".join(map(_show_character, values.decode("utf-8", "surrogateescape")))
@@ -185,6 +182,11 @@ def _mentions_bytes(step: JsonObject | None) -> bool:
     return step["type"] == "ByteLevel" or any(map(_mentions_bytes, inner))
 
 
+def _to_bytes(token: str) -> bytes:
+    alphabet = _byte_alphabet()
+    return bytes(alphabet[c] for c in token if c in alphabet)
+
+
 @cache
 def _byte_alphabet() -> dict[str, int]:
     """Return GPT-2's byte alphabet: other than printable bytes are characters from U+0100 on."""
@@ -209,3 +211,134 @@ def count_characters(tokenizer: Tokenizer) -> NDArray[np.int64]:
         if not pieces.is_blank(token):
             counts[token_id] = pieces.count_characters(token)
     return counts
+
+
+_NUM_LISTED = 20
+
+
+@dataclass(frozen=True)
+class TokenizerStats:
+    """Measures of a tokenizer on a text. Ratios are 0 for a text without words or tokens.
+
+    Attributes:
+        num_tokens, num_characters, num_bytes: sizes of the text (UTF-8).
+        num_words: number of parts between whitespace; in scripts without spaces, whole sentences.
+        fertility: tokens per such word (Rust et al. 2021, arXiv:2012.15613).
+        tokens_per_character, bytes_per_token: measures that are comparable in every script.
+        unknown_share: share of tokens that are [UNK].
+        split_share: share of words, as whole-word masking splits them, with several tokens.
+        used_share: share of the ordinary vocabulary that occurs in the text.
+        most_frequent: the most frequent tokens with their counts.
+        longest: the longest tokens of the vocabulary.
+    """
+
+    num_tokens: int
+    num_characters: int
+    num_bytes: int
+    num_words: int
+    fertility: float
+    tokens_per_character: float
+    bytes_per_token: float
+    unknown_share: float
+    split_share: float
+    used_share: float
+    most_frequent: list[tuple[str, int]]
+    longest: list[str]
+
+
+def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerStats:
+    """Measure a tokenizer on `texts`, which are read as a stream."""
+    counts = np.zeros(tokenizer.vocab_size, np.int64)
+    sizes: Counter[str] = Counter()
+    for text in texts:
+        encoded = tokenizer.encode(text)
+        counts += np.bincount(encoded.ids, minlength=tokenizer.vocab_size)
+        starts = np.flatnonzero(encoded.word_starts)
+        lengths = np.diff(np.append(starts, len(encoded.ids)))
+        sizes["parts"] += len(lengths)
+        sizes["split"] += int((lengths > 1).sum())
+        sizes["characters"] += len(text)
+        sizes["bytes"] += len(text.encode())
+        sizes["words"] += len(text.split())
+    num_tokens = int(counts.sum())
+    ordinary = tokenizer.ordinary_ids
+    show = TokenText(tokenizer).show
+    order = np.argsort(-counts, kind="stable")[:_NUM_LISTED]
+    return TokenizerStats(
+        num_tokens=num_tokens,
+        num_characters=sizes["characters"],
+        num_bytes=sizes["bytes"],
+        num_words=sizes["words"],
+        fertility=_divide(num_tokens, sizes["words"]),
+        tokens_per_character=_divide(num_tokens, sizes["characters"]),
+        bytes_per_token=_divide(sizes["bytes"], num_tokens),
+        unknown_share=_divide(int(counts[tokenizer.unk_id]), num_tokens),
+        split_share=_divide(sizes["split"], sizes["parts"]),
+        used_share=_divide(int((counts[ordinary] > 0).sum()), len(ordinary)),
+        most_frequent=[(show(int(i)), int(counts[i])) for i in order if counts[i]],
+        longest=find_longest_tokens(tokenizer),
+    )
+
+
+def find_longest_tokens(tokenizer: Tokenizer) -> list[str]:
+    """Return the ordinary tokens of the most characters, as people read them."""
+    pieces, names = TokenText(tokenizer), tokenizer.tokens(tokenizer.ordinary_ids.tolist())
+    pairs = zip(names, tokenizer.ordinary_ids.tolist(), strict=True)
+    longest = sorted(pairs, key=lambda pair: (-len(pieces.spell(pair[0])), pair[0]))
+    return [pieces.show(token_id) for _, token_id in longest[:_NUM_LISTED]]
+
+
+def _divide(count: int, total: int) -> float:
+    return count / total if total else 0.0
+
+
+SENTENCE_ENDS = frozenset((".", "!", "?", "\u3002", "\uff01", "\uff1f"))
+
+# A mark and its closing quotes and brackets, then a blank, which CJK text has none of; or a line
+# end. The group is the first character of what follows, behind opening quotes and brackets.
+_NARROW, _WIDE = (
+    "".join(sorted(e for e in SENTENCE_ENDS if e.isascii() is i)) for i in (True, False)
+)
+_CLOSING = r"[\"')\]\u2019\u201d\u00bb\u300d\u300f\u3011\uff09]*+"
+_OPENING = r"[\"'(\[\u2018\u201c\u00ab\u00bf\u00a1\u300c\u300e\u3010\uff08]*"
+_END = re.compile(
+    rf"(?:(?<=[{_NARROW}]){_CLOSING}\s+|(?<=[{_WIDE}]){_CLOSING}\s*|\n\s*)(?={_OPENING}(\S))"
+)
+# Titles, initials and common abbreviations of English end in a stop that ends no sentence.
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'.])(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Rev|Gen|Col|Capt|Lt|Sgt|Gov|Sen|Rep|Jr|Sr|No|Vol"
+    r"|vs|etc|cf|e\.g|i\.e|c|ca|approx|Inc|Ltd|Co|Corp|Mt|Ft|al|pp?|ed|eds|fl|d|b|r)\.$"
+)
+_MAX_ABBREVIATION = 16  # characters, with the one before it
+
+
+def cut_sentences(text: str) -> list[str]:
+    """Return the sentences of `text` in order, without the whitespace between them.
+
+    A sentence ends after one of `SENTENCE_ENDS`, unless this is the stop of an English
+    abbreviation, and at a line end. No sentence begins with a lowercase letter or one of the marks.
+    """
+    text, sentences, start = text.rstrip(), list[str](), 0  # else the regex backtracks at the end
+    for end in _END.finditer(text):
+        stop = end.start() + len(end.group().rstrip())  # after closing quotes and brackets
+        before = text[max(start, stop - _MAX_ABBREVIATION) : stop]
+        is_stop = "\n" not in end.group() and _ABBREVIATION.search(before)
+        if not (is_stop or end[1].islower() or end[1] in SENTENCE_ENDS):
+            sentences.append(text[start:stop].strip())
+            start = end.end()
+    return [sentence for sentence in (*sentences, text[start:].strip()) if sentence]
+
+
+def find_sentence_ends(tokenizer: Tokenizer) -> frozenset[int]:
+    """Return the ids of tokens that are the end mark of a sentence.
+
+    A mark that the tokenizer spells in several byte tokens has no such id, because its last byte
+    also ends letters.
+    """
+    last = (tokenizer.encode(end).ids[-1:].tolist() for end in SENTENCE_ENDS)
+    return frozenset(
+        token_id
+        for ids in last
+        for token_id in ids
+        if token_id != tokenizer.unk_id and tokenizer.decode([token_id]).strip() in SENTENCE_ENDS
+    )

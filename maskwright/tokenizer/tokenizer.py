@@ -14,23 +14,27 @@ from numpy.typing import NDArray
 
 from maskwright.errors import InputError, TokenizerError
 from maskwright.files import JsonObject
-from maskwright.tokenizer.cached_encoder import (
+from maskwright.tokenizer.config import TokenizerKind
+from maskwright.tokenizer.encoding import (
     MAX_GROWN_CHARACTERS,
     WORD_START,
     CachedEncoder,
+    PromptEncoder,
+    Tokens,
     choose_cutting,
 )
-from maskwright.tokenizer.config import TokenizerKind
-from maskwright.tokenizer.files import OTHER_ROLES, ROLES, read_tokenizer, write_tokenizer
-from maskwright.tokenizer.library import (
+from maskwright.tokenizer.files import (
+    OTHER_ROLES,
+    ROLES,
     calling_library,
     check_ids,
     hide_special_tokens,
+    is_filler,
     make_valid,
     measure_growth,
+    read_tokenizer,
+    write_tokenizer,
 )
-from maskwright.tokenizer.prompt_encoder import PromptEncoder, Tokens
-from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
 _KINDS: dict[str, TokenizerKind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}

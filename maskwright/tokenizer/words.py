@@ -35,6 +35,18 @@ _UNSPACED = (
 PHRASE_SCRIPTS = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
 WORD_BREAK = f"(?<=[{PHRASE_SCRIPTS}])\u200b|\u200b(?=[{PHRASE_SCRIPTS}])"
 
+# Replaced in the text of WordPiece, character by character.
+ACCENTS = "[\u0300-\u036f]"
+INVISIBLE = (  # and what is no character: U+FFFD, private use
+    "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
+    "\ue000-\uf8ff\ufeff\ufff9-\ufffd]"
+)
+# GPT-2's regular expression, with marks and joiners after letters.
+BYTE_WORDS = (
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}[\\p{L}\\p{M}\u200c\u200d]*| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
+    "|\\s+(?!\\S)|\\s+"
+)
+
 WordSplitting = Literal["blanks", "unspaced_characters", "characters"]
 
 
@@ -61,7 +73,6 @@ def is_punctuation(character: str) -> bool:
 
 @cache
 def _classify(character: str) -> int:
-    """Return the class of a character."""
     category = unicodedata.category(character)
     if character.isspace():
         return _SPACE

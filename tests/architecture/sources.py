@@ -93,6 +93,6 @@ def all_imports(source: Source) -> frozenset[str]:
 
 
 def texts_of(tree: ast.Module) -> set[str]:
-    """Return all string literals of a file."""
+    """Return all string literals of a file; of ``module:name`` the module."""
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return {node.value for node in constants if isinstance(node.value, str)}
+    return {node.value.partition(":")[0] for node in constants if isinstance(node.value, str)}

@@ -10,9 +10,9 @@ import pytest
 
 from maskwright import progress
 from maskwright.cli.main import main
-from maskwright.cli.tables import show_number
-from maskwright.evaluation import held_out_text, suite_fill
+from maskwright.evaluation import suite_sentences
 from maskwright.evaluation.run import hash_model, locate_submission
+from maskwright.formatting import show_number
 from maskwright.logs import read_metrics
 from maskwright.runs.evaluation_file import choose_result, parse_results, to_plain
 from tests.tokenizer.helpers import trained
@@ -157,7 +157,7 @@ def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(
 @pytest.fixture
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --fast the suite fill scores five sentences, a part of every text."""
-    monkeypatch.setattr(suite_fill, "SUITE", replace(suite_fill.SUITE, fast=5))
+    monkeypatch.setattr(suite_sentences, "FILL", replace(suite_sentences.FILL, fast=5))
 
 
 @pytest.mark.usefixtures("few_sentences")
@@ -211,7 +211,7 @@ def test_text_that_is_cut_is_told(
     code, out, err = evaluate(capsys, run, *arguments)
     [whole] = json.loads(out)["suites"]
     assert (code, err, whole["data"]["is_cut"]) == (0, "", False)
-    monkeypatch.setattr(held_out_text, "_MAX_CHARACTERS", 1000)
+    monkeypatch.setattr("maskwright.evaluation.data._MAX_CHARACTERS", 1000)
     code, out, err = evaluate(capsys, run, *arguments)
     [part] = json.loads(out)["suites"]
     assert (code, part["data"]["is_cut"]) == (0, True)

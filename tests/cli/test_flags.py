@@ -41,7 +41,7 @@ def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]):
 
 def test_usual_flags_exist():
     assert set(pretrain._USUAL) <= {info.name for info in fields_of(PretrainConfig)}
-    assert set(prepare._USUAL) <= {info.name for info in fields_of(PrepareConfig)}
+    assert set(prepare._PREPARE_USUAL) <= {info.name for info in fields_of(PrepareConfig)}
 
 
 def test_defaults_are_those_of_the_default_recipe(capsys: pytest.CaptureFixture[str]):

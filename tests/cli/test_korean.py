@@ -8,7 +8,7 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
-from maskwright.tokenizer.stats import measure_tokenizer
+from maskwright.tokenizer.token_text import measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.workplace import SMALL
 

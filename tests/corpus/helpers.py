@@ -5,8 +5,7 @@ from pathlib import Path
 
 from maskwright.config import from_mapping
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.readers.dispatch import read_source
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.sources import find_sources, read_source
 
 
 def write(path: Path, content: str | bytes) -> str:

@@ -29,9 +29,8 @@ from maskwright.config import from_mapping
 from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Source, Span
-from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.readers.records import FIRST
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.sources import find_sources, read_source
 from maskwright.errors import CorpusError
 from tests.corpus.dumps import head, page, write_dump, write_multistream
 from tests.corpus.helpers import write

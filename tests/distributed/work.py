@@ -24,7 +24,7 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Sharded
 from maskwright.distributed.world import World
 from maskwright.errors import TrainingError
-from maskwright.evaluation.held_out_text import PinnedText
+from maskwright.evaluation.data import PinnedText
 from maskwright.model.fused import TermSums
 from maskwright.objectives.mlm import MaskedLMScores, evaluate_sources
 from maskwright.pretraining.build import build_trainer, consolidate

@@ -12,7 +12,7 @@ from benchmarks.common import ROOT
 from benchmarks.reproduce import PEER, SYSTEMS
 from docs.tools.report import BEGIN, END, read_pages
 from maskwright.cli.flags import config_values
-from maskwright.cli.pretrain import build_parser
+from maskwright.cli.pretrain import pretrain_parser
 from maskwright.pretraining.prepared_data import build_planner
 from maskwright.runs.config import resolve
 
@@ -355,5 +355,5 @@ def test_ablations_are_compared_with_the_baseline(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - {PEER}))
 def test_a_system_is_a_configuration(name: str) -> None:
-    options = build_parser().parse(["text.txt", *SYSTEMS[name].options])
+    options = pretrain_parser().parse(["text.txt", *SYSTEMS[name].options])
     build_planner(resolve(SYSTEMS[name].recipe, overrides=config_values(options)), 8192)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.errors import InputError
+from maskwright.evaluation.data import MinimalPair
 from maskwright.evaluation.intervals import wilson_interval
-from maskwright.evaluation.minimal_pairs import MinimalPair
 from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
 from maskwright.evaluation.suite_blimp import (
     choose_pairs,

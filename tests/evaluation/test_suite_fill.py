@@ -8,7 +8,7 @@ import torch
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.evaluation.suite_fill import choose_positions, evaluate_fill
+from maskwright.evaluation.suite_sentences import choose_positions, evaluate_fill
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from tests.golden.pseudo_likelihood import make_model, make_tokenizer

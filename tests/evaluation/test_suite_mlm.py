@@ -12,7 +12,7 @@ import torch
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation import suite_mlm
-from maskwright.evaluation.held_out_text import PINNED_MASKING, PinnedText
+from maskwright.evaluation.data import PINNED_MASKING, PinnedText
 from maskwright.evaluation.suite_mlm import MASK_ONLY, WORD_MASKING, evaluate_mlm
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import evaluate_sources, predict_masked

@@ -9,7 +9,7 @@ from maskwright.evaluation.pseudo_likelihood import (
     score_pseudo_likelihood,
     scoring,
 )
-from maskwright.evaluation.suite_pll import evaluate_encoded, evaluate_pseudo_likelihood
+from maskwright.evaluation.suite_sentences import evaluate_encoded, evaluate_pseudo_likelihood
 from maskwright.runs.evaluation_file import DataFacts
 from maskwright.tokenizer.tokenizer import EncodedText
 from tests.golden.pseudo_likelihood import TEXTS, make_model, make_tokenizer

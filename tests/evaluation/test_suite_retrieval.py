@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import maskwright
 from maskwright.cli.main import main
 from maskwright.errors import MaskwrightError
-from maskwright.evaluation.suite_retrieval import (
+from maskwright.evaluation.suite_vectors import (
     measure_ndcg,
     measure_recall,
     measure_reciprocal_rank,

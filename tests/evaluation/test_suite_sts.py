@@ -7,7 +7,7 @@ import pytest
 import maskwright
 from maskwright.cli.main import main
 from maskwright.errors import MaskwrightError
-from maskwright.evaluation.suite_sts import compare_words, read_graded_pairs
+from maskwright.evaluation.suite_vectors import compare_words, read_graded_pairs
 
 
 def test_words_are_compared_by_their_cosine() -> None:

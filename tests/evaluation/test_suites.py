@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import maskwright
-from maskwright.cli.evaluate import build_parser
+from maskwright.cli.evaluate import evaluate_parser
 from maskwright.cli.main import main
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError
@@ -18,7 +18,6 @@ from maskwright.evaluation.suites import (
     SUITES,
     Request,
     Suite,
-    SuiteEntry,
     load_suite,
     mark_fast,
     parse_names,
@@ -60,7 +59,7 @@ SUITE = Suite(
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SUITES, "toy", SuiteEntry(__name__, "mean length of a sentence"))
+    monkeypatch.setitem(SUITES, "toy", (f"{__name__}:SUITE", "mean length of a sentence"))
 
 
 @pytest.mark.usefixtures("toy")
@@ -77,7 +76,7 @@ def test_a_toy_suite_is_scored_shown_and_helped(
         assert suite["settings"]["fast"] is (count == 4)
     assert main(["evaluate", str(model), "--suite", "toy", "--data", str(text)]) == 0
     assert "toy/mean_length" in capsys.readouterr().out
-    assert "  toy     mean length of a sentence\n" in build_parser().format_help()
+    assert "  toy     mean length of a sentence\n" in evaluate_parser().format_help()
 
 
 @pytest.mark.usefixtures("toy")
@@ -86,7 +85,7 @@ def test_a_suite_is_checked_before_any_other_runs(
 ) -> None:
     scored: list[str] = []
     watched = replace(load_suite("fill"), score=lambda request: scored.append("fill"))
-    monkeypatch.setattr("maskwright.evaluation.suite_fill.SUITE", watched)
+    monkeypatch.setattr("maskwright.evaluation.suite_sentences.FILL", watched)
     monkeypatch.setattr(f"{__name__}._sentences", lambda _: [])
     model, text = workplace / "runs" / "small" / "model", workplace / "animals.txt"
     with pytest.raises(InputError, match="is too short: it has no sentence"):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskwright.cli.finetune import build_parser
+from maskwright.cli.finetune import finetune_parser
 from maskwright.cli.main import main
 from maskwright.errors import ConfigError
 from maskwright.finetuning.config import TASKS
@@ -58,7 +58,7 @@ def test_a_registered_task_is_fine_tuned_and_answers(
 
 @pytest.mark.usefixtures("registered")
 def test_a_registered_task_is_known_by_its_name() -> None:
-    assert "one label, by focal loss" in build_parser().format_help()
+    assert "one label, by focal loss" in finetune_parser().format_help()
     task = load_label_task("focal")
     assert task.loss(torch.tensor([[9.0, 0.0]]), torch.tensor([0])) < 1e-6
     with pytest.raises(ConfigError, match="macro_f1 is not a metric of focal"):

@@ -24,8 +24,8 @@ from maskwright.pretraining.prepared_data import PreparedData, build_row_source,
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.shards.manifest import Manifest, ShardInfo, SplitInfo, write_manifest
 from maskwright.shards.writer import ShardWriter, write_array
+from maskwright.tokenizer.files import SPECIAL_TOKENS
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
 from maskwright.train.trainer import Reporter
 from tests.helpers import NUM_SPECIAL, VOCAB_SIZE, SyntheticCorpus, random_corpus
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.cli.finetune import show_prediction
 from maskwright.cli.main import main
-from maskwright.cli.predict import show_prediction
 from maskwright.finetuning.predict import AnsweredText
 from maskwright.finetuning.task import Answer
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction

@@ -11,7 +11,7 @@ import pytest
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import InputError, TokenizerError
 from maskwright.files import write_json
-from maskwright.tokenizer.library import MAX_GROWTH, measure_growth
+from maskwright.tokenizer.files import MAX_GROWTH, measure_growth
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.hostile.fuzzing.seeds import tokenizer as trained
 from tests.hostile.sandbox import run_limited

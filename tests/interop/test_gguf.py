@@ -50,7 +50,7 @@ def test_the_file_holds_our_tensors_and_tokens(
 ) -> None:
     tokenizer = tokenizers["wordpiece"]
     folder = write_model(tmp_path / "model", SHAPES[shape], tokenizer=tokenizer)
-    source = MaskedModelSource.open(folder, None)
+    source = MaskedModelSource(folder, None)
     write_file(tmp_path / FILE, source)
     reader = library.GGUFReader(tmp_path / FILE)
     found = {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
@@ -101,7 +101,7 @@ def test_what_llama_cpp_does_not_compute_is_refused(
 ) -> None:
     folder = write_model(tmp_path / "model", fields, tokenizer=tokenizers["wordpiece"])
     with pytest.raises(ExportError, match=reason):
-        find_architecture(MaskedModelSource.open(folder, None).model.config)
+        find_architecture(MaskedModelSource(folder, None).model.config)
     with pytest.raises(ExportError, match="onnx"):
         export(folder, "gguf", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
-from maskwright.evaluation.held_out_text import PinnedText
+from maskwright.evaluation.data import PinnedText
 from maskwright.interop.comparison import batch_rows
 from maskwright.interop.masked_lm_source import (
     MaskJudge,

@@ -10,7 +10,7 @@ from torch import Tensor
 from maskwright.attention_context import AttentionContext
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
-from maskwright.evaluation.held_out_text import PinnedText
+from maskwright.evaluation.data import PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLMScores, evaluate_sources
 from tests.helpers import (

@@ -11,7 +11,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, PairKind
 from maskwright.errors import InputError
-from maskwright.evaluation.held_out_text import PinnedText
+from maskwright.evaluation.data import PinnedText
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel, PretrainingLogits
 from maskwright.objectives.pairs import evaluate_sentence_pairs, predict_pairs

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from maskwright.data.config import DataConfig
-from maskwright.evaluation.held_out_text import PinnedText
+from maskwright.evaluation.data import PinnedText
 from maskwright.model.electra import (
     GeneratorAndDiscriminator,
     ReplacedTokenHead,

@@ -21,7 +21,7 @@ from maskwright.preparation.work import ENCODE, VOCABULARY, Work
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS, read_manifest
 from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.sentence_ends import cut_sentences
+from maskwright.tokenizer.token_text import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.preparation.helpers import (
     cut_small,

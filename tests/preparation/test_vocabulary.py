@@ -10,8 +10,7 @@ import pytest
 from maskwright.corpus import blocks
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.split import Splits
-from maskwright.preparation.vocabulary import make_vocabulary
+from maskwright.preparation.split import Splits, make_vocabulary
 from maskwright.preparation.work import EXACT, VOCABULARY
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
@@ -49,7 +48,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found[:] = texts
         return train_tokenizer(found, config, seed)
 
-    monkeypatch.setattr("maskwright.preparation.vocabulary.train_tokenizer", train)
+    monkeypatch.setattr("maskwright.preparation.split.train_tokenizer", train)
     return found
 
 

@@ -51,7 +51,7 @@ def test_the_command_starts_the_run_of_the_plan(size: str, device: str):
     launcher, _, command = found.write_command().partition("maskwright pretrain ")
     assert launcher.startswith("torchrun") == (found.cards.count > 1)
     assert ("--nnodes 2" in launcher) == (found.cards.count == 16)
-    arguments = pretrain.build_parser().parse(shlex.split(command))
+    arguments = pretrain.pretrain_parser().parse(shlex.split(command))
     config = resolve(arguments.recipe, None, config_values(arguments))
     assert config == found.config
     assert resolve_model(config) == found.model

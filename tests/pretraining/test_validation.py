@@ -13,8 +13,8 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE
 from maskwright.errors import ConfigError, InputError
-from maskwright.evaluation import held_out_text
-from maskwright.evaluation.held_out_text import EvaluationText, PinnedText
+from maskwright.evaluation import data as evaluation_data
+from maskwright.evaluation.data import EvaluationText, PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.pretraining import prepared_data, validation
 from maskwright.pretraining.build import build_trainer
@@ -152,14 +152,14 @@ def test_the_text_of_suites_is_cut_once(
     workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     num_cut = 0
-    cut = held_out_text._cut_sentences
+    cut = evaluation_data._cut_sentences
 
     def watch(*arguments: Any) -> Iterator[EncodedText]:
         nonlocal num_cut
         num_cut += 1
         return cut(*arguments)
 
-    monkeypatch.setattr(held_out_text, "_cut_sentences", watch)
+    monkeypatch.setattr(evaluation_data, "_cut_sentences", watch)
     config = load_run_config(workplace / "runs" / "small", {"evaluate": {"suites": ["fill"]}})
     data = PreparedData(data_of(workplace), verify="sizes")
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from maskwright.data.config import DataConfig
-from maskwright.evaluation.held_out_text import PinnedText
+from maskwright.evaluation.data import PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import evaluate_sources
 from maskwright.shards.manifest import COUNTS_NAME, Manifest, SplitInfo, write_manifest

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.tokenizer import cached_encoder
-from maskwright.tokenizer.cached_encoder import BERT_CUTTING, BYTE_CUTTING, choose_cutting
+from maskwright.tokenizer import encoding
 from maskwright.tokenizer.config import TokenizerKind
+from maskwright.tokenizer.encoding import BERT_CUTTING, BYTE_CUTTING, choose_cutting
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts, trained
 
@@ -94,7 +94,7 @@ def test_only_blanks_are_lost_at_blanks(text: str) -> None:
 def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = english_texts()[:5]
     expected = [trained("wordpiece").encode(text).ids.tolist() for text in texts]
-    monkeypatch.setattr(cached_encoder, "_CACHE_BYTES", 1000)
+    monkeypatch.setattr(encoding, "_CACHE_BYTES", 1000)
     forgetful = Tokenizer(trained("wordpiece").description, trained("wordpiece").special_tokens)
     assert [forgetful.encode(text).ids.tolist() for text in texts * 2] == expected * 2
 

@@ -12,16 +12,14 @@ from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer import extension
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.tokenizer.extension import (
-    NewTokens,
     extend_tokenizer,
     extends,
     measure_extension,
 )
-from maskwright.tokenizer.merges import learn_joins
-from maskwright.tokenizer.stats import measure_tokenizer
-from maskwright.tokenizer.token_text import TokenText
+from maskwright.tokenizer.files import match_greedily
+from maskwright.tokenizer.learning import Merges, learn_joins
+from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import match_greedily
 from tests.tokenizer.helpers import KOREAN, MIXED, english_texts, trained
 from tests.tokenizer.published import PUBLISHED
 
@@ -210,12 +208,12 @@ def test_tokens_that_only_surplus_ones_keep_in_use_are_replaced(
     """The first two are unused without surplus, as in Korean text, where the search did not end."""
     first: list[str] = []
 
-    def settle(_base: Tokenizer, learned: NewTokens, _words: object, _fewest: int) -> NewTokens:
+    def settle(_base: Tokenizer, learned: Merges, _words: object, _fewest: int) -> Merges:
         first.extend(learned.tokens[:2])
         if len(learned.tokens) > NUM_NEW + 2:
             return learned
         kept = [token for token in learned.tokens if token not in first[:2]]
-        return NewTokens(kept, [], learned.counts[-len(kept) :], learned.num_tokens)
+        return Merges(kept, [], learned.counts[-len(kept) :], learned.num_tokens)
 
     monkeypatch.setattr(extension, "_settle", settle)
     base = trained("wordpiece")

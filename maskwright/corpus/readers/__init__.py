@@ -1,4 +1,4 @@
 """Readers, a module per kind of file: a `Reading` comes in, texts go out.
 
-`maskwright.corpus.readers.dispatch` chooses one, and lists the formats.
+`maskwright.corpus.sources` chooses one, and lists the formats.
 """

@@ -125,7 +125,6 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
 
 
 def _find_reason(counts: Counter[str], source: Source, number: int, kind: str) -> str:
-    """Return the reason for counting a bad line, which names the first of its kind."""
     found = next((reason for reason in counts if reason.startswith(f"{kind}{FIRST}")), None)
     start = source.span.start if source.span else 0
     after = f" after byte {start:,}" if start else ""

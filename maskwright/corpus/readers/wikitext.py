@@ -12,7 +12,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from maskwright.extras import import_extra
@@ -76,53 +75,46 @@ _LEFT_OVER = re.compile(r"\{\{+|\}\}+|\[\[+|\]\]+")
 _NO_TEXT = re.compile(r"\W*")
 
 
-@dataclass(frozen=True)
-class Links:
-    """The rules for the links of one wiki.
-
-    Attributes:
-        hidden: prefixes, in lower case, of links to files and categories.
-    """
-
-    hidden: frozenset[str]
-
-    @classmethod
-    def of(cls, namespaces: Mapping[int, str]) -> "Links":
-        """Return the rules of a wiki, given the names of its namespaces by number."""
-        local = (namespaces.get(number, "") for number in (_MEDIA, _FILE, _CATEGORY))
-        return cls(frozenset([*_HIDDEN_EVERYWHERE, *(name.lower() for name in local if name)]))
-
-    def is_hidden(self, target: str, has_label: bool) -> bool:
-        """Return True if a link shows no text: to a picture, a category, another language."""
-        prefix, colon, _ = target.partition(":")
-        prefix = prefix.strip()
-        if not colon or not prefix:
-            return False  # [[:Category:Horses]] is a link like any other
-        if prefix.lower() in self.hidden or _FILE_NAME.search(target):
-            return True
-        return not has_label and _LANGUAGE.fullmatch(prefix) is not None
+Prefixes = frozenset[str]  # in lower case, of links to files and categories
 
 
-def read_wikitext(wikitext: str, links: Links, counts: Counter[str]) -> str:
+def list_prefixes(namespaces: Mapping[int, str]) -> Prefixes:
+    """Return the prefixes of links of a wiki that show no text, given its namespaces by number."""
+    local = (namespaces.get(number, "") for number in (_MEDIA, _FILE, _CATEGORY))
+    return frozenset([*_HIDDEN_EVERYWHERE, *(name.lower() for name in local if name)])
+
+
+def _is_hidden(target: str, has_label: bool, hidden: Prefixes) -> bool:
+    """Return True if a link shows no text: to a picture, a category, another language."""
+    prefix, colon, _ = target.partition(":")
+    prefix = prefix.strip()
+    if not colon or not prefix:
+        return False  # [[:Category:Horses]] is a link like any other
+    if prefix.lower() in hidden or _FILE_NAME.search(target):
+        return True
+    return not has_label and _LANGUAGE.fullmatch(prefix) is not None
+
+
+def read_wikitext(wikitext: str, hidden: Prefixes, counts: Counter[str]) -> str:
     """Return the text of a page; a page that `read_roughly` converts is counted with the reason.
 
     Raises:
         MissingPackageError: mwparserfromhell is needed and not installed.
     """
-    text = read_simply(wikitext, links)
+    text = read_simply(wikitext, hidden)
     if text is not None:
         return text
     if not is_tame(wikitext):
         counts["article converted roughly: too much unclosed markup"] += 1
-        return read_roughly(wikitext, links)
+        return read_roughly(wikitext, hidden)
     try:
-        return read_exactly(wikitext, links)
+        return read_exactly(wikitext, hidden)
     except RecursionError:
         counts["article converted roughly: nested too deeply"] += 1
-        return read_roughly(wikitext, links)
+        return read_roughly(wikitext, hidden)
 
 
-def read_exactly(wikitext: str, links: Links) -> str:
+def read_exactly(wikitext: str, hidden: Prefixes) -> str:
     """Return the text of a page as mwparserfromhell parses it.
 
     Raises:
@@ -130,18 +122,14 @@ def read_exactly(wikitext: str, links: Links) -> str:
         RecursionError: the page is nested too deeply.
     """
     parser: Any = import_extra("mwparserfromhell", "wikipedia", "a Wikipedia dump")
-    pieces: list[str] = []
-    _write(parser.parse(wikitext, skip_style_tags=True).nodes, links, pieces)
-    return _tidy("".join(pieces))
+    return _tidy(_convert(parser.parse(wikitext, skip_style_tags=True).nodes, hidden))
 
 
 def _show_target(target: str) -> str:
-    """Return the text that a link without a label shows."""
     return target.strip().removeprefix(":")
 
 
 def _shows_arguments(template: str) -> bool:
-    """Return True if a template shows any of its arguments."""
     return template.strip().lower() in _SHOWN_ARGUMENTS
 
 
@@ -156,7 +144,6 @@ def _show_template(name: str, arguments: Sequence[str]) -> str:
 
 
 def _drop_stray_tags(text: str) -> str:
-    """Return `text` without unpaired tags."""
     if "<" not in text:
         return text
     return _STRAY_TAG.sub(lambda tag: "\n" if tag[1].lower() in _BLOCK_TAGS else "", text)
@@ -212,84 +199,64 @@ def _keep_headings(lines: Iterable[str]) -> list[str]:
     return kept
 
 
-def _write(nodes: Iterable[Any], links: Links, pieces: list[str]) -> None:
-    for node in nodes:
-        writer = _WRITERS.get(type(node).__name__)
-        if writer is not None:
-            writer(node, links, pieces)
+def _convert(nodes: Iterable[Any], hidden: Prefixes) -> str:
+    """Return the text of nodes of mwparserfromhell; nodes of other types show none."""
+    return "".join(_convert_node(node, hidden) for node in nodes)
 
 
-def _write_text(node: Any, _: Links, pieces: list[str]) -> None:
-    pieces.append(_drop_stray_tags(str(node.value)))
+def _convert_node(node: Any, hidden: Prefixes) -> str:
+    match type(node).__name__:
+        case "Text":
+            return _drop_stray_tags(str(node.value))
+        case "Wikilink" if not _is_hidden(str(node.title), node.text is not None, hidden):
+            if node.text is None:
+                return _show_target(html.unescape(str(node.title)))
+            return _convert(node.text.nodes, hidden)
+        case "ExternalLink":
+            return "" if node.title is None else _convert(node.title.nodes, hidden)
+        case "Heading":
+            return _mark_heading(node.level, _convert(node.title.nodes, hidden))
+        case "HTMLEntity":
+            return _convert_entity(node)
+        case "Template":
+            name, arguments = str(node.name), list[str]()
+            for number in map(str, range(1, _MAX_SHOWN + 1)) if _shows_arguments(name) else ():
+                if not node.has(number):
+                    break
+                arguments.append(_convert(node.get(number).value.nodes, hidden))
+            return _show_template(name, arguments)
+        case "Tag":
+            return _convert_tag(node, hidden)
+        case _:
+            return ""
 
 
-def _write_link(node: Any, links: Links, pieces: list[str]) -> None:
-    target = str(node.title)
-    if links.is_hidden(target, node.text is not None):
-        return
-    if node.text is None:
-        pieces.append(_show_target(html.unescape(target)))
-    else:
-        _write(node.text.nodes, links, pieces)
-
-
-def _write_external(node: Any, links: Links, pieces: list[str]) -> None:
-    if node.title is not None:
-        _write(node.title.nodes, links, pieces)
-
-
-def _write_heading(node: Any, links: Links, pieces: list[str]) -> None:
-    title: list[str] = []
-    _write(node.title.nodes, links, title)
-    pieces.append(_mark_heading(node.level, "".join(title)))
-
-
-def _write_entity(node: Any, _: Links, pieces: list[str]) -> None:
+def _convert_entity(node: Any) -> str:
     try:
         character = node.normalize()
     except (ValueError, OverflowError):  # not the number of a character
-        return
+        return ""
     if unicodedata.category(character) == "Cs":  # a lone surrogate
-        character = "\ufffd"
-    if unicodedata.category(character) != "Cc" or character in "\t\n":
-        pieces.append(character)
+        return "\ufffd"
+    is_control = unicodedata.category(character) == "Cc" and character not in "\t\n"
+    return "" if is_control else character
 
 
-def _write_template(node: Any, links: Links, pieces: list[str]) -> None:
-    name, arguments = str(node.name), list[str]()
-    for number in map(str, range(1, _MAX_SHOWN + 1)) if _shows_arguments(name) else ():
-        if not node.has(number):
-            break
-        argument: list[str] = []
-        _write(node.get(number).value.nodes, links, argument)
-        arguments.append("".join(argument))
-    pieces.append(_show_template(name, arguments))
-
-
-def _write_tag(node: Any, links: Links, pieces: list[str]) -> None:
+def _convert_tag(node: Any, hidden: Prefixes) -> str:
     name = str(node.tag).strip().lower()
     if name in _DROPPED_TAGS:
-        return
+        return ""
     edge = "\n" if name in _BLOCK_TAGS and not node.wiki_markup else ""
-    pieces.append(edge)
-    if node.contents is not None and not node.self_closing:
-        for inner in node.contents.nodes:
-            if name in _LITERAL_TAGS and type(inner).__name__ == "Text":
-                pieces.append(str(inner.value))  # with anything that looks like a tag
-            else:
-                _write([inner], links, pieces)
-        pieces.append(edge)
-
-
-_WRITERS = {
-    "Text": _write_text,
-    "Wikilink": _write_link,
-    "ExternalLink": _write_external,
-    "Heading": _write_heading,
-    "HTMLEntity": _write_entity,
-    "Template": _write_template,
-    "Tag": _write_tag,
-}
+    if node.contents is None or node.self_closing:
+        return edge
+    inside = [
+        # Of literal tags with anything that looks like a tag.
+        str(inner.value)
+        if name in _LITERAL_TAGS and type(inner).__name__ == "Text"
+        else _convert_node(inner, hidden)
+        for inner in node.contents.nodes
+    ]
+    return f"{edge}{''.join(inside)}{edge}"
 
 
 _REFERENCE = re.compile(
@@ -354,7 +321,7 @@ def _count_unclosed(text: str, pair: re.Pattern[str]) -> int:
     return count
 
 
-def read_simply(text: str, links: Links) -> str | None:
+def read_simply(text: str, hidden: Prefixes) -> str | None:
     """Return the text of a page; None if it has markup that this function does not know."""
     if "{{{" in text or "[[[" in text:
         return None
@@ -363,19 +330,19 @@ def read_simply(text: str, links: Links) -> str | None:
     outside = _drop_tables(text) if is_whole else None
     if outside is None or _SURPRISE.search(outside):
         return None
-    outside, is_whole = _replace_links(outside, links)
+    outside, is_whole = _replace_links(outside, hidden)
     if not is_whole:
         return None
     outside = _LIST.sub("", _replace_addresses(outside))
     return None if _ODD.search(outside) else _tidy(html.unescape(outside))
 
 
-def read_roughly(text: str, links: Links) -> str:
+def read_roughly(text: str, hidden: Prefixes) -> str:
     """Return the text of any page in linear time; unclosed markup is kept as text."""
     text = _REFERENCE.sub(_GONE, _drop_comments(text))
     text, _ = _replace_inside_out(_TEMPLATE, _show_roughly, text)
     text = _drop_tables(text) or text
-    text, _ = _replace_links(text, links)
+    text, _ = _replace_links(text, hidden)
     text = _TAGS.sub(_GONE, _drop_stray_tags(_replace_addresses(text)))
     return _tidy(html.unescape(_LIST.sub("", text)))
 
@@ -390,10 +357,10 @@ def _drop_comments(text: str) -> str:
     return "".join([*kept, text[place:]])
 
 
-def _replace_links(text: str, links: Links) -> tuple[str, bool]:
+def _replace_links(text: str, hidden: Prefixes) -> tuple[str, bool]:
     def show(match: re.Match[str]) -> str:
         target, label = match[1], match[2]
-        if links.is_hidden(target, label is not None):
+        if _is_hidden(target, label is not None, hidden):
             return _GONE
         return _show_target(target) if label is None else label or _GONE
 
@@ -402,7 +369,6 @@ def _replace_links(text: str, links: Links) -> tuple[str, bool]:
 
 
 def _replace_addresses(text: str) -> str:
-    """Return `text` without URLs, and with marked headings."""
     text = _BARE.sub(_GONE, _EXTERNAL.sub(lambda match: match[1] or _GONE, text))
     return _HEADING.sub(lambda match: _mark_heading(len(match[1]), match[2]), text)
 

@@ -16,9 +16,15 @@ import zstandard
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Reading
-from maskwright.corpus.readers.dispatch import FORMATS, Format, read_source, recognize_name
 from maskwright.corpus.readers.text import read_text
-from maskwright.corpus.sources import find_sources, stream_corpus
+from maskwright.corpus.sources import (
+    FORMATS,
+    Format,
+    find_sources,
+    read_source,
+    recognize_name,
+    stream_corpus,
+)
 from maskwright.corpus.unpack import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import read_columns

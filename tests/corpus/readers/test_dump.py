@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.readers.dump import DumpReader
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.sources import find_sources, read_source
 from maskwright.errors import CorpusError
 from tests.corpus.dumps import head, page, write_dump, write_multistream
 

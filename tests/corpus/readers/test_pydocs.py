@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.corpus.clean import clean_text
+from maskwright.corpus.documents import clean_text
 from maskwright.corpus.readers.pydocs import extract_prose, find_docstrings, is_prose, read_pydocs
 from tests.limits import limited_cpu_seconds
 

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from maskwright.corpus.readers.dump import Page, read_article
 from maskwright.corpus.readers.wikitext import (
-    Links,
     is_tame,
+    list_prefixes,
     read_exactly,
     read_roughly,
     read_simply,
 )
 from tests.limits import limited_cpu_seconds
 
-LINKS = Links.of({6: "Datei", 14: "Kategorie", -2: "Medium"})
+LINKS = list_prefixes({6: "Datei", 14: "Kategorie", -2: "Medium"})
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from random import Random
 
 from maskwright.corpus.readers.dump import Page, read_article
 from maskwright.corpus.readers.pydocs import extract_prose
-from maskwright.corpus.readers.wikitext import Links, read_roughly
+from maskwright.corpus.readers.wikitext import list_prefixes, read_roughly
 
 # CPU time. The slowest reader takes some 20 microseconds a byte on usual pages.
 SECONDS_A_BYTE, FREE_SECONDS = 5e-5, 0.5
 
-_LINKS = Links.of({6: "File", 14: "Category"})
+_LINKS = list_prefixes({6: "File", 14: "Category"})
 _LONGEST_PAGE = 12_000
 # Pieces that regular expressions of the readers begin, repeat or end with.
 _PIECES = (

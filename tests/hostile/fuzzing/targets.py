@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 
 from maskwright.cli.flags import config_values
-from maskwright.cli.pretrain import build_parser
+from maskwright.cli.pretrain import pretrain_parser
 from maskwright.config import from_mapping, read_yaml, write_yaml
-from maskwright.corpus.clean import clean_text
 from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.documents import clean_text
 from maskwright.corpus.sources import stream_corpus
 from maskwright.errors import MaskwrightError
 from maskwright.files import hash_file, write_json
@@ -95,7 +95,7 @@ def _parse_flags(content: bytes) -> None:
     arguments = content.decode("utf-8", "surrogateescape").split("\n")
     with refusing(), contextlib.redirect_stdout(io.StringIO()):
         try:
-            parsed = build_parser().parse(arguments)
+            parsed = pretrain_parser().parse(arguments)
         except SystemExit:  # of --help; errors raise
             return
         write_yaml(resolve(parsed.recipe, None, config_values(parsed)))

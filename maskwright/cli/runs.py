@@ -1,4 +1,4 @@
-"""``maskwright sweep``: many runs of pretrain or finetune with other settings."""
+"""``maskwright report``, ``watch`` and ``sweep``: runs as a page, followed, and searched."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,11 +7,62 @@ from pathlib import Path
 
 import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.cli.tables import make_console, print_table
-from maskwright.console import say
+from maskwright.console import make_console, print_table, say
+from maskwright.errors import InputError, make_line
+from maskwright.files import check_new_file
+from maskwright.formatting import shorten_names
+from maskwright.report.facts import gather_facts
+from maskwright.report.run_page import write_report
 from maskwright.runs.run_directory import REPORT_NAME
 
-_EPILOG = """All other arguments and flags are those of the command, and shared by all trials.
+_REPORT_HELP = """examples:
+  maskwright report runs/NAME                       writes runs/NAME/report.html
+  maskwright report runs/A runs/B --out both.html   side by side
+"""
+
+
+def report_parser() -> Parser:
+    parser = Parser("report", "Show a run as a page.", _REPORT_HELP)
+    parser.add_argument("runs", nargs="+", type=Path, help="run directories")
+    parser.add_argument("--out", type=Path, help="where to [report.html in the run directory]")
+    return parser
+
+
+def report(argv: Sequence[str]) -> int:
+    arguments = report_parser().parse(argv)
+    if arguments.out is None and len(arguments.runs) > 1:
+        raise InputError("several runs need --out FILE")
+    if arguments.out is not None:
+        check_new_file(arguments.out)
+    out = arguments.out or arguments.runs[0] / REPORT_NAME
+    names = [make_line(name) for name in shorten_names([str(run) for run in arguments.runs])]
+    write_report(
+        [gather_facts(run, name) for run, name in zip(arguments.runs, names, strict=True)], out
+    )
+    say(f"{out}: open it in a browser")
+    return 0
+
+
+_WATCH_HELP = """examples:
+  maskwright watch runs/NAME
+  maskwright watch runs/NAME --once     show it as it is and stop
+"""
+
+
+def watch_parser() -> Parser:
+    parser = Parser("watch", "Follow a run.", _WATCH_HELP)
+    parser.add_argument("run", type=Path, help="a run directory")
+    parser.add_argument("--once", action="store_true", help="show it as it is and stop")
+    return parser
+
+
+def watch(argv: Sequence[str]) -> int:
+    arguments = watch_parser().parse(argv)
+    maskwright.watch(arguments.run, once=arguments.once)
+    return 0
+
+
+_SWEEP_HELP = """All other arguments and flags are those of the command, and shared by all trials.
 
 examples:
   maskwright sweep pretrain corpus/*.txt --over optim.learning_rate=1e-3..1e-1:log \\
@@ -25,9 +76,8 @@ is resumed by the same command.
 _SHOWN = 10
 
 
-def build_parser() -> Parser:
-    """Return the parser of ``maskwright sweep``."""
-    parser = Parser("sweep", "Search the settings of a command.", _EPILOG)
+def sweep_parser() -> Parser:
+    parser = Parser("sweep", "Search the settings of a command.", _SWEEP_HELP)
     parser.add_argument("command", choices=("pretrain", "finetune"))
     over = (
         "vary a setting: FIELD=LOW..HIGH, FIELD=LOW..HIGH:log, FIELD=A,B,C; may be repeated "
@@ -41,8 +91,8 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str]) -> int:
-    arguments, rest = build_parser().parse_known_args(argv)
+def sweep(argv: Sequence[str]) -> int:
+    arguments, rest = sweep_parser().parse_known_args(argv)
     found = maskwright.sweep(
         arguments.command,
         rest,

@@ -1,7 +1,9 @@
-"""The suite ``retrieval``: documents found by text vectors.
+"""The suites of text vectors: ``retrieval`` finds documents, ``sts`` compares pairs of texts.
 
-Data is local, in the format of BEIR (Thakur et al., 2021). Texts are embedded as by ``maskwright
-embed``. The baseline is BM25, which needs no training. Q queries, N documents.
+Data is local: of ``retrieval`` in the format of BEIR (Thakur et al., 2021), of ``sts`` a table in
+the format of the STS benchmark, whose human similarity scores the cosines should correlate with.
+Texts are embedded as by ``maskwright embed``. The baselines, BM25 and the cosine of word counts,
+need no training. Q queries, N documents.
 """
 
 import json
@@ -19,13 +21,20 @@ from numpy.typing import NDArray
 
 from maskwright.errors import CorpusError, InputError
 from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
-from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
+from maskwright.evaluation.suites import Request, Suite, describe_files
+from maskwright.finetuning.metrics import compute_metric
 from maskwright.finetuning.predict import Predictor
-from maskwright.finetuning.table_files import open_lines, read_columns
+from maskwright.finetuning.table_files import (
+    TableRow,
+    list_names,
+    looks_like_header,
+    open_lines,
+    read_columns,
+)
 from maskwright.inference.embed import Embedder
 from maskwright.runs.evaluation_file import Score, SuiteResult
 
-_DEEPEST = 100  # documents in a ranking
+_MAX_RANKED = 100  # documents in a ranking
 _WORD = re.compile(r"\w+")
 _SPLITS = ("test", "dev", "train")
 
@@ -72,7 +81,6 @@ def read_collection(folder: Path) -> Collection:
 
 
 def _find(folder: Path, *names: str) -> Path:
-    """Return the first of the files that exists, plain or ``.gz``; raise InputError if none."""
     for path in (folder / f"{name}{end}" for name in names for end in ("", ".gz")):
         if path.is_file():
             return path
@@ -132,11 +140,11 @@ def _rank(
     gains = np.zeros(len(scores), np.int64)
     for name in grades.keys() & places.keys():
         gains[places[name]] = grades[name]
-    best: list[int] = np.lexsort((gains, -scores))[: _DEEPEST + 1].tolist()
+    best: list[int] = np.lexsort((gains, -scores))[: _MAX_RANKED + 1].tolist()
     names = list(places)
     found = (names[place] for place in best if scores[place] > above)
     kept = [name for name in found if name != query or grades.get(name, 0) > 0]
-    return kept[:_DEEPEST]
+    return kept[:_MAX_RANKED]
 
 
 def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str, Ranking]:
@@ -248,14 +256,14 @@ def _score_retrieval(request: Request) -> SuiteResult:
         "num_cut": embed.num_cut,
     }
     if request.rerank is not None:
-        settings |= {"reranker": str(request.rerank), "reranked_documents": _DEEPEST}
+        settings |= {"reranker": str(request.rerank), "reranked_documents": _MAX_RANKED}
         predict = open_ranker(request.rerank, str(request.model.device))
         searches = {"retrieval/reranked": rankings, "retrieval/reranked_bm25": by_words}
         for prefix, found in searches.items():
             again = rerank(predict, task, found)
             scores += score_rankings(prefix, task.grades, again, by_words)
     data = describe_files(path, task.files, len(task.documents))
-    return mark_fast(SuiteResult("retrieval", data, settings, scores), False)
+    return SuiteResult("retrieval", data, settings | {"fast": False}, scores)
 
 
 def _check_retrieval(request: Request) -> None:
@@ -264,7 +272,7 @@ def _check_retrieval(request: Request) -> None:
         open_ranker(request.rerank, str(request.model.device))
 
 
-SUITE = Suite(
+RETRIEVAL = Suite(
     name="retrieval",
     needs="files",
     check=_check_retrieval,
@@ -274,4 +282,83 @@ SUITE = Suite(
         "retrieval/reranked/ndcg_10",
         "retrieval/reranked_bm25/ndcg_10",
     ),
+)
+
+
+_COLUMNS = ("sentence1", "sentence2", "score")
+_ORIGINAL_COLUMNS = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
+
+
+def read_graded_pairs(path: Path) -> tuple[list[str], list[str], NDArray[np.float64]]:
+    """Return first texts, second texts and scores of a table.
+
+    The columns are ``sentence1``, ``sentence2`` and ``score``; in a CSV or TSV file without a
+    header, the first three, or those of ``sts-dev.csv``.
+
+    Raises:
+        CorpusError: as `read_columns`, a column is missing, or all scores are equal.
+    """
+    rows = list(_read_rows(path))
+    pairs, scores = [row.texts for row in rows], np.array([row.number("score") for row in rows])
+    if len(set(scores.tolist())) < 2:
+        raise CorpusError(f"{path}: all scores are the same in {len(rows)} pairs. Check them.")
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs], scores
+
+
+def _read_rows(path: Path) -> Iterable[TableRow]:
+    names = list_names(path)
+    if {*_COLUMNS} <= {*names}:
+        return read_columns(path, {name: name for name in _COLUMNS})
+    if {".csv", ".tsv"} & {*path.suffixes} and not looks_like_header([names]):
+        if next(open_lines(path)[1], "").count("\t") + 1 >= len(_ORIGINAL_COLUMNS):
+            return _read_original(path)
+        if len(names) >= len(_COLUMNS):
+            return read_columns(path, {name: number for number, name in enumerate(_COLUMNS)})
+    raise CorpusError(
+        f"{path} has no columns {', '.join(_COLUMNS)}: it has {', '.join(names[:20])}. Rename them."
+    )
+
+
+def _read_original(path: Path) -> Iterator[TableRow]:
+    """Yield the rows of ``sts-dev.csv``: separated by tabs, quotation marks are text."""
+    name, lines = open_lines(path)
+    for number, line in (pair for pair in enumerate(lines, start=1) if pair[1].strip()):
+        values: dict[str, str] = dict(zip(_ORIGINAL_COLUMNS, line.split("\t"), strict=False))
+        if len(values) < len(_ORIGINAL_COLUMNS):
+            raise CorpusError(f"{name}:{number} has {len(values)} columns, not 7. Correct it.")
+        yield TableRow(f"{name}:{number}", values)
+
+
+def compare_words(first: str, second: str) -> float:
+    """Return the cosine of the word counts of two texts."""
+    ours, theirs = Counter(split_words(first)), Counter(split_words(second))
+    product = sum(count * theirs[word] for word, count in ours.items())
+    lengths = (sum(count**2 for count in each.values()) for each in (ours, theirs))
+    return product / max(1.0, math.sqrt(math.prod(lengths)))
+
+
+def _score_sts(request: Request) -> SuiteResult:
+    path = request.need_file("sts")
+    first, second, scores = read_graded_pairs(path)
+    embed = request.make_embedder()
+    cosines = (embed(first) * embed(second)).sum(1)
+    words = np.array([compare_words(a, b) for a, b in zip(first, second, strict=True)])
+    spearman, baseline = (compute_metric("spearman", scores, x) for x in (cosines, words))
+    settings = {
+        "baseline": "cosine of word counts",
+        "pooling": embed.pooling,
+        "num_cut": embed.num_cut,
+        "fast": False,
+    }
+    score = Score("sts/spearman", spearman, None, None, len(scores), baseline)
+    data = describe_files(path, [path], 2 * len(scores))
+    return SuiteResult("sts", data, settings, (score,))
+
+
+STS = Suite(
+    name="sts",
+    needs="files",
+    check=lambda request: read_graded_pairs(request.need_file("sts")),
+    score=_score_sts,
+    headlines=("sts/spearman",),
 )

@@ -1,8 +1,13 @@
-"""The text that a model is evaluated on, with pinned masks: prepared data, or files in memory.
+"""The data of an evaluation: text with pinned masks, prepared or in files, and minimal pairs.
 
 Masks are a function of (fixed seed, row), by default at 15 % with 80/10/10, whatever rate and
 strategy a run trains with. Two evaluations thus differ only by the model, and models with the same
 tokenizer can be compared on the same rows.
+
+Files of minimal pairs are JSON lines, plain or compressed. BLiMP (also filtered, and the supplement
+of the BabyLM challenge; Warstadt et al. 2020): ``{"sentence_good": …, "sentence_bad": …, "UID": …,
+"linguistics_term": …, "field": …}``; only the two sentences are required. EWoK (Ivanova et al.
+2024): ``{"Domain": …, "Context1": …, "Target1": …, "Target2": …}``; `Target1` fits the context.
 """
 
 import hashlib
@@ -16,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.sources import stream_corpus
+from maskwright.corpus.documents import Source
+from maskwright.corpus.readers.records import read_exact_lines
+from maskwright.corpus.sources import find_sources, stream_corpus
 from maskwright.data.batch import Batch, SpecialIds, collate
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.counter_rng import derive_keys
@@ -25,12 +32,13 @@ from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.permutation import permute
 from maskwright.data.rows import DataPosition, Rows
 from maskwright.distributed.world import ALONE, World
-from maskwright.errors import InputError, ShardError
+from maskwright.errors import CorpusError, InputError, ShardError, show_value
+from maskwright.files import JsonObject, parse_object
 from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
 from maskwright.shards.reader import ConcatStore, TokenStore
 from maskwright.shards.remote import name_path
-from maskwright.tokenizer.sentence_ends import find_sentence_ends
+from maskwright.tokenizer.token_text import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks
@@ -84,8 +92,8 @@ class PinnedText:
 
 _MAX_CHARACTERS = 20_000_000  # read from text files; a few times more than any suite scores
 _MAX_SENTENCE_TOKENS_READ = 4_000_000  # read from prepared data to choose sentences
-_SHORTEST = 5  # tokens of a sentence of prepared data; shorter ones are headings and list items
-_LONGEST = 510
+_MIN_TOKENS = 5  # tokens of a sentence of prepared data; shorter ones are headings and list items
+_MAX_TOKENS = 510
 
 Ids = NDArray[np.int64]
 Item = TypeVar("Item")
@@ -260,11 +268,113 @@ def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[EncodedText
         word_starts = corpus.word_starts(start, start + length)
         begin = 0
         for end in [*(np.flatnonzero(np.isin(ids, ends)) + 1).tolist(), length]:
-            for first in range(begin, end, _LONGEST):
-                part = slice(first, min(first + _LONGEST, end))
-                if part.stop - first >= _SHORTEST:
+            for first in range(begin, end, _MAX_TOKENS):
+                part = slice(first, min(first + _MAX_TOKENS, end))
+                if part.stop - first >= _MIN_TOKENS:
                     yield EncodedText(ids[part], word_starts[part])
             begin = end
         num_read += length
         if num_read >= _MAX_SENTENCE_TOKENS_READ:
             return
+
+
+UNNAMED = "unnamed"
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences: one is acceptable, the other breaks a rule or does not fit the context.
+
+    Attributes:
+        paradigm: the contrast: BLiMP's ``UID``, EWoK's ``Domain``, or else the name of the file.
+        phenomenon: the kind of paradigm, BLiMP's ``linguistics_term``.
+        field: the part of grammar, such as ``syntax``.
+        context: text before both sentences, which is part of the input but not scored.
+    """
+
+    good: str
+    bad: str
+    paradigm: str = UNNAMED
+    phenomenon: str = UNNAMED
+    field: str = UNNAMED
+    context: str = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """The good and the bad text with the context, as model inputs."""
+        return [f"{self.context} {end}" if self.context else end for end in (self.good, self.bad)]
+
+
+def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
+    """Return all pairs in files, or in the ``.jsonl`` files of folders, in a fixed order::
+
+        pairs = read_minimal_pairs(["blimp/data"])
+        print(pairs[0].good, pairs[0].bad)
+
+    Args:
+        paths: files, folders, patterns of ``.jsonl`` files; ``.gz``, ``.bz2``, ``.xz`` and
+            ``.zst`` are unpacked.
+
+    Raises:
+        CorpusError: there is no file, a file is damaged, or a line is not a pair.
+    """
+    names = [str(path) for path in paths]
+    sources = [
+        source
+        for source in find_sources(names)
+        if source.kind == "jsonl" or (source.explicit and source.kind not in ("hub", "pydocs"))
+    ]
+    if not sources:
+        raise CorpusError(f"{', '.join(names)} holds no .jsonl file of minimal pairs.")
+    return [pair for source in sources for pair in _read_file(source)]
+
+
+def _read_file(source: Source) -> list[MinimalPair]:
+    paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
+    pairs = [
+        _parse_line(line, f"{source.name}:{number}", paradigm)
+        for number, line in enumerate(read_exact_lines(source), start=1)
+        if line.strip()
+    ]
+    if not pairs:
+        raise CorpusError(f"{source.name} is empty: it holds no minimal pairs.")
+    return pairs
+
+
+def _parse_line(line: str, place: str, paradigm: str) -> MinimalPair:
+    record = parse_object(line)
+    if record is None:
+        raise CorpusError(
+            f"{place} is not a JSON object with sentence_good and sentence_bad, or with Context1, "
+            "Target1 and Target2. Correct or remove the line."
+        )
+    if "Target1" in record:
+        keys = ("Target1", "Target2", "Domain", "Context1")
+        good, bad, domain, context = (_take(record, key, place) for key in keys)
+        return MinimalPair(good, bad, domain, "ewok", context=context)
+    good, bad = (_take(record, key, place) for key in ("sentence_good", "sentence_bad"))
+    return MinimalPair(
+        good,
+        bad,
+        _take(record, "UID", place, paradigm),
+        _take(record, "linguistics_term", place, UNNAMED),
+        _take(record, "field", place, UNNAMED),
+    )
+
+
+def _take(record: JsonObject, key: str, place: str, default: str | None = None) -> str:
+    value = default if record.get(key) is None else record[key]
+    if value is None:
+        raise CorpusError(f"{place} has no {key}. Add it, or remove the line.")
+    if not isinstance(value, str) or not value.strip():
+        raise CorpusError(f"{place}: {key} = {show_value(value)!r} must be a string with text.")
+    return value
+
+
+def read_named_pairs(source: str) -> tuple[str, list[MinimalPair]]:
+    """Return the name of a file or folder of minimal pairs, and its pairs.
+
+    Raises:
+        CorpusError: there are no pairs, or they cannot be read.
+    """
+    return Path(source).resolve().name, read_minimal_pairs([source])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from maskwright.report.pages import render_selection
 from maskwright.report.run_page import render_page
-from maskwright.report.selection_page import render_selection
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.selection.selector import Tally
 from tests.finetuning.test_report import render as render_classifier

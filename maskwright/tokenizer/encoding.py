@@ -1,21 +1,201 @@
-"""Tokens of a text with masks: what touches a mask continues its word, as in training.
+"""Fast encoding: text is cut into parts that encode independently, and each part is encoded once.
 
-The library encodes the text before and after a mask as if each were a whole text. After the mask of
+Most of a text consists of few different words. If a tokenizer never uses context across a blank,
+encoding the chunks between blanks is the same as encoding the whole text, and a dictionary from
+chunk to tokens does nearly all the work. A new chunk ("snails.") is first divided into parts that
+are mostly known ("snails", "."). `choose_cutting` decides from the tokenizer's description whether
+and where its text may be cut; other tokenizers get the whole text.
+
+Texts with masks are encoded as in training: what touches a mask continues its word. The library
+encodes the text before and after a mask as if each were a whole text. After the mask of
 ``un[MASK]able`` it therefore begins a word, which training never shows: inside a word WordPiece has
-``##able``, and Unigram has no ``▁``. Here the word is pre-tokenized with a letter in place of the
-mask, and its parts are tokenized separately. That is exact: where a word has a boundary between
+``##able``, and Unigram has no ``▁``. `PromptEncoder` pre-tokenizes the word with a letter in place
+of the mask, and tokenizes its parts separately. That is exact: where a word has a boundary between
 tokens, the tokens on each side do not depend on the other side.
 """
 
 import re
-from collections.abc import Mapping
-from itertools import pairwise
-from typing import Any, NamedTuple
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import filterfalse, pairwise
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 from tokenizers import PreTokenizedString, Token, pre_tokenizers
 
-from maskwright.tokenizer.vocabulary import match_greedily
+from maskwright.errors import TokenizerError
+from maskwright.files import JsonObject
+from maskwright.tokenizer.files import calling_library, match_greedily
+from maskwright.tokenizer.words import ACCENTS, BYTE_WORDS, INVISIBLE, WORD_BREAK, find_word_starts
+
+WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its id
+
+# A longer run without a blank is cut, because the library needs about 100 bytes of memory per
+# character. BERT's WordPiece encodes every word of more than 100 characters as [UNK] anyway.
+MAX_CHUNK_CHARACTERS = 16_384
+# Even a text that may not be cut is cut if normalization could make it longer than this.
+MAX_GROWN_CHARACTERS = 2_000_000
+# Tokens per character, averaged over a text. One character may become 33 bytes, each a token.
+_MAX_TOKENS, _TOKEN_BYTES = 64, 4
+
+_CACHE_BYTES = 150_000_000
+_ENTRY_BYTES = 200
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """Rules for cutting text: `split` into chunks, then chunks that match `plain` into `parts`."""
+
+    split: Callable[[str], list[str]]
+    plain: re.Pattern[str] | None = None
+    parts: re.Pattern[str] | None = None
+
+    def divide(self, chunk: str) -> list[str]:
+        """Return the parts of a chunk, or the chunk itself if it cannot be divided."""
+        if self.plain and self.parts and self.plain.fullmatch(chunk):
+            return self.parts.findall(chunk)
+        return [chunk]
+
+
+def _split_at_blanks(text: str) -> list[str]:
+    """Split at blanks and line ends, for tokenizers that drop whitespace."""
+    return text.replace("\n", " ").split(" ")
+
+
+_BLANK_BESIDE_SPACE = re.compile(r" (?:(?=\s)|(?<=\s ))")
+_BEFORE_SINGLE_BLANK = re.compile(r"(?<=\S)(?= \S)")
+
+
+def _split_before_blanks(text: str) -> list[str]:
+    """Split before each single blank, for tokenizers that keep whitespace.
+
+    The regular expression of byte-level BPE joins one blank with the word after it, and a cut
+    inside a longer run of whitespace would change how the run is divided.
+    """
+    if _BLANK_BESIDE_SPACE.search(text) or text[:1].isspace() or text[-1:].isspace():
+        return _BEFORE_SINGLE_BLANK.split(text)
+    first, *others = text.split(" ")
+    return [first, *[" " + part for part in others]]
+
+
+# BERT's pre-tokenizer separates every ASCII punctuation character. Byte-level BPE keeps runs of
+# them together, with the blank before, and treats some apostrophes as letters.
+BERT_CUTTING = Cutting(
+    _split_at_blanks, re.compile(r"[!-~]+"), re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
+)
+BYTE_CUTTING = Cutting(
+    _split_before_blanks, re.compile(r" ?[!-&(-~]+"), re.compile(r" ?[A-Za-z0-9]+| ?[^ A-Za-z0-9]+")
+)
+BLANK_CUTTING = Cutting(_split_at_blanks)
+# For any tokenizer; approximate, but sufficient to count words.
+ROUGH_CUTTING = Cutting(_split_before_blanks)
+
+_PER_CHARACTER = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents"}
+
+
+def choose_cutting(description: JsonObject) -> Cutting | None:
+    """Return exact rules for cutting text for this ``tokenizer.json``, or None."""
+    ordinary_added = any(not token["special"] for token in description["added_tokens"])
+    if ordinary_added or not _is_per_character(description["normalizer"]):
+        return None
+    pre_tokenizer = description["pre_tokenizer"] or {"type": None}
+    parts = cast(list[JsonObject], pre_tokenizer.get("pretokenizers", [pre_tokenizer]))
+    kinds = [part["type"] for part in parts]
+    if kinds[:1] == ["BertPreTokenizer"] and set(kinds[1:]) <= {"Split"}:
+        return BERT_CUTTING
+    if kinds[:1] == ["WhitespaceSplit"]:
+        schemes = {part["prepend_scheme"] for part in parts if part["type"] == "Metaspace"}
+        return BLANK_CUTTING if schemes <= {"always"} else None
+    if kinds == ["ByteLevel"] and parts[0]["use_regex"] and not parts[0]["add_prefix_space"]:
+        return BYTE_CUTTING
+    if kinds in (["Split"], ["Split", "ByteLevel"]):
+        known = ({"Regex": r"[\s\S]"}, {"Regex": BYTE_WORDS})
+        return BYTE_CUTTING if parts[0]["pattern"] in known else None
+    return None
+
+
+def _is_per_character(normalizer: JsonObject | None) -> bool:
+    """Return True if normalizing the parts between blanks is the same as normalizing the text."""
+    if normalizer is None:
+        return True
+    if normalizer["type"] == "Sequence":
+        parts = cast(list[JsonObject], normalizer["normalizers"])
+        return all(_is_per_character(part) for part in parts)
+    if normalizer["type"] == "Replace":  # of single characters, whatever is beyond a blank
+        return normalizer["pattern"].get("Regex") in (ACCENTS, INVISIBLE, WORD_BREAK)
+    return normalizer["type"] in _PER_CHARACTER
+
+
+class CachedEncoder:
+    """Encoder of text to packed tokens (uint32: word-start bit and id), with a chunk dictionary."""
+
+    def __init__(
+        self, backend: tokenizers.Tokenizer, cutting: Cutting | None, growth: int = 1
+    ) -> None:
+        """`growth`: the most characters that the backend's normalizer makes of one."""
+        self._backend = backend
+        self._cutting = cutting
+        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_GROWN_CHARACTERS // growth
+        self._known: dict[str, bytes] = {}
+        self._bytes = 0
+
+    def encode(self, text: str) -> NDArray[np.uint32]:
+        """Return the packed tokens of `text`, without special tokens."""
+        if self._cutting is None:
+            return np.frombuffer(self._encode_long(text), np.uint32)
+        chunks = self._cutting.split(text)
+        if self._bytes > _CACHE_BYTES:
+            self._known, self._bytes = {}, 0
+        known = self._known  # another thread may replace it meanwhile
+        new = set(filterfalse(known.__contains__, chunks))
+        if new:
+            self._learn(known, {chunk: self._cutting.divide(chunk) for chunk in new})
+        return np.frombuffer(b"".join(map(known.__getitem__, chunks)), np.uint32)
+
+    def _learn(self, known: dict[str, bytes], divided: dict[str, list[str]]) -> None:
+        parts = {part for parts in divided.values() for part in parts if part not in known}
+        short = [part for part in parts if len(part) <= self._longest]
+        with calling_library("the tokenizer fails on this text"):
+            encodings = self._backend.encode_batch(short, add_special_tokens=False)
+        for part, encoding in zip(short, encodings, strict=True):
+            known[part] = pack_encoding(part, encoding)
+        for part in parts - known.keys() if len(short) < len(parts) else ():
+            known[part] = self._encode_long(part)
+        for chunk, its_parts in divided.items():
+            if len(its_parts) > 1:
+                known[chunk] = b"".join([known[part] for part in its_parts])
+        self._bytes += sum(_ENTRY_BYTES + 2 * len(chunk) for chunk in (*parts, *divided))
+
+    def _encode_long(self, part: str) -> bytes:
+        size, packed = self._longest, bytearray()
+        for start in range(0, len(part), size):
+            piece = part[start : start + size]
+            with calling_library("the tokenizer fails on this text"):
+                # A batch of one, because `encode` holds the GIL.
+                [encoding] = self._backend.encode_batch([piece], add_special_tokens=False)
+            packed += pack_encoding(piece, encoding)
+            if len(packed) > _TOKEN_BYTES * _MAX_TOKENS * (len(part) + 1):
+                raise TokenizerError(
+                    f"the tokenizer makes more than {_MAX_TOKENS} tokens of a character."
+                )
+        return bytes(packed)
+
+
+def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:
+    """Return the library's encoding of `text` as the bytes of packed tokens."""
+    packed = array("I", encoding.ids)
+    if text.isascii() and text.isalnum():
+        starts = [True] * bool(packed)  # a plain word: only its first token begins a word
+    else:
+        starts = find_word_starts(text, encoding.offsets)
+    for index, is_start in enumerate(starts):
+        if is_start:
+            packed[index] |= WORD_START
+    return packed.tobytes()
+
 
 # In place of a mask is a letter that no normalizer composes with a neighbor, or an ideograph if one
 # is beside the mask, because WordPiece makes each a word. The text must not have it.
@@ -102,7 +282,6 @@ class PromptEncoder:
         ]
 
     def _begins_word(self, before: str) -> bool:
-        """Return True if a mask after this text begins a word."""
         if not before or before[-1].isspace():
             return True
         if not self._prefix or before.endswith(self._mask):
@@ -153,7 +332,6 @@ class PromptEncoder:
         return Tokens(encoding.ids, [(a + shift, b + shift) for a, b in encoding.offsets])
 
     def _divide(self, text: str) -> PreTokenizedString:
-        """Return a text normalized and pre-tokenized."""
         pieces = PreTokenizedString(text)
         if self._backend.normalizer is not None:
             pieces.normalize(self._backend.normalizer.normalize)
@@ -198,7 +376,6 @@ class PromptEncoder:
 
 
 def _has_no_blank(text: str, place: int) -> bool:
-    """Return True if the characters before and after a place are no blanks."""
     return not any(map(str.isspace, text[place - 1 : place + 1]))
 
 
