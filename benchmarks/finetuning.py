@@ -24,11 +24,10 @@ import torch
 
 from benchmarks.common import find_corpus, recall, write_result
 from maskwright.evaluation.run import hash_model
-from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig
+from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, TaskFiles
 from maskwright.finetuning.fit import train_seeds
 from maskwright.finetuning.glue import find_tasks, make_files
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.results import add_control, collect_results
+from maskwright.finetuning.metrics import add_control, collect_results
 from maskwright.finetuning.task import read_task
 from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder

@@ -14,14 +14,12 @@ from maskwright.errors import InputError
 from maskwright.finetuning.table_files import (
     FIRST,
     find_roles,
-    list_names,
-    parse_columns,
-    read_columns,
-)
-from maskwright.finetuning.text_files import (
     is_named_table,
+    list_names,
     list_texts,
     naming_source,
+    parse_columns,
+    read_columns,
     read_text_lines,
 )
 from maskwright.runs.find_model import HELP

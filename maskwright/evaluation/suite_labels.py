@@ -21,14 +21,13 @@ from maskwright.evaluation.intervals import (
 )
 from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
 from maskwright.finetuning.column_roles import Column
+from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.predict import has_columns
-from maskwright.finetuning.ranking_task import Ranking
-from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
-from maskwright.finetuning.text_tasks import TextTask
+from maskwright.finetuning.text_tasks import Ranking, TextTask
 from maskwright.inference.text_model import TextModel
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.classifier_folder import LoadedClassifier, open_classifier

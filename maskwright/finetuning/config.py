@@ -1,11 +1,11 @@
-"""Configuration of fine-tuning: settings, tasks and the GLUE presets.
+"""What a run of fine-tuning is asked for: settings, task, files, model, and the GLUE presets.
 
 A preset covers the file layouts of a GLUE task (Wang et al., "GLUE", 2019): that of the benchmark
 and that of the original source (CoLA's ``in_domain_*.tsv``, the STS benchmark as CSV).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ from maskwright.finetuning.metrics import Metric
 from maskwright.model.config import Pooling
 from maskwright.objectives.config import SoftTargetsConfig
 from maskwright.provenance import show_computation
+from maskwright.runs.run_directory import MODEL_NAME
 from maskwright.train.config import Precision
 
 # To add a task, write its class and add a line: the import path of the class and its help text.
@@ -38,7 +39,7 @@ TASKS: dict[str, tuple[str, str]] = {
         "the part of a text that answers a question, in files of SQuAD",
     ),
     "ranking": (
-        "maskwright.finetuning.ranking_task:Ranking",
+        "maskwright.finetuning.text_tasks:Ranking",
         "the relevance of a passage to a query, to rank passages again after a search",
     ),
     "embedding": (
@@ -165,6 +166,56 @@ class FinetuneConfig:
         """Return the epochs and the learning rate of a resolved config, and what computes them."""
         budget = f"epochs at most {self.epochs:g}, learning rate {self.learning_rate:g}"
         return f"{budget}, on {show_computation(computation)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFiles:
+    """The files of examples.
+
+    Attributes:
+        task: the name of the task.
+        valid: examples that select the weights; None: `valid_share` of the training examples.
+        test: examples on which the selected weights are scored, once; None: there are none.
+        columns: the name or position of each column by role.
+        has_header: True if the first row of a table holds names; None: it is inferred.
+        metrics: metrics to report before those of the task; the first selects the weights unless
+            the config names another.
+        skips_short: True if rows with too few columns are skipped and counted (GLUE's own files
+            have some); False makes them an error.
+    """
+
+    task: str
+    train: Path
+    valid: Path | None = None
+    test: Path | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
+    has_header: bool | None = None
+    valid_share: float = 0.1
+    metrics: tuple[Metric, ...] = ()
+    skips_short: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that the scores of a run depend on.
+
+    Attributes:
+        model: the model folder to fine-tune.
+        control: True if an encoder with random weights is also trained and scored.
+        teacher: the folder of a fine-tuned model whose answers are learned, too.
+    """
+
+    model: Path
+    files: TaskFiles
+    config: FinetuneConfig
+    control: bool = False
+    teacher: Path | None = None
+
+    @property
+    def origin(self) -> str:
+        """The name of the model to fine-tune, for the card of the new one."""
+        inner = (MODEL_NAME, "0_Transformer")  # in a run directory; in one of sentence-transformers
+        return (self.model.parent if self.model.name in inner else self.model).name
 
 
 @dataclass(frozen=True)

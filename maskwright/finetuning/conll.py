@@ -69,6 +69,10 @@ class TaggedSentence:
         """The sentence as one text."""
         return [self.text or join_words(self.words).text]
 
+    @property
+    def group_texts(self) -> list[str]:
+        return ["\x1f".join(self.words)]
+
 
 class Word(NamedTuple):
     """A word and its character span in the text."""

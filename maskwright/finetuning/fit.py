@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maskwright.errors import CheckpointError, TrainingError
-from maskwright.finetuning.batches import plan_steps
+from maskwright.errors import CheckpointError, InputError, TrainingError
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.examples import Examples
+from maskwright.finetuning.examples import Examples, plan_steps
 from maskwright.finetuning.metrics import VALID_LOSS, Scores, beats, is_better, is_perfect
 from maskwright.finetuning.network import (
     build_classifier,
@@ -21,15 +20,16 @@ from maskwright.finetuning.network import (
     group_parameters,
     rescaled_output,
 )
-from maskwright.finetuning.task import TaskData
+from maskwright.finetuning.task import Logits, TaskData
 from maskwright.logs import Record
 from maskwright.model.classifier import Classifier
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import EncoderModel
+from maskwright.model_folder.classifier_folder import open_classifier
 from maskwright.optim.eager import AdamW
 from maskwright.progress import Pulse
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
-from maskwright.train.device import autocast
+from maskwright.train.device import autocast, choose_device
 
 _LEAST_SHARE = 0.5  # of the steps of a run, before early stopping counts
 
@@ -398,3 +398,41 @@ def train_seeds(
         finished.add(run, best)
     assert best is not None
     return SeedsResult(best.cpu(), list(finished.runs), data.deciding)
+
+
+def ask_teacher(folder: Path, data: TaskData, config: FinetuneConfig, pulse: Pulse) -> list[Logits]:
+    """Return the teacher's logits for each training example: [K] for a text, [words, K] for words.
+
+    A teacher of texts may have another tokenizer. One of words must cut sentences as the student
+    does.
+
+    Raises:
+        InputError: the teacher was trained for another task, or with other labels.
+        ModelFolderError: `folder` is not a classifier's folder.
+    """
+    teacher, task, labels = open_classifier(folder), data.task, data.labels
+    level, problem = teacher.model.head_config.level, teacher.problem
+    if level != task.level or (level == "text" and problem != task.problem):
+        raise InputError(
+            f"--teacher {folder} labels {level}s ({problem}), which is not --task {task.name}. "
+            "Give a model that was fine-tuned for this task."
+        )
+    if task.problem != "regression" and {*teacher.labels} != {*labels.names}:
+        first = min({*teacher.labels} ^ {*labels.names})
+        raise InputError(
+            f"--teacher {folder} has other labels than the training examples, such as {first}. "
+            "Give a model that was fine-tuned with these labels."
+        )
+    examples = task.encode(data.train.rows, labels, teacher.tokenizer, teacher.max_length)
+    theirs, ours = ([len(each) for each in one.positions or ()] for one in (examples, data.train))
+    if theirs != ours:
+        raise InputError(
+            f"--teacher {folder} cuts sentences at other words. Set max_length = "
+            f"{teacher.max_length}, and use a model with the same tokenizer."
+        )
+    model = teacher.model.to(choose_device(config.device, field="device"))
+    logits = compute_logits(model, examples, teacher.tokenizer.pad_id, config.precision, pulse)
+    if task.problem == "regression":
+        return logits
+    order = [teacher.labels.index(name) for name in labels.names]
+    return [each[..., order] for each in logits]

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from maskwright.errors import InputError
 from maskwright.files import write_json
-from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, GlueTask
+from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, GlueTask, TaskFiles
 from maskwright.finetuning.fit import train_seeds
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.results import Results, collect_results
+from maskwright.finetuning.metrics import Results, collect_results
 from maskwright.finetuning.run import describe_skipped
 from maskwright.finetuning.task import Tell, read_task
 from maskwright.model_folder.classifier_folder import open_pretrained

@@ -26,17 +26,18 @@ from maskwright.finetuning.conll import (
 )
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.span_task import choose_answers, encode_questions
-from maskwright.finetuning.squad import read_questions
+from maskwright.finetuning.span_task import choose_answers, encode_questions, read_questions
 from maskwright.finetuning.table_files import (
     find_roles,
+    is_named_table,
     list_names,
+    list_texts,
     looks_like_header,
     parse_columns,
     read_columns,
+    read_text_lines,
 )
 from maskwright.finetuning.task import Answer, Labels, Tell, find_label_task
-from maskwright.finetuning.text_files import is_named_table, list_texts, read_text_lines
 from maskwright.formatting import describe_cut
 from maskwright.inference.text_model import check_finite, show_text
 from maskwright.model_folder.classifier_folder import open_classifier

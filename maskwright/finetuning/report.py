@@ -15,18 +15,20 @@ from maskwright.files import replacing_file, write_json, write_text
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import OUTSIDE, TaggedSentence, marks_entities
 from maskwright.finetuning.examples import Row
-from maskwright.finetuning.metrics import SpanScores, score_sets, score_spans
-from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.results import (
+from maskwright.finetuning.metrics import (
     ClassScores,
     Results,
     SetResults,
+    SpanScores,
     describe_defeats,
     get_judged,
     list_scores,
+    score_sets,
+    score_spans,
     show_mean,
 )
-from maskwright.finetuning.squad import Question
+from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.span_task import Question
 from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier

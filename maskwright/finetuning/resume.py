@@ -25,8 +25,7 @@ from maskwright.files import (
     write_json,
     write_text,
 )
-from maskwright.finetuning.config import TASKS, FinetuneConfig
-from maskwright.finetuning.request import Request, TaskFiles
+from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.task import Tell
 from maskwright.provenance import describe_environment
 from maskwright.runs.run_directory import (

@@ -1,7 +1,8 @@
 """``maskwright finetune`` as a function: the checks of its arguments, and the run."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,26 @@ import torch
 
 from maskwright.config import from_mapping
 from maskwright.console import tell
-from maskwright.errors import InputError, suggest
+from maskwright.errors import ConfigError, InputError, suggest
 from maskwright.files import write_json
 from maskwright.finetuning.column_roles import Column
-from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
+from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, find_word_rule
-from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, train_seeds
-from maskwright.finetuning.folds import cross_validate
-from maskwright.finetuning.metrics import VALID_LOSS, describe_scores
+from maskwright.finetuning.examples import Row
+from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, ask_teacher, train_seeds
+from maskwright.finetuning.metrics import (
+    RESULTS_NAME,
+    VALID_LOSS,
+    Baselines,
+    FoldResults,
+    Results,
+    add_control,
+    collect_results,
+    describe_scores,
+    get_judged,
+    show_mean,
+    summarize,
+)
 from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import (
     add_classes,
@@ -26,28 +39,19 @@ from maskwright.finetuning.report import (
     write_page,
     write_predictions,
 )
-from maskwright.finetuning.request import Request, TaskFiles
-from maskwright.finetuning.results import (
-    RESULTS_NAME,
-    FoldResults,
-    Results,
-    add_control,
-    collect_results,
-    get_judged,
-    show_mean,
-)
 from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
+from maskwright.finetuning.split import cut_folds, split_examples
 from maskwright.finetuning.table_files import parse_columns
 from maskwright.finetuning.task import (
     CustomTask,
     Task,
     TaskData,
     Tell,
+    encode_sets,
     load_label_task,
     load_task,
     read_task,
 )
-from maskwright.finetuning.teacher import ask_teacher
 from maskwright.formatting import count_noun, describe_cut, write_code
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import EncoderModel
@@ -381,3 +385,59 @@ def _write_card(results: Results, origin: str) -> str:
         f"{baselines['majority'][deciding]:.4f}, bag of words: "
         f"{baselines['bag of words'][deciding]:.4f}).{in_folds}\n"
     )
+
+
+_MODEL = "this model"
+
+
+def cross_validate(
+    request: Request, loaded: Loaded[Any], device: torch.device, pulse: Pulse
+) -> FoldResults:
+    """Train and score a model for each fold; return the mean scores, and those of the baselines.
+
+    Raises:
+        ConfigError: there are too few examples for the folds.
+        CorpusError, TrainingError: as in a run.
+    """
+    config, scores = replace(request.config, seeds=1), list[Baselines]()
+    num_scored = 0
+    for number, data in enumerate(_list_folds(request, loaded), start=1):
+        if request.teacher is not None:
+            answers = ask_teacher(request.teacher, data, config, pulse)
+            data = replace(data, soft_targets=answers)
+        [run] = train_seeds(data, loaded.model, config, device, pulse=pulse).runs
+        scores.append({**data.test_baselines, _MODEL: run.test_scores})
+        num_scored += len(data.held_out[-1].rows)
+        shown = "  ".join(f"{name} {each[data.deciding]:.4f}" for name, each in scores[-1].items())
+        pulse.say(f"  fold {number} of {config.folds}  {data.deciding}  {shown}")
+    # A kind of entity, such as span_f1/PER, may be missing in a fold.
+    kept = [metric for metric in scores[0]["majority"] if "/" not in metric]
+    means = {
+        name: summarize([{metric: each[name][metric] for metric in kept} for each in scores])
+        for name in scores[0]
+    }
+    model = means.pop(_MODEL)
+    return {"count": config.folds, "examples": num_scored, "baselines": means, "scores": model}
+
+
+def _list_folds(request: Request, loaded: Loaded[Any]) -> Iterator[TaskData]:
+    """Yield the data of each fold, whose examples are the test examples."""
+    files, count = request.files, request.config.folds
+    task, skipped = load_label_task(files.task), Counter[str]() if files.skips_short else None
+    rows = task.settle_labels(task.read(files.train, files, skipped))
+    valid = None if files.valid is None else task.read(files.valid, files, skipped)
+    labels = [task.list_labels(row) for row in rows]
+    folds = cut_folds(rows, labels, count)
+    if not all(folds):
+        most = sum(map(bool, folds))
+        rule = f"is too many: the {len(rows):,} examples of {files.train} fill {most} folds"
+        raise ConfigError("folds", count, rule, "Give fewer folds, or more examples.")
+    for fold in folds:
+        rest = sorted({*range(len(rows))} - {*fold})
+        train, chosen = [rows[n] for n in rest], valid
+        if chosen is None:
+            train, chosen = split_examples(train, [labels[n] for n in rest], files.valid_share)
+        if not train or not chosen:
+            raise ConfigError("folds", count, "leaves too few examples to train", "Give more.")
+        sets: list[Sequence[Row]] = [train, chosen, [rows[n] for n in fold]]
+        yield encode_sets(task, sets, files, loaded, request.config)

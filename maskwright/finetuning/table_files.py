@@ -12,16 +12,19 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, cast
 
 from maskwright.corpus.readers.columns import opening_parquet
+from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
+from maskwright.corpus.readers.text import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources
-from maskwright.errors import CorpusError, show_value
+from maskwright.errors import CorpusError, InputError, show_value
 from maskwright.files import JsonObject, parse_object
 from maskwright.finetuning.column_roles import (
     FIRST,
@@ -64,6 +67,10 @@ class TableRow:
     def texts(self) -> list[str]:
         """The one or two texts; raises as `texts_of` does."""
         return self.texts_of(TEXT_ROLES)
+
+    @property
+    def group_texts(self) -> list[str]:
+        return self.texts
 
     def texts_of(self, roles: Sequence[str]) -> list[str]:
         """Return the texts of the roles that the row has.
@@ -473,3 +480,45 @@ def find_roles(
 def clean_name(text: str) -> str:
     """Return the name of a label in one spelling of all that print alike."""
     return " ".join(unicodedata.normalize("NFC", text.translate(_INVISIBLE)).split())
+
+
+_TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
+
+
+def is_named_table(path: Path) -> bool:
+    """Return True if a file is a table by its name."""
+    return recognize_name(path, named=True)[0] in _TABLES
+
+
+def list_texts(row: TableRow) -> list[str]:
+    """Return the one or two texts of a row; a missing one is blank."""
+    found = {role: row.values[role] for role in TEXT_ROLES if role in row.values}
+    filled = {role: "" if text is None else text for role, text in found.items()}
+    return TableRow(row.place, filled).texts
+
+
+def read_text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file, compressed or not, or of a pipe; none if it is empty.
+
+    Raises:
+        InputError: it cannot be read.
+        CorpusError: it is damaged or not UTF-8.
+    """
+    with naming_source(str(path)):
+        if not path.is_file():  # a pipe, or an error
+            with path.open(encoding="utf-8-sig") as file:
+                yield from (line.rstrip("\n") for line in file)
+        elif path.stat().st_size:
+            yield from open_lines(path)[1]
+
+
+@contextmanager
+def naming_source(name: str) -> Generator[None]:
+    """Convert errors of reading text to errors that name its source."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.object[error.start]:#x} cannot be decoded"
+        raise not_decodable(error.object, name, UTF_8, reason) from None
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}.") from None

@@ -27,10 +27,9 @@ from maskwright.finetuning.column_roles import (
     name_roles,
     propose_columns,
 )
-from maskwright.finetuning.config import TASKS, FinetuneConfig
+from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
-from maskwright.finetuning.request import Request, TaskFiles
 from maskwright.finetuning.split import count_repeated, split_examples
 from maskwright.finetuning.table_files import (
     check_columns,

@@ -11,10 +11,10 @@ import numpy as np
 from maskwright.errors import CorpusError, InputError
 from maskwright.finetuning.baselines import TagFeatures
 from maskwright.finetuning.column_roles import Column
+from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Metric, Scores, score_spans
-from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, PredictedRows
 from maskwright.tokenizer.tokenizer import Tokenizer
 

@@ -16,13 +16,12 @@ from torch import Tensor
 
 from maskwright.errors import InputError
 from maskwright.files import write_text
-from maskwright.finetuning.batches import collate
 from maskwright.finetuning.column_roles import LABEL, TEXT_ROLES, Column
+from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import has_conll_name, read_conll
 from maskwright.finetuning.embedding import NEGATIVE
-from maskwright.finetuning.examples import Examples, encode_texts, encode_words
+from maskwright.finetuning.examples import Examples, collate, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.table_files import list_names
 from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
 from maskwright.inference.text_model import plan_batches

@@ -17,18 +17,13 @@ from starlette.types import ASGIApp
 from maskwright.errors import InputError
 from maskwright.serving.batcher import Batcher, BatchLimits, ModelHealth, WatchedThreads
 from maskwright.serving.config import ServeConfig
-from maskwright.serving.errors import (
-    ERROR_RESPONSES,
-    OPENAI_ERROR_RESPONSES,
-    OPENAI_PREFIX,
-    Responses,
-    ValueRefusedError,
-    add_error_handlers,
-)
 from maskwright.serving.guard import AllowedHosts, Guard
 from maskwright.serving.pages import Playground, add_docs
 from maskwright.serving.pipelines import Pipeline, Query
 from maskwright.serving.schemas import (
+    ERROR_RESPONSES,
+    OPENAI_ERROR_RESPONSES,
+    OPENAI_PREFIX,
     RESPONSES,
     Embeddings,
     EmbedRequest,
@@ -40,6 +35,7 @@ from maskwright.serving.schemas import (
     OpenAIModel,
     OpenAIModelList,
     RequestModel,
+    Responses,
     ScoredText,
     ScoreRequest,
     SimilarityRequest,
@@ -47,6 +43,8 @@ from maskwright.serving.schemas import (
     TextClassificationParameters,
     TextPair,
     TokenClassificationParameters,
+    ValueRefusedError,
+    add_error_handlers,
 )
 
 Item = TypeVar("Item")

@@ -26,8 +26,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from maskwright.errors import InputError
 from maskwright.serving.config import ServeConfig
-from maskwright.serving.errors import INTERNAL_ERROR, RETRY_SECONDS, describe_error
 from maskwright.serving.pages import DOCS_PATHS
+from maskwright.serving.schemas import INTERNAL_ERROR, RETRY_SECONDS, describe_error
 
 ACCESS_LOG = logging.getLogger("maskwright.access")
 ERROR_LOG = logging.getLogger("maskwright.serving")
