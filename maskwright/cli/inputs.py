@@ -11,9 +11,8 @@ from pathlib import Path
 from maskwright.cli.flags import Parser, add_table_flags, read_roles
 from maskwright.console import say, say_json, tell
 from maskwright.errors import InputError
+from maskwright.finetuning.column_roles import FIRST, find_roles
 from maskwright.finetuning.table_files import (
-    FIRST,
-    find_roles,
     is_named_table,
     list_names,
     list_texts,

@@ -20,6 +20,7 @@ from maskwright.evaluation.intervals import (
     percentile_interval,
 )
 from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
+from maskwright.finetuning.baselines import predict_constant
 from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples
@@ -99,7 +100,7 @@ def _score_labels(request: Request) -> SuiteResult:
         num_scored = len({row.texts[0] for row in examples.rows})
     elif isinstance(task, TextTask):
         targets = np.asarray(examples.targets)
-        constant = task.predict_majority(targets, len(targets))
+        constant = predict_constant(task.problem, targets, len(targets))
         baseline = task.score(labels, metrics, examples, constant)
         intervals = {name: resample_metric(name, targets, answers) for name in metrics}
         settings["baseline"] = "the most frequent label, or the mean"

@@ -15,14 +15,9 @@ from numpy.typing import NDArray
 from maskwright.errors import CorpusError
 from maskwright.evaluation.suite_retrieval import split_words
 from maskwright.evaluation.suites import Request, Suite, describe_files, mark_fast
+from maskwright.finetuning.column_roles import looks_like_header
 from maskwright.finetuning.metrics import compute_metric
-from maskwright.finetuning.table_files import (
-    TableRow,
-    list_names,
-    looks_like_header,
-    open_lines,
-    read_columns,
-)
+from maskwright.finetuning.table_files import TableRow, list_names, open_lines, read_columns
 from maskwright.runs.evaluation_file import Score, SuiteResult
 
 _COLUMNS = ("sentence1", "sentence2", "score")

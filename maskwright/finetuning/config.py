@@ -7,7 +7,7 @@ and that of the original source (CoLA's ``in_domain_*.tsv``, the STS benchmark a
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from maskwright.config import check_numbers, section, setting
 from maskwright.errors import ConfigError, CorpusError
@@ -52,7 +52,7 @@ TASKS: dict[str, tuple[str, str]] = {
 # Fine-tuning BERT", 2021). A wide encoder needs a lower learning rate than a narrow one: at the
 # width of ELECTRA-base this is the rate of Clark et al. (2020). Layer-wise decay helps wide
 # encoders; it cost narrow ones accuracy (docs/experiments.md).
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1000, 2.0, 20.0
+_STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 1000, 2.0, 20.0
 _NARROW, _RATE, _DECAY = 256, 1e-3, 0.9
 
 
@@ -136,14 +136,12 @@ class FinetuneConfig:
     def resolve(self, num_examples: int, width: int) -> "FinetuneConfig":
         """Return the config with values for `epochs`, `learning_rate` and `layer_decay`.
 
-        Args:
-            num_examples: the number of training examples.
-            width: the hidden size of the model.
+        `width` is the hidden size of the model.
         """
         epochs, rate, decay = self.epochs, self.learning_rate, self.layer_decay
         if epochs is None:
             passes = _STEPS * self.batch_size / num_examples
-            epochs = round(min(max(passes, _FEWEST_EPOCHS), _MOST_EPOCHS), 1)
+            epochs = round(min(max(passes, _MIN_EPOCHS), _MAX_EPOCHS), 1)
         if rate is None:
             rate = float(f"{_RATE * min(1, _NARROW / width) ** 2:.1g}")
         if decay is None:
@@ -151,11 +149,7 @@ class FinetuneConfig:
         return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)
 
     def choose_pooling(self, width: int, is_pair: bool, is_number: bool) -> Pooling | None:
-        """Return the pooling; None selects the pooling of the model family.
-
-        Raises:
-            ConfigError: the pooling is ``bi`` and the examples are single texts.
-        """
+        """Return the pooling; None: that of the family. Raise ConfigError for ``bi`` and texts."""
         if self.pooling == "bi" and not is_pair:
             rule = "compares the two texts of a pair, but these examples are single texts"
             raise ConfigError("pooling", self.pooling, rule, "Remove it.")
@@ -254,6 +248,20 @@ class GlueTask:
                 f" Give --task {self.task} and --columns instead of --preset."
             )
         return found[0]
+
+    def make_files(
+        self, train: Path, columns: Mapping[str, Column], has_header: bool | None, **more: Any
+    ) -> TaskFiles:
+        """Return files in the layout of `train`, except for the given columns and header."""
+        layout = self.find_layout(train)
+        return TaskFiles(
+            task=self.task,
+            train=train,
+            columns={**layout.columns, **columns},
+            has_header=layout.has_header if has_header is None else has_header,
+            metrics=self.metrics,
+            **more,
+        )
 
 
 _PAIR = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}

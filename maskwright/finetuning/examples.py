@@ -1,6 +1,7 @@
-"""Examples as model inputs: encoded texts, pairs and tagged sentences.
+"""Examples as model inputs, encoded texts, pairs and tagged sentences, and batches of them.
 
-R examples in a batch, padded to L tokens; T = R L tokens, W words with targets.
+The batches of an epoch are a pure function of (seed, epoch). R examples in a batch, padded to L
+tokens; T = R L tokens, W words with targets.
 """
 
 import itertools

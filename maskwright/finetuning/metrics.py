@@ -1,15 +1,15 @@
-"""Metrics of scikit-learn and scipy under their GLUE names, and F1 of entities.
+"""Metrics under their GLUE names, F1 of entities, and ``results.json`` with its comparisons.
 
 N examples, K labels.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,14 @@ Scores = dict[str, float]
 Baselines = dict[str, Scores]  # by the name of the baseline
 LOWER_IS_BETTER: frozenset[str] = frozenset({"mean_squared_error"})
 VALID_LOSS = "valid_loss"
+RESULTS_NAME = "results.json"
+_MAX_BYTES = 64 << 20
 
 
 def compute_metric(name: str, true: NDArray[Any], found: NDArray[Any]) -> float:
-    """Return one metric of predictions.
+    """Return a metric of label ids [N], of 0 and 1 for multi-label tasks [N, K], or of numbers [N].
 
-    Args:
-        true, found: [N] label ids, [N, K] 0 or 1 for multi-label tasks, or [N] numbers.
-
-    Returns:
-        The metric; 0 for a correlation with constant predictions, which is undefined.
+    A correlation with constant predictions, which is undefined, is 0.
     """
     return _METRICS[name](true, found)
 
@@ -107,12 +105,9 @@ class SpanScores:
 def score_spans(
     true: Iterable[Sequence[str]], found: Iterable[Sequence[str]]
 ) -> tuple[SpanScores, dict[str, SpanScores]]:
-    """Return the entity scores over all sentences, and those of each kind of entity.
+    """Return the scores of all entities of tagged sentences, and those of each kind of entity.
 
     seqeval does not support BILOU and BMES; a test compares the other schemes with it.
-
-    Args:
-        true, found: the true and the predicted tags of each sentence.
     """
     pairs = [({*find_entities(t)}, {*find_entities(f)}) for t, f in zip(true, found, strict=True)]
     each = score_sets(
@@ -126,11 +121,7 @@ def score_spans(
 
 
 def score_sets(examples: Iterable[Iterable[Iterable[str]]]) -> dict[str, SpanScores]:
-    """Return the scores of each label.
-
-    Args:
-        examples: for each example its true labels, the predicted labels, and those in both.
-    """
+    """Return the scores of each label, from the true, predicted and right ones of examples."""
     counts = (Counter[str](), Counter[str](), Counter[str]())
     for example in examples:
         for counter, names in zip(counts, example, strict=True):
@@ -140,16 +131,14 @@ def score_sets(examples: Iterable[Iterable[Iterable[str]]]) -> dict[str, SpanSco
     }
 
 
-def is_better(metric: str, scores: Mapping[str, float], than: Mapping[str, float]) -> bool:
-    """Return True if a metric is better, or equal with a lower loss.
+def rank(metric: str, scores: Mapping[str, float]) -> tuple[float, float]:
+    """Return a key that is larger for a better metric or, if it is equal, for a lower loss.
 
     A small encoder may predict only the most frequent label for a while; then the loss alone shows
     progress.
     """
-    ours, theirs = scores[metric], than[metric]
-    if ours == theirs:
-        return scores[VALID_LOSS] < than[VALID_LOSS]
-    return beats(metric, ours, theirs)
+    value = scores[metric]
+    return -value if metric in LOWER_IS_BETTER else value, -scores[VALID_LOSS]
 
 
 def beats(metric: str, ours: float, theirs: float) -> bool:
@@ -167,14 +156,6 @@ def describe_scores(scores: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)
 
 
-if TYPE_CHECKING:
-    from maskwright.finetuning.fit import RunResult, SeedsResult
-    from maskwright.finetuning.task import TaskData
-
-RESULTS_NAME = "results.json"
-_MAX_BYTES = 64 << 20
-
-
 class Summary(TypedDict):
     """Mean and standard deviation of a score over all runs; a single run has no deviation."""
 
@@ -189,19 +170,6 @@ class ClassScores(TypedDict):
     recall: float
     f1: float
     examples: int
-
-
-class SeedResults(TypedDict):
-    """The fields of a `RunResult`."""
-
-    seed: int
-    scores: Scores
-    test_scores: Scores
-    best_step: int
-    num_steps: int
-    max_steps: int
-    seconds: float
-    history: list[Record]
 
 
 class SetResults(TypedDict):
@@ -229,7 +197,10 @@ class FoldResults(TypedDict):
 
 
 class Results(SetResults):
-    """``results.json``: the scores on the validation examples, and on the test examples if any."""
+    """``results.json``: the scores on the validation examples, and on the test examples if any.
+
+    A run has the fields of a `fit.RunResult`.
+    """
 
     task: str
     computation: dict[str, str]
@@ -238,11 +209,11 @@ class Results(SetResults):
     train_examples: int
     valid_examples: int
     skipped_rows: dict[str, int]
-    runs: list[SeedResults]
+    runs: list[Record]
     test: NotRequired[SetResults]
     folds: NotRequired[FoldResults]
     saved_seed: NotRequired[int]
-    random_encoder_runs: NotRequired[list[SeedResults]]
+    random_encoder_runs: NotRequired[list[Record]]
 
 
 def read_results(run: Path) -> Results | None:
@@ -266,41 +237,6 @@ def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
         name: {"mean": mean(found), "deviation": stdev(found) if len(found) > 1 else None}
         for name, found in values.items()
     }
-
-
-def collect_results(data: "TaskData", seeds: "SeedsResult", computation: dict[str, str]) -> Results:
-    """Return the results of all seeds, without scores by class and without the control."""
-    results: Results = {
-        "task": data.task.name,
-        "computation": computation,
-        "deciding_metric": data.deciding,
-        "labels": dict(zip(data.labels.names, data.labels.counts, strict=True)),
-        "train_examples": len(data.train.rows),
-        "valid_examples": len(data.valid.rows),
-        "skipped_rows": dict(data.skipped),
-        "baselines": data.baselines,
-        "scores": summarize([run.scores for run in seeds.runs]),
-        "runs": _list_runs(seeds.runs),
-    }
-    if data.test is not None:
-        results["test"] = {
-            "examples": len(data.test.rows),
-            "baselines": data.test_baselines,
-            "scores": summarize([run.test_scores for run in seeds.runs]),
-        }
-    return results
-
-
-def add_control(results: Results, control: "SeedsResult") -> None:
-    """Add the scores of an encoder of the same shape that started from random weights."""
-    results["random_encoder"] = summarize([run.scores for run in control.runs])
-    results["random_encoder_runs"] = _list_runs(control.runs)
-    if "test" in results:
-        results["test"]["random_encoder"] = summarize([run.test_scores for run in control.runs])
-
-
-def _list_runs(runs: "Sequence[RunResult]") -> list[SeedResults]:
-    return [cast(SeedResults, asdict(run)) for run in runs]
 
 
 def get_judged(results: Results) -> SetResults:
@@ -355,7 +291,7 @@ def describe_defeats(results: Results) -> list[str]:
     return lines
 
 
-def _advise(runs: Sequence[SeedResults]) -> str:
+def _advise(runs: Sequence[Record]) -> str:
     """Return what may raise the scores: more epochs only if these were not enough."""
     if any(run["num_steps"] < run.get("max_steps", 0) for run in runs):  # absent in older runs
         return "Early stopping ended a run: train all its epochs with --patience 0"

@@ -19,11 +19,9 @@ Texts = Sequence[str]
 def split_examples(
     rows: Sequence[RowType], labels: Sequence[Sequence[str]], share: float
 ) -> tuple[list[RowType], list[RowType]]:
-    """Return training examples and validation examples.
+    """Return training examples and a share of the examples of each label; `labels` are [N].
 
-    Args:
-        labels: [N] the labels of each example. Each label has a training example.
-        share: the share of the examples of each label to hold out.
+    Each label has a training example.
     """
     groups, held_out = hold_out([row.group_texts for row in rows], labels, share)
     return (

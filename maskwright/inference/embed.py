@@ -1,4 +1,4 @@
-"""Text vectors: the mean of the token vectors, or the vector of the first token.
+"""Text vectors, the mean of the token vectors or the vector of the first token, and search.
 
 They equal those of sentence-transformers with a Transformer and a Pooling module, and are written
 to a ``.npy`` or ``.parquet`` file batch by batch.
@@ -39,12 +39,7 @@ AddRows = Callable[[list[str], Vectors], None]
 
 
 def check_out(path: Path) -> None:
-    """Raise, before the vectors are computed, if a path cannot be written.
-
-    Raises:
-        InputError: the format is unknown, or `check_new_file` raises.
-        MissingPackageError: pyarrow is missing.
-    """
+    """Raise InputError or MissingPackageError if vectors could not be written to a path."""
     if path.suffix not in _FORMATS:
         raise InputError(f"--out = {path} must end in {' or '.join(_FORMATS)}")
     check_new_file(path)
@@ -283,7 +278,6 @@ class Embedder(TextModel[EncoderModel]):
 
     @torch.inference_mode()
     def _pool(self, batch: TextBatch) -> Tensor:
-        """Return the vectors [R, D] of a batch in fp32."""
         (rows, longest), device = batch.ids.shape, self.device
         if self.pooling == "cls":
             vectors = self.encode(batch, torch.arange(rows, device=device) * longest).float()

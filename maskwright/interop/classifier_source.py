@@ -16,14 +16,13 @@ from torch import Tensor
 
 from maskwright.errors import InputError
 from maskwright.files import write_text
-from maskwright.finetuning.column_roles import LABEL, TEXT_ROLES, Column
+from maskwright.finetuning.column_roles import LABEL, NEGATIVE, TEXT_ROLES, Column
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import has_conll_name, read_conll
-from maskwright.finetuning.embedding import NEGATIVE
 from maskwright.finetuning.examples import Examples, collate, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.table_files import list_names
-from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
+from maskwright.finetuning.task import Labels, LabelTask, decide, find_label_task, load_label_task
 from maskwright.inference.text_model import plan_batches
 from maskwright.interop.comparison import (
     PYDOCS,
@@ -311,7 +310,7 @@ def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) 
             "has recorded them."
         )
     layout = TaskFiles(
-        task=task.name, train=file.path, columns=file.columns, has_header=file.has_header
+        task=task.name, train=Path(), columns=file.columns, has_header=file.has_header
     )
     rows = task.read(file.path, layout, Counter())[:NUM_EXAMPLES]
     if not rows:
@@ -362,4 +361,4 @@ class ExampleJudge:
         return self.examples.batch(indices[-_TIMED_ROWS:])
 
     def _decide(self, logits: Logits) -> NDArray[Any]:
-        return self.examples.task.decide(np.vstack(logits))
+        return decide(self.examples.task.problem, np.vstack(logits))

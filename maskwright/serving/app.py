@@ -96,10 +96,6 @@ class Metrics:
         self._requests.labels(label, str(status)).inc()
         self._seconds.labels(label).observe(seconds)
 
-    def render(self) -> bytes:
-        """Return the metrics in Prometheus's text format."""
-        return generate_latest(self.registry)
-
 
 class Service:
     """A model with its queues, and the handlers of its routes."""
@@ -389,7 +385,9 @@ def build_app(
     @app.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
         """Report metrics for Prometheus."""
-        return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
+        return Response(
+            generate_latest(service.metrics.registry), media_type="text/plain; version=0.0.4"
+        )
 
     hosts = AllowedHosts(config.host, allowed_hosts)
     observe = service.metrics.observe_request

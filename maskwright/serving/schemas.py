@@ -1,4 +1,4 @@
-"""Request and response bodies: Hugging Face's inference API, and OpenAI's embeddings under /v1/.
+"""Requests, responses and errors: Hugging Face's inference API, OpenAI's embeddings under /v1/.
 
 Requests are pydantic models, which check them. Responses are TypedDicts: what the server returns,
 and what /openapi.json says about it.

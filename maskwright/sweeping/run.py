@@ -34,6 +34,14 @@ from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
 from maskwright.train.signals import StopRequest
 
+Command = Literal["pretrain", "finetune"]
+STUDY_NAME = "study.db"
+_CONFIGS: dict[Command, type] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
+# Of fine-tuning; the rates are those of narrow and of wide encoders.
+DEFAULT_SPACE = ("learning_rate=5e-5..3e-3:log", "epochs=2..10", "layer_decay=0.7..1.0")
+_MAX_FAILURES = 3  # one after the other: then it is not the settings
+_STOPPED = {code for n in (signal.SIGINT, signal.SIGTERM) for code in (-n, 128 + n)}
+_POLL_SECONDS = 0.2
 Value = float | int | str
 # Settings that change what a trial is scored on, or by which metric; a dot ends a whole section.
 _INCOMPARABLE = (
@@ -74,10 +82,8 @@ class Dimension:
 def parse_space(specifications: Iterable[str], config: type) -> list[Dimension]:
     """Return the dimensions that `--over` names, each a field of `config`.
 
-    Raises:
-        ConfigError: a range or a choice that the field does not take; scores of trials that differ
-            in the field are not comparable.
-        InputError: a field that does not exist, or one that is named twice.
+    Raise ConfigError for a range or a choice that the field does not take, or if scores of trials
+    that differ in the field are not comparable; InputError for no such field, or one twice.
     """
     known = {info.name: info for info in fields_of(config)}
     dimensions = [_parse(specification, known) for specification in specifications]
@@ -120,16 +126,6 @@ def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:
         rule = "is no range of numbers" + " above 0" * is_log
         raise ConfigError(name, text, rule, "Give LOW..HIGH, the lower end first.")
     return Dimension(name, low, high, is_log, isinstance(low, int) and isinstance(high, int))
-
-
-Command = Literal["pretrain", "finetune"]
-STUDY_NAME = "study.db"
-_CONFIGS: dict[Command, type] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
-# Of fine-tuning; the rates are those of narrow and of wide encoders.
-DEFAULT_SPACE = ("learning_rate=5e-5..3e-3:log", "epochs=2..10", "layer_decay=0.7..1.0")
-_MOST_FAILURES = 3  # one after the other: then it is not the settings
-_STOPPED = {code for n in (signal.SIGINT, signal.SIGTERM) for code in (-n, 128 + n)}
-_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -283,8 +279,7 @@ def _optuna() -> Any:
 def _open_study(plan: Sweep) -> Any:
     """Return the study of a folder; a new one if there is none with a score or a checkpoint.
 
-    Raises:
-        InputError: the folder holds another sweep, or something else.
+    Raise InputError if the folder holds another sweep, or something else.
     """
     optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -307,7 +302,6 @@ def _open_study(plan: Sweep) -> Any:
 
 
 def _has_results(plan: Sweep, study: Any) -> bool:
-    """Return True if a trial has a score or a checkpoint."""
     trials = study.get_trials(deepcopy=False)
     return any(t.value is not None or has_checkpoint(plan.folder(t.number)) for t in trials)
 
@@ -336,9 +330,8 @@ def _ask(study: Any, plan: Sweep) -> Any:
 def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | None:
     """Run a trial; return its score, or None if it fails.
 
-    Raises:
-        InputError: its input is wrong, whatever the settings.
-        StoppedError, KeyboardInterrupt: it was stopped, or the sweep while it ran.
+    Raise InputError if its input is wrong, whatever the settings; StoppedError or KeyboardInterrupt
+    if it was stopped, or the sweep while it ran.
     """
     folder, log = plan.folder(number), plan.folder(number).with_suffix(".log")
     code, stopped_by = run_process(plan.process(number, settings), log)
@@ -385,10 +378,10 @@ def read_score(command: Command, run: Path) -> float | None:
 
 
 def _check_failures(plan: Sweep, finished: Sequence[Any]) -> None:
-    last = finished[-_MOST_FAILURES:]
-    if len(last) == _MOST_FAILURES and all(trial.value is None for trial in last):
+    last = finished[-_MAX_FAILURES:]
+    if len(last) == _MAX_FAILURES and all(trial.value is None for trial in last):
         log = plan.folder(last[-1].number).with_suffix(".log")
-        raise TrainingError(f"{_MOST_FAILURES} trials failed one after the other; see {log}")
+        raise TrainingError(f"{_MAX_FAILURES} trials failed one after the other; see {log}")
 
 
 def list_trials(plan: Sweep, study: Any) -> list[Trial]:

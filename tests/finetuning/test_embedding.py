@@ -15,13 +15,8 @@ from sklearn.metrics import label_ranking_average_precision_score
 from maskwright.cli.main import main
 from maskwright.errors import CorpusError, InputError
 from maskwright.finetuning.config import FinetuneConfig, TaskFiles
-from maskwright.finetuning.embedding import (
-    ContrastiveFitting,
-    Embedding,
-    Pairs,
-    halve,
-    load_pairs,
-)
+from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs
+from maskwright.finetuning.embedding import Embedding, halve, load_pairs
 from maskwright.finetuning.examples import collate, encode_texts
 from maskwright.finetuning.metrics import read_deciding_score
 from maskwright.finetuning.table_files import TableRow

@@ -14,7 +14,7 @@ from maskwright.finetuning.metrics import (
     Metric,
     compute_metric,
     describe_defeats,
-    is_better,
+    rank,
     score_spans,
 )
 from maskwright.finetuning.task import LabelTask, load_task
@@ -70,9 +70,8 @@ def test_every_task_has_metrics_that_exist(name: str) -> None:
 
 def test_of_equal_scores_the_one_with_the_smaller_loss_is_better() -> None:
     flat = {"matthews": 0.0, "valid_loss": 0.7}
-    assert is_better("matthews", {"matthews": 0.0, "valid_loss": 0.6}, flat)
-    assert not is_better("matthews", flat, flat)
-    assert not is_better("matthews", {"matthews": -0.1, "valid_loss": 0.1}, flat)
+    assert rank("matthews", {"matthews": 0.0, "valid_loss": 0.6}) > rank("matthews", flat)
+    assert rank("matthews", {"matthews": -0.1, "valid_loss": 0.1}) < rank("matthews", flat)
 
 
 TAGS = st.sampled_from(["O", *(f"{p}-{k}" for p in "BIES" for k in ("PER", "LOC"))])

@@ -174,9 +174,9 @@ def test_a_negative_passage_is_a_pair_of_its_own(tmp_path: Path) -> None:
 
 def test_the_worst_mistakes_are_wrong_with_confidence() -> None:
     task = Ranking()
-    assert [task.is_right(1.0, logit) for logit in (12.0, -5.0)] == [True, False]
-    severities = [task.measure_mistake(1.0, logit, None) for logit in (12.0, 0.0, -5.0)]
-    assert severities == sorted(severities)
+    assert task.rate_mistake(1.0, 12.0, None) is None
+    severities = [task.rate_mistake(1.0, logit, None) or 0.0 for logit in (0.0, -5.0)]
+    assert 0 < severities[0] < severities[1]
 
 
 def test_a_negative_that_is_null_is_an_error(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_text_without_tokens(tokenizer: Tokenizer) -> None:
 def test_a_stream_is_the_same_as_a_list(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskwright.inference.text_model._MOST_TEXTS", 2)
+    monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", 2)
     embed = make(tokenizer)
     parts = list(embed.stream(iter(TEXTS)))
     assert [len(part) for part in parts] == [2, 2, 1]
@@ -173,7 +173,7 @@ def run(workplace: Path) -> Path:
 def test_the_nearest_texts_are_found_in_any_blocks(
     block: int, top: int, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskwright.inference.text_model._MOST_SEARCHED", block)
+    monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", block)
     found = search(run, QUERIES, iter(SEARCHED), top=top)
     embed = Embedder(run)
     numbers = [number for number, text in enumerate(SEARCHED, 1) if text.strip()]
