@@ -27,12 +27,10 @@ import torch
 
 from benchmarks.common import find_corpus, recall, write_result
 from maskwright.evaluation.run import hash_model
-from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig
+from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, TaskFiles
 from maskwright.finetuning.conll import has_conll_name
-from maskwright.finetuning.fit import train_seeds
-from maskwright.finetuning.glue import find_tasks, make_files
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.results import add_control, collect_results
+from maskwright.finetuning.fit import add_control, collect_results, train_seeds
+from maskwright.finetuning.glue import find_tasks
 from maskwright.finetuning.table_files import peek_rows
 from maskwright.finetuning.task import read_task
 from maskwright.model_folder.folder import open_encoder
@@ -47,7 +45,7 @@ def list_tasks(scratch: Path) -> dict[str, TaskFiles]:
     """Return the tasks by name; `scratch` takes files that are made of others."""
     tasks: dict[str, TaskFiles] = {}
     for name, train, dev in find_tasks(find_corpus("glue")):
-        tasks[name] = make_files(GLUE_TASKS[name], train, dev)
+        tasks[name] = GLUE_TASKS[name].make_files(train, {}, None, test=dev)
     wikigold = find_corpus("ner/wikigold") / "wikigold.conll.txt"
     tagged = {"wikigold": wikigold.read_text(encoding="utf-8").split("\n\n")}
     with gzip.open(find_corpus("wiki_en/wiki_en.valid.txt.gz"), "rt", encoding="utf-8") as lines:

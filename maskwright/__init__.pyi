@@ -8,9 +8,8 @@ from .evaluation.suite_blimp import evaluate_minimal_pairs
 from .evaluation.suite_sentences import evaluate_pseudo_likelihood
 from .finetuning.predict import Predictor, predict
 from .finetuning.run import finetune
-from .inference.embed import Embedder, embed
+from .inference.embed import Embedder, embed, search
 from .inference.fill_mask import FillMask
-from .inference.search import search
 from .interop.export import export
 from .interop.publish import publish
 from .model_folder.folder import load_model, save_model

@@ -120,7 +120,7 @@ def to_mapping(config: Any) -> Plain:
             return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         if isinstance(value, tuple | list):
             return [plain(item) for item in cast(list[Any], value)]
-        return value
+        return str(value) if isinstance(value, Path) else value
 
     return plain(config)
 

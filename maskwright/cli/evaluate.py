@@ -13,7 +13,7 @@ from maskwright.console import Console, make_console, print_table, say_json
 from maskwright.errors import InputError
 from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite, parse_names
 from maskwright.finetuning.config import GLUE_TASKS
-from maskwright.finetuning.results import get_judged, show_mean
+from maskwright.finetuning.metrics import get_judged, show_mean
 from maskwright.formatting import count_noun, show_number
 from maskwright.provenance import show_computation
 from maskwright.runs.evaluation_file import RESULTS_NAME

@@ -21,7 +21,7 @@ from maskwright.console import make_console, print_table, say, say_json
 from maskwright.errors import CorpusError
 from maskwright.finetuning.column_roles import ColumnsError, show_columns
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
-from maskwright.finetuning.results import (
+from maskwright.finetuning.metrics import (
     SetResults,
     describe_defeats,
     get_judged,

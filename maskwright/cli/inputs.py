@@ -11,17 +11,14 @@ from pathlib import Path
 from maskwright.cli.flags import Parser, add_table_flags, read_roles
 from maskwright.console import say, say_json, tell
 from maskwright.errors import InputError
+from maskwright.finetuning.column_roles import FIRST, find_roles
 from maskwright.finetuning.table_files import (
-    FIRST,
-    find_roles,
-    list_names,
-    parse_columns,
-    read_columns,
-)
-from maskwright.finetuning.text_files import (
     is_named_table,
+    list_names,
     list_texts,
     naming_source,
+    parse_columns,
+    read_columns,
     read_text_lines,
 )
 from maskwright.runs.find_model import HELP

@@ -20,15 +20,15 @@ from maskwright.evaluation.intervals import (
     percentile_interval,
 )
 from maskwright.evaluation.suites import Request, Suite, describe_files
+from maskwright.finetuning.baselines import predict_constant
 from maskwright.finetuning.column_roles import Column
+from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.predict import has_columns
-from maskwright.finetuning.ranking_task import Ranking
-from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
-from maskwright.finetuning.text_tasks import TextTask
+from maskwright.finetuning.text_tasks import Ranking, TextTask
 from maskwright.inference.text_model import TextModel
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.classifier_folder import LoadedClassifier, open_classifier
@@ -100,7 +100,7 @@ def _score_labels(request: Request) -> SuiteResult:
         num_scored = len({row.texts[0] for row in examples.rows})
     elif isinstance(task, TextTask):
         targets = np.asarray(examples.targets)
-        constant = task.predict_majority(targets, len(targets))
+        constant = predict_constant(task.problem, targets, len(targets))
         baseline = task.score(labels, metrics, examples, constant)
         intervals = {name: resample_metric(name, targets, answers) for name in metrics}
         settings["baseline"] = "the most frequent label, or the mean"

@@ -7,27 +7,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.extras import import_extra
+from maskwright.model.config import ProblemType
 
 _NEEDED_BY = "a baseline"
 Texts = Sequence[Sequence[str]]  # one or two texts per example
 
 
-def build_logistic() -> Any:
-    """Return a logistic regression."""
+def build_linear(problem: ProblemType) -> Any:
+    """Return an unfitted linear model of scikit-learn for the targets of a problem."""
     linear: Any = import_extra("sklearn.linear_model", "finetune", _NEEDED_BY)
-    return linear.LogisticRegression(C=10.0, max_iter=1000)
-
-
-def build_ridge() -> Any:
-    """Return a ridge regression."""
-    linear: Any = import_extra("sklearn.linear_model", "finetune", _NEEDED_BY)
-    return linear.Ridge()
-
-
-def one_vs_rest(model: Any) -> Any:
-    """Return a copy of a binary model for each label."""
+    if problem == "regression":
+        return linear.Ridge()
+    logistic = linear.LogisticRegression(C=10.0, max_iter=1000)
+    if problem == "single_label_classification":
+        return logistic
     multiclass: Any = import_extra("sklearn.multiclass", "finetune", _NEEDED_BY)
-    return multiclass.OneVsRestClassifier(model)
+    return multiclass.OneVsRestClassifier(logistic)
+
+
+def predict_constant(problem: ProblemType, targets: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return the most frequent target, or the mean number, for `count` examples.
+
+    Of several labels, these are the ones that more than half of the examples have.
+    """
+    if problem == "regression":
+        return np.full(count, targets.mean(), np.float32)
+    if problem == "single_label_classification":
+        return np.full(count, np.bincount(targets).argmax())
+    return np.broadcast_to(targets.mean(0) > 0.5, (count, targets.shape[1])).astype(np.float32)
 
 
 class BagOfWords:
@@ -37,16 +44,15 @@ class BagOfWords:
     cannot compare two concatenated bags of words.
 
     Args:
-        model: an unfitted scikit-learn model.
         texts, targets: the training examples.
     """
 
-    def __init__(self, model: Any, texts: Texts, targets: NDArray[Any]) -> None:
+    def __init__(self, problem: ProblemType, texts: Texts, targets: NDArray[Any]) -> None:
         extraction: Any = import_extra("sklearn.feature_extraction.text", "finetune", _NEEDED_BY)
         self._sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
         pattern = r"(?u)\b\w+\b"  # scikit-learn's default drops words of one letter
         self._bag = extraction.TfidfVectorizer(ngram_range=(1, 2), min_df=2, token_pattern=pattern)
-        self._model: Any = model
+        self._model: Any = build_linear(problem)
         try:
             self._bag.fit([text for each in texts for text in each])
         except ValueError:  # no word occurs twice
@@ -56,9 +62,9 @@ class BagOfWords:
 
     def __call__(self, texts: Texts) -> NDArray[Any] | None:
         """Return the predictions; None if no word of the training examples occurs twice."""
-        return (
-            None if self._model is None else np.asarray(self._model.predict(self._describe(texts)))
-        )
+        if self._model is None:
+            return None
+        return np.asarray(self._model.predict(self._describe(texts)))
 
     def _describe(self, texts: Texts) -> Any:
         bags = [self._bag.transform(side) for side in zip(*texts, strict=True)]
@@ -78,7 +84,10 @@ class TagFeatures:
 
     def __init__(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[int]]) -> None:
         extraction: Any = import_extra("sklearn.feature_extraction", "finetune", _NEEDED_BY)
-        self._bag, self._model = extraction.DictVectorizer(), build_logistic()
+        self._bag, self._model = (
+            extraction.DictVectorizer(),
+            build_linear("single_label_classification"),
+        )
         known = self._bag.fit_transform([word for one in sentences for word in describe_words(one)])
         self._model.fit(known, np.concatenate(tags))
 

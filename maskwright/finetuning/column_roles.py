@@ -7,6 +7,7 @@ labels. Otherwise the error has the columns to give.
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from maskwright.errors import CorpusError, InputError
@@ -14,6 +15,7 @@ from maskwright.errors import CorpusError, InputError
 Column = str | int  # a name, or a position from 0
 LabelKind = Literal["class", "classes", "number"]
 FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
+NEGATIVE, SCORE = "negative", "score"  # of embeddings and rankings
 TEXT_ROLES = (FIRST, SECOND)
 # The usual column names of text pairs, of single texts, and of labels.
 PAIRS = (
@@ -38,7 +40,10 @@ USUAL: Mapping[str, frozenset[str]] = {
     SECOND: frozenset(second for _, second in PAIRS),
     LABEL: frozenset(LABELS),
 }
-_LEAST_LENGTH, _LEAST_DISTINCT, _MOST_DISTINCT = 15, 0.8, 0.5  # characters; shares of the rows
+USUAL_MORE = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
+_MAX_NAME, _MAX_NAME_WORDS, _MIN_ROWS = 40, 4, 10  # of a header, and for names of words
+_MIN_LENGTH = 15  # characters of a text, on average
+_MIN_DISTINCT_TEXTS, _MAX_DISTINCT_LABELS = 0.8, 0.5  # shares of the rows
 
 
 class ColumnsError(CorpusError):
@@ -58,14 +63,15 @@ def normalize_name(name: str) -> str:
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
+def find_usual(role: str, names: Sequence[str]) -> str | None:
+    """Return the first column with a usual name of a role of `USUAL_MORE`; None if none has one."""
+    return next((name for name in names if normalize_name(name) in USUAL_MORE[role]), None)
+
+
 def name_roles(columns: Mapping[str, Column], roles: Sequence[str], what: str) -> dict[str, Column]:
     """Return columns by role, which may be given by its usual names, such as ``text``.
 
-    Args:
-        what: what has these roles, for messages.
-
-    Raises:
-        InputError: there is no such role, or it is given twice.
+    Raise InputError if `what` has no such role, or a role is given twice.
     """
     found: dict[str, Column] = {}
     for given, column in columns.items():
@@ -97,11 +103,8 @@ def infer_roles(
 ) -> dict[str, str]:
     """Return the text and the label of a table by their content, if there is no other choice.
 
-    If one of the two is known, the other must be the only column left.
-
-    Args:
-        rows: the first rows.
-        found: columns by role; those that the table lacks are inferred, unless they are `given`.
+    If one of the two is known, the other must be the only column left. Columns that were `found`
+    and that the table lacks are inferred, unless they are `given`.
     """
     missing = [role for role in (FIRST, LABEL) if role in found and found[role] not in names]
     if not {*given}.isdisjoint(missing):
@@ -123,8 +126,8 @@ def _are_texts(values: Sequence[Any]) -> bool:
     has_words = sum(" " in text or not text.isascii() for text in texts) > len(texts) / 2
     letters = sum(character.isalpha() for text in texts for character in text)
     length = sum(map(len, texts))
-    is_long = length >= _LEAST_LENGTH * len(texts) and letters > length / 2
-    return has_words and is_long and len({*texts}) >= _LEAST_DISTINCT * len(values)
+    is_long = length >= _MIN_LENGTH * len(texts) and letters > length / 2
+    return has_words and is_long and len({*texts}) >= _MIN_DISTINCT_TEXTS * len(values)
 
 
 def _are(kind: LabelKind, values: Sequence[Any]) -> bool:
@@ -136,7 +139,7 @@ def _are(kind: LabelKind, values: Sequence[Any]) -> bool:
         return len(known) == len(values) and len({*known}) > 1 and known != counts
     pieces = [one for value in values for one in (_split(value) if kind == "classes" else [value])]
     names = {str(one).strip() for one in pieces} - {""}
-    return (1 if kind == "classes" else 2) <= len(names) <= _MOST_DISTINCT * len(values)
+    return (1 if kind == "classes" else 2) <= len(names) <= _MAX_DISTINCT_LABELS * len(values)
 
 
 def _split(value: Any) -> list[Any]:
@@ -157,10 +160,8 @@ def propose_columns(
 ) -> dict[str, Column]:
     """Return a column for each role: texts are the longest, labels the most repetitive.
 
-    Args:
-        names: the names of the columns, or their positions if the table has no header.
-        rows: the first rows.
-        columns: the columns that were asked for; those that the table has are kept.
+    The `columns` that were asked for are kept if the table has them; without a header, `names` are
+    positions.
     """
     known = {*names, *range(len(names))}
     kept = {role: column for role, column in columns.items() if column in known}
@@ -173,3 +174,59 @@ def propose_columns(
     rest = sorted(set(free) - {*longest}, key=lambda n: (len({*values[n]}) < 2, len({*values[n]})))
     found |= {role: names[n] for role, n in zip(numbers, rest, strict=False)}
     return {role: found[role] for role in sorted(found, key=lambda r: (r not in TEXT_ROLES, r))}
+
+
+def find_roles(
+    names: Sequence[str], roles: Sequence[str], given: Mapping[str, object], table: Path | str
+) -> dict[str, str]:
+    """Return the column of each role that is not given, inferred from the usual names.
+
+    A role without a usual name maps to itself, which the table may lack; ``sentence2`` is omitted
+    if the table has one text. Raise ColumnsError if two columns may have the same role.
+    """
+    free: dict[str, list[str]] = {}
+    for name in names:
+        if name not in given.values():
+            free.setdefault(normalize_name(name), []).append(name)
+    found: dict[str, list[str]] = {}
+    pairs = (pair for pair in PAIRS if free.keys() >= {*pair})
+    if SECOND in roles and given.keys().isdisjoint(TEXT_ROLES) and (pair := next(pairs, None)):
+        found = {FIRST: free[pair[0]], SECOND: free[pair[1]]}
+    for role, usual in ((FIRST, TEXTS), (LABEL, LABELS)):
+        if role in roles and role not in given and role not in found:
+            found[role] = free.get(role) or [one for name in usual for one in free.get(name, ())]
+    first = {role: known[0] if known else role for role, known in found.items()}
+    for role, known in found.items():
+        if len(known) > 1:
+            twice = {one: name for one, name in first.items() if names.count(name) > 1}
+            repeated = {one: names.index(name) for one, name in twice.items()}
+            columns = cast(dict[str, Column], {**given, **first, **repeated})
+            rule = f"{table} has several columns that may be the {role}: {', '.join(known)}"
+            raise ColumnsError(f"{rule}. Choose one: --columns {role}={columns[role]}.", columns)
+    return first
+
+
+def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Return True if the first row holds names: short, distinct, not numbers, in no other row.
+
+    The first name may be empty, for the index of a data frame. In a table of few rows a label may
+    occur only once, so there names must be single words.
+    """
+    if not rows:
+        return False
+    first, others = rows[0], rows[1:]
+    named = [name.strip() for name in first]
+    is_indexed = len(named) > 1 and not named[0]
+    max_words = _MAX_NAME_WORDS if len(others) >= _MIN_ROWS else 1
+    if not all(_is_name(name, max_words) for name in named[is_indexed:]):
+        return False
+    return len({*named}) == len(named) and not any(
+        name and name == value.strip()
+        for row in others
+        for name, value in zip(named, row, strict=False)
+    )
+
+
+def _is_name(text: str, max_words: int) -> bool:
+    is_short = 0 < len(text) <= _MAX_NAME and len(text.split()) <= max_words
+    return is_short and _to_number(text) is None

@@ -1,13 +1,13 @@
-"""Configuration of fine-tuning: settings, tasks and the GLUE presets.
+"""What a run of fine-tuning is asked for: settings, task, files, model, and the GLUE presets.
 
 A preset covers the file layouts of a GLUE task (Wang et al., "GLUE", 2019): that of the benchmark
 and that of the original source (CoLA's ``in_domain_*.tsv``, the STS benchmark as CSV).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from maskwright.config import check_numbers, section, setting
 from maskwright.errors import ConfigError, CorpusError
@@ -16,6 +16,7 @@ from maskwright.finetuning.metrics import Metric
 from maskwright.model.config import Pooling
 from maskwright.objectives.config import SoftTargetsConfig
 from maskwright.provenance import show_computation
+from maskwright.runs.run_directory import MODEL_NAME
 from maskwright.train.config import Precision
 
 # To add a task, write its class and add a line: the import path of the class and its help text.
@@ -38,7 +39,7 @@ TASKS: dict[str, tuple[str, str]] = {
         "the part of a text that answers a question, in files of SQuAD",
     ),
     "ranking": (
-        "maskwright.finetuning.ranking_task:Ranking",
+        "maskwright.finetuning.text_tasks:Ranking",
         "the relevance of a passage to a query, to rank passages again after a search",
     ),
     "embedding": (
@@ -51,7 +52,7 @@ TASKS: dict[str, tuple[str, str]] = {
 # Fine-tuning BERT", 2021). A wide encoder needs a lower learning rate than a narrow one: at the
 # width of ELECTRA-base this is the rate of Clark et al. (2020). Layer-wise decay helps wide
 # encoders; it cost narrow ones accuracy (docs/experiments.md).
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1000, 2.0, 20.0
+_STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 1000, 2.0, 20.0
 _NARROW, _RATE, _DECAY = 256, 1e-3, 0.9
 
 
@@ -135,14 +136,12 @@ class FinetuneConfig:
     def resolve(self, num_examples: int, width: int) -> "FinetuneConfig":
         """Return the config with values for `epochs`, `learning_rate` and `layer_decay`.
 
-        Args:
-            num_examples: the number of training examples.
-            width: the hidden size of the model.
+        `width` is the hidden size of the model.
         """
         epochs, rate, decay = self.epochs, self.learning_rate, self.layer_decay
         if epochs is None:
             passes = _STEPS * self.batch_size / num_examples
-            epochs = round(min(max(passes, _FEWEST_EPOCHS), _MOST_EPOCHS), 1)
+            epochs = round(min(max(passes, _MIN_EPOCHS), _MAX_EPOCHS), 1)
         if rate is None:
             rate = float(f"{_RATE * min(1, _NARROW / width) ** 2:.1g}")
         if decay is None:
@@ -150,11 +149,7 @@ class FinetuneConfig:
         return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)
 
     def choose_pooling(self, width: int, is_pair: bool, is_number: bool) -> Pooling | None:
-        """Return the pooling; None selects the pooling of the model family.
-
-        Raises:
-            ConfigError: the pooling is ``bi`` and the examples are single texts.
-        """
+        """Return the pooling; None: that of the family. Raise ConfigError for ``bi`` and texts."""
         if self.pooling == "bi" and not is_pair:
             rule = "compares the two texts of a pair, but these examples are single texts"
             raise ConfigError("pooling", self.pooling, rule, "Remove it.")
@@ -165,6 +160,56 @@ class FinetuneConfig:
         """Return the epochs and the learning rate of a resolved config, and what computes them."""
         budget = f"epochs at most {self.epochs:g}, learning rate {self.learning_rate:g}"
         return f"{budget}, on {show_computation(computation)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFiles:
+    """The files of examples.
+
+    Attributes:
+        task: the name of the task.
+        valid: examples that select the weights; None: `valid_share` of the training examples.
+        test: examples on which the selected weights are scored, once; None: there are none.
+        columns: the name or position of each column by role.
+        has_header: True if the first row of a table holds names; None: it is inferred.
+        metrics: metrics to report before those of the task; the first selects the weights unless
+            the config names another.
+        skips_short: True if rows with too few columns are skipped and counted (GLUE's own files
+            have some); False makes them an error.
+    """
+
+    task: str
+    train: Path
+    valid: Path | None = None
+    test: Path | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
+    has_header: bool | None = None
+    valid_share: float = 0.1
+    metrics: tuple[Metric, ...] = ()
+    skips_short: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that the scores of a run depend on.
+
+    Attributes:
+        model: the model folder to fine-tune.
+        control: True if an encoder with random weights is also trained and scored.
+        teacher: the folder of a fine-tuned model whose answers are learned, too.
+    """
+
+    model: Path
+    files: TaskFiles
+    config: FinetuneConfig
+    control: bool = False
+    teacher: Path | None = None
+
+    @property
+    def origin(self) -> str:
+        """The name of the model to fine-tune, for the card of the new one."""
+        inner = (MODEL_NAME, "0_Transformer")  # in a run directory; in one of sentence-transformers
+        return (self.model.parent if self.model.name in inner else self.model).name
 
 
 @dataclass(frozen=True)
@@ -203,6 +248,20 @@ class GlueTask:
                 f" Give --task {self.task} and --columns instead of --preset."
             )
         return found[0]
+
+    def make_files(
+        self, train: Path, columns: Mapping[str, Column], has_header: bool | None, **more: Any
+    ) -> TaskFiles:
+        """Return files in the layout of `train`, except for the given columns and header."""
+        layout = self.find_layout(train)
+        return TaskFiles(
+            task=self.task,
+            train=train,
+            columns={**layout.columns, **columns},
+            has_header=layout.has_header if has_header is None else has_header,
+            metrics=self.metrics,
+            **more,
+        )
 
 
 _PAIR = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}

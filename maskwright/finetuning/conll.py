@@ -41,7 +41,7 @@ _UD_COLUMNS, _UD_ID = 10, re.compile(r"(\d+)(?:([-.])(\d+))?")  # of CoNLL-U
 _BLANKS = " \t"  # between columns; other blanks are part of words
 _ENDINGS = (".conll", ".conllu", ".iob", ".bio")  # with or without .txt after it, compressed or not
 _CHUNK = re.compile(rf"(?:(?!{WORD_BREAK})\S)+")
-_MOST = 0.95  # of the words are single characters, where each character is a word
+_MIN_SINGLE = 0.95  # of the words are single characters, where each character is a word
 # Abbreviations and initials keep their dots; 's and 're are contracted verbs.
 _WHOLE = re.compile(r"(?:[^\W\d_]\.)+|['\u2019]\w\w?")
 _BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
@@ -68,6 +68,10 @@ class TaggedSentence:
     def texts(self) -> list[str]:
         """The sentence as one text."""
         return [self.text or join_words(self.words).text]
+
+    @property
+    def group_texts(self) -> list[str]:
+        return ["\x1f".join(self.words)]
 
 
 class Word(NamedTuple):
@@ -120,8 +124,8 @@ def read_conll(
         rewritten: collects the tags in another spelling, and what they became.
 
     Raises:
-        CorpusError: the file is missing, has a line with too few columns or with other columns than
-            the first line, holds no sentence, or has a tag without a prefix while others have one.
+        CorpusError: the file is missing or holds no sentence, its columns differ, or a tag has no
+            prefix while others have one.
     """
     found = [
         (place, words, [*map(clean_name, tags)])
@@ -227,12 +231,8 @@ def split_words(text: str, splitting: WordSplitting = "blanks") -> list[Word]:
     A model trained on such words knows ``Paris`` and ``,`` but has never seen ``Paris,``. Text is
     split at blanks, then punctuation and currency signs are split off both ends of each chunk;
     signs inside remain (``well-known``, ``don't``, ``3.5``). A run of the same sign is one word
-    (``...``). Splitting the words again changes nothing.
-
-    Args:
-        text: the text.
-        splitting: ``blanks``: as described. ``unspaced_characters``: in scripts without blanks,
-            such as Chinese, each character is a word. ``characters``: in all scripts.
+    (``...``). Splitting the words again changes nothing. With ``unspaced_characters``, each
+    character of a script without blanks, such as Chinese, is a word; with ``characters``, of all.
     """
     return [
         Word(text[start:end], start, end)
@@ -250,9 +250,9 @@ def find_word_rule(sentences: Iterable[Sequence[str]]) -> WordRule | None:
     unspaced, others = (sizes[known] for known in (True, False))
     if not unspaced and not others:
         return None
-    if unspaced[1] < _MOST * unspaced.total():
+    if unspaced[1] < _MIN_SINGLE * unspaced.total():
         return WordRule("blanks", max(unspaced))
-    is_apart = 0 < _MOST * others.total() <= others[1]
+    is_apart = 0 < _MIN_SINGLE * others.total() <= others[1]
     return WordRule("characters" if is_apart else "unspaced_characters")
 
 

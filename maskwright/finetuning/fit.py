@@ -1,37 +1,50 @@
-"""Training: the loop, early stopping, the best weights, and one run for each seed."""
+"""Training: the loop, early stopping, the best weights, one run for each seed, and teachers.
+
+A teacher (Hinton et al., "Distilling the Knowledge in a Neural Network", 2015) reads each training
+example once, since inputs do not change between epochs. K labels.
+"""
 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maskwright.errors import CheckpointError, TrainingError
-from maskwright.finetuning.batches import plan_steps
+from maskwright.errors import CheckpointError, InputError, TrainingError
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.examples import Examples
-from maskwright.finetuning.metrics import VALID_LOSS, Scores, beats, is_better, is_perfect
+from maskwright.finetuning.examples import Examples, plan_steps
+from maskwright.finetuning.metrics import (
+    VALID_LOSS,
+    Results,
+    Scores,
+    beats,
+    is_perfect,
+    rank,
+    summarize,
+)
 from maskwright.finetuning.network import (
     build_classifier,
     compute_logits,
     group_parameters,
     rescaled_output,
 )
-from maskwright.finetuning.task import TaskData
+from maskwright.finetuning.task import Logits, TaskData
 from maskwright.logs import Record
 from maskwright.model.classifier import Classifier
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import EncoderModel
+from maskwright.model_folder.classifier_folder import open_classifier
 from maskwright.optim.eager import AdamW
 from maskwright.progress import Pulse
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
-from maskwright.train.device import autocast
+from maskwright.train.device import autocast, choose_device
 
-_LEAST_SHARE = 0.5  # of the steps of a run, before early stopping counts
+_MIN_SHARE = 0.5  # of the steps of a run, before early stopping counts
 
 
 def scale_rate(step: int, num_steps: int, warmup_share: float) -> float:
@@ -42,28 +55,10 @@ def scale_rate(step: int, num_steps: int, warmup_share: float) -> float:
     return max(0.0, (num_steps - step) / max(1.0, num_steps - warmup))
 
 
-@dataclass(frozen=True)
-class EvaluationPoint:
-    """A step after which the model is scored.
-
-    Attributes:
-        loss: the mean loss of the steps since the last evaluation.
-        seconds: the time since the run began.
-    """
-
-    step: int
-    epoch: float
-    loss: float
-    seconds: float
-
-
 class Loop:
     """The training loop: learning rate schedule, gradient clipping, evaluation points.
 
-    Args:
-        config: the resolved config.
-        lengths: the number of tokens of each training example.
-        pulse: reports every step.
+    The config is resolved; `lengths` are the tokens of each training example.
     """
 
     def __init__(
@@ -82,14 +77,11 @@ class Loop:
 
     def run(
         self, module: nn.Module, compute_loss: Callable[[list[int]], Tensor]
-    ) -> Iterator[EvaluationPoint]:
-        """Train `module`, and yield at each evaluation point.
+    ) -> Iterator[Record]:
+        """Train `module`, and yield when it is to be scored: step, epoch, loss and seconds.
 
-        Args:
-            compute_loss: returns the loss of the examples at these indices.
-
-        Raises:
-            TrainingError: a loss is not finite.
+        The loss is the mean since the last evaluation; `compute_loss` returns that of the examples
+        at some indices. Raise TrainingError if a loss is not finite.
         """
         torch.manual_seed(self.seed)
         config, began, losses = self.config, time.perf_counter(), list[float]()
@@ -116,9 +108,9 @@ class Loop:
                 f"  seed {self.seed}  step {step:,} of {self.num_steps:,}  loss {losses[-1]:.4f}"
             )
             if step % every == 0 or step == self.num_steps:
-                seconds = time.perf_counter() - began
-                mean = sum(losses) / len(losses)
-                yield EvaluationPoint(step, step / self.steps_an_epoch, mean, seconds)
+                point: Record = {"step": step, "epoch": step / self.steps_an_epoch}
+                mean, seconds = sum(losses) / len(losses), time.perf_counter() - began
+                yield {**point, "loss": mean, "seconds": seconds}
                 losses = []
 
 
@@ -136,7 +128,7 @@ class EarlyStopping:
     ) -> None:
         self.patience, self.metric, self.majority = config.patience, metric, majority
         self.warmup = config.warmup_share * num_steps
-        self.least = max(self.warmup, _LEAST_SHARE * num_steps)
+        self.least = max(self.warmup, _MIN_SHARE * num_steps)
         self._best: Scores = {VALID_LOSS: math.inf}
         self._waited = 0
 
@@ -226,19 +218,15 @@ class Fitting:
         self._best: dict[str, Tensor] = {}
 
     def run(self) -> RunResult:
-        """Train until the budget is spent or `EarlyStopping` ends the run.
-
-        Raises:
-            TrainingError: a loss is not finite.
-        """
+        """Train until the budget is spent or `EarlyStopping` ends the run; raise as `Loop.run`."""
         data, self.result.max_steps = self.data, self.loop.num_steps
         majority = data.baselines["majority"]
         stopping = EarlyStopping(self.config, self.loop.num_steps, data.deciding, majority)
         for point in self.loop.run(self.model, self._compute_loss):
-            self.result.num_steps = point.step
+            self.result.num_steps = point["step"]
             scores = self._evaluate(point)
-            self.result.seconds = point.seconds
-            if stopping.is_over(point.step, scores):
+            self.result.seconds = point["seconds"]
+            if stopping.is_over(point["step"], scores):
                 break
         self.model.load_state_dict(self._best)
         if self.data.test is not None:
@@ -269,15 +257,16 @@ class Fitting:
             return (targets - self.mean) / self.deviation
         return targets
 
-    def _evaluate(self, point: EvaluationPoint) -> Scores:
+    def _evaluate(self, point: Record) -> Scores:
         """Return the scores of the model, and keep its weights if they are the best so far."""
         result = self.result
         with rescaled_output(self.model, self.mean, self.deviation):
             scores = self._score(self.data.valid)
-            if not result.scores or is_better(self.data.deciding, scores, result.scores):
-                result.scores, result.best_step = scores, point.step
+            deciding = self.data.deciding
+            if not result.scores or rank(deciding, scores) > rank(deciding, result.scores):
+                result.scores, result.best_step = scores, point["step"]
                 self._best = copy_weights(self.model)
-        result.history.append({"seed": result.seed, **asdict(point), **scores})
+        result.history.append({"seed": result.seed, **point, **scores})
         self.log(result.history[-1])
         return scores
 
@@ -300,13 +289,9 @@ class FinishedSeeds:
 
     @classmethod
     def read(cls, folder: Path, report: Callable[[str], None]) -> "FinishedSeeds":
-        """Return the finished seeds of a folder; a damaged checkpoint holds none.
+        """Return the finished seeds of a folder; a damaged checkpoint holds none, and is reported.
 
-        Args:
-            report: receives a line about each damaged checkpoint.
-
-        Raises:
-            CheckpointError: the checkpoint is not one of finished seeds.
+        Raise CheckpointError if the checkpoint is not one of finished seeds.
         """
         checkpoint, complaints = find_newest(folder)
         for complaint in complaints:
@@ -329,27 +314,17 @@ class FinishedSeeds:
             save_checkpoint(self.folder, len(self.runs), best.state_dict(), state, keep=1)
 
 
-@dataclass(frozen=True)
-class SeedsResult:
-    """All runs, and the classifier of the best run."""
+class SeedsResult(NamedTuple):
+    """The classifier of the best run, all runs, and the seed of the best one."""
 
     model: Classifier
     runs: list[RunResult]
-    deciding: str
-
-    @property
-    def saved_seed(self) -> int:
-        """The seed of `model`."""
-        return self.runs[find_best(self.runs, self.deciding)].seed
+    saved_seed: int
 
 
 def find_best(runs: Sequence[RunResult], deciding: str) -> int:
     """Return the index of the best run, or of the first among equals."""
-    best = 0
-    for number, run in enumerate(runs):
-        if is_better(deciding, run.scores, runs[best].scores):
-            best = number
-    return best
+    return max(range(len(runs)), key=lambda number: rank(deciding, runs[number].scores))
 
 
 def train_seeds(
@@ -363,17 +338,12 @@ def train_seeds(
     pulse: Pulse | None = None,
     finished: FinishedSeeds | None = None,
 ) -> SeedsResult:
-    """Train one classifier for each seed that is not finished.
+    """Train one classifier for each seed that is not finished; raise as `Loop.run`.
 
     Args:
         log: receives the record of each evaluation.
         from_scratch: initialize the encoder with random weights, as a control.
-        pulse: reports every step.
         finished: the seeds of an earlier process; each finished run is added.
-
-    Raises:
-        TrainingError: a loss is not finite.
-        CheckpointError: finished seeds cannot be read or written.
     """
     finished, config = finished or FinishedSeeds(), replace(config, pooling=data.pooling)
 
@@ -397,4 +367,70 @@ def train_seeds(
             best = model
         finished.add(run, best)
     assert best is not None
-    return SeedsResult(best.cpu(), list(finished.runs), data.deciding)
+    saved = finished.runs[find_best(finished.runs, data.deciding)]
+    return SeedsResult(best.cpu(), finished.runs, saved.seed)
+
+
+def collect_results(data: TaskData, seeds: SeedsResult, computation: dict[str, str]) -> Results:
+    """Return the results of all seeds, without scores by class and without the control."""
+    results: Results = {
+        "task": data.task.name,
+        "computation": computation,
+        "deciding_metric": data.deciding,
+        "labels": dict(zip(data.labels.names, data.labels.counts, strict=True)),
+        "train_examples": len(data.train.rows),
+        "valid_examples": len(data.valid.rows),
+        "skipped_rows": dict(data.skipped),
+        "baselines": data.baselines,
+        "scores": summarize([run.scores for run in seeds.runs]),
+        "runs": [asdict(run) for run in seeds.runs],
+    }
+    if data.test is not None:
+        results["test"] = {
+            "examples": len(data.test.rows),
+            "baselines": data.test_baselines,
+            "scores": summarize([run.test_scores for run in seeds.runs]),
+        }
+    return results
+
+
+def add_control(results: Results, control: SeedsResult) -> None:
+    """Add the scores of an encoder of the same shape that started from random weights."""
+    results["random_encoder"] = summarize([run.scores for run in control.runs])
+    results["random_encoder_runs"] = [asdict(run) for run in control.runs]
+    if "test" in results:
+        results["test"]["random_encoder"] = summarize([run.test_scores for run in control.runs])
+
+
+def ask_teacher(folder: Path, data: TaskData, config: FinetuneConfig, pulse: Pulse) -> list[Logits]:
+    """Return the teacher's logits for each training example: [K] for a text, [words, K] for words.
+
+    A teacher of texts may have another tokenizer. One of words must cut sentences as the student
+    does. Raise InputError if it was trained for another task, or with other labels.
+    """
+    teacher, task, labels = open_classifier(folder), data.task, data.labels
+    level, problem = teacher.model.head_config.level, teacher.problem
+    if level != task.level or (level == "text" and problem != task.problem):
+        raise InputError(
+            f"--teacher {folder} labels {level}s ({problem}), which is not --task {task.name}. "
+            "Give a model that was fine-tuned for this task."
+        )
+    if task.problem != "regression" and {*teacher.labels} != {*labels.names}:
+        first = min({*teacher.labels} ^ {*labels.names})
+        raise InputError(
+            f"--teacher {folder} has other labels than the training examples, such as {first}. "
+            "Give a model that was fine-tuned with these labels."
+        )
+    examples = task.encode(data.train.rows, labels, teacher.tokenizer, teacher.max_length)
+    theirs, ours = ([len(each) for each in one.positions or ()] for one in (examples, data.train))
+    if theirs != ours:
+        raise InputError(
+            f"--teacher {folder} cuts sentences at other words. Set max_length = "
+            f"{teacher.max_length}, and use a model with the same tokenizer."
+        )
+    model = teacher.model.to(choose_device(config.device, field="device"))
+    logits = compute_logits(model, examples, teacher.tokenizer.pad_id, config.precision, pulse)
+    if task.problem == "regression":
+        return logits
+    order = [teacher.labels.index(name) for name in labels.names]
+    return [each[..., order] for each in logits]

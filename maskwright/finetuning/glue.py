@@ -11,10 +11,9 @@ from pathlib import Path
 
 from maskwright.errors import InputError
 from maskwright.files import write_json
-from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, GlueTask
-from maskwright.finetuning.fit import train_seeds
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.results import Results, collect_results
+from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, GlueTask, TaskFiles
+from maskwright.finetuning.fit import collect_results, train_seeds
+from maskwright.finetuning.metrics import Results
 from maskwright.finetuning.run import describe_skipped
 from maskwright.finetuning.task import Tell, read_task
 from maskwright.model_folder.classifier_folder import open_pretrained
@@ -39,12 +38,7 @@ def evaluate_glue(
     is_fast: bool,
     tell: Tell,
 ) -> dict[str, GlueResults]:
-    """Fine-tune on every task of a folder; return the results of each by name.
-
-    Raises:
-        InputError: no folder is given, or it holds no GLUE task.
-        CorpusError: a task's files cannot be read.
-    """
+    """Fine-tune on every GLUE task of a folder; return the results of each by name."""
     if len(data) != 1 or not Path(data[0]).is_dir():
         raise InputError("the suite glue needs --data DIR, a folder with CoLA, SST-2, RTE, …")
     config = FinetuneConfig(device=device or "auto")
@@ -57,25 +51,11 @@ def evaluate_glue(
         tell(f"{name} is skipped: it lacks {' and '.join(missing)}")
     results: dict[str, GlueResults] = {}
     for name, train, valid in tasks:
-        files = make_files(GLUE_TASKS[name], train, valid, skips_short=True)
+        files = GLUE_TASKS[name].make_files(train, {}, None, test=valid, skips_short=True)
         results[name] = _run_task(GLUE_TASKS[name], files, folder, config, tell)
         if out is not None:  # written after each task, so that a later error loses nothing
             write_json(out, results)
     return results
-
-
-def make_files(task: GlueTask, train: Path, valid: Path, *, skips_short: bool = False) -> TaskFiles:
-    """Return the files of a task, with GLUE's validation examples as the test examples."""
-    layout = task.find_layout(train)
-    return TaskFiles(
-        task=task.task,
-        train=train,
-        test=valid,
-        columns=layout.columns,
-        has_header=layout.has_header,
-        metrics=task.metrics,
-        skips_short=skips_short,
-    )
 
 
 def _run_task(

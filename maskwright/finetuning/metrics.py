@@ -1,4 +1,4 @@
-"""Metrics of scikit-learn and scipy under their GLUE names, and F1 of entities.
+"""Metrics under their GLUE names, F1 of entities, and ``results.json`` with its comparisons.
 
 N examples, K labels.
 """
@@ -7,13 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.extras import import_extra
+from maskwright.files import read_json
 from maskwright.finetuning.conll import find_entities
+from maskwright.logs import Record
 
 Metric = Literal[
     "accuracy", "f1", "macro_f1", "micro_f1", "matthews", "pearson", "spearman",
@@ -23,16 +27,14 @@ Scores = dict[str, float]
 Baselines = dict[str, Scores]  # by the name of the baseline
 LOWER_IS_BETTER: frozenset[str] = frozenset({"mean_squared_error"})
 VALID_LOSS = "valid_loss"
+RESULTS_NAME = "results.json"
+_MAX_BYTES = 64 << 20
 
 
 def compute_metric(name: str, true: NDArray[Any], found: NDArray[Any]) -> float:
-    """Return one metric of predictions.
+    """Return a metric of label ids [N], of 0 and 1 for multi-label tasks [N, K], or of numbers [N].
 
-    Args:
-        true, found: [N] label ids, [N, K] 0 or 1 for multi-label tasks, or [N] numbers.
-
-    Returns:
-        The metric; 0 for a correlation with constant predictions, which is undefined.
+    A correlation with constant predictions, which is undefined, is 0.
     """
     return _METRICS[name](true, found)
 
@@ -103,12 +105,9 @@ class SpanScores:
 def score_spans(
     true: Iterable[Sequence[str]], found: Iterable[Sequence[str]]
 ) -> tuple[SpanScores, dict[str, SpanScores]]:
-    """Return the entity scores over all sentences, and those of each kind of entity.
+    """Return the scores of all entities of tagged sentences, and those of each kind of entity.
 
     seqeval does not support BILOU and BMES; a test compares the other schemes with it.
-
-    Args:
-        true, found: the true and the predicted tags of each sentence.
     """
     pairs = [({*find_entities(t)}, {*find_entities(f)}) for t, f in zip(true, found, strict=True)]
     each = score_sets(
@@ -122,11 +121,7 @@ def score_spans(
 
 
 def score_sets(examples: Iterable[Iterable[Iterable[str]]]) -> dict[str, SpanScores]:
-    """Return the scores of each label.
-
-    Args:
-        examples: for each example its true labels, the predicted labels, and those in both.
-    """
+    """Return the scores of each label, from the true, predicted and right ones of examples."""
     counts = (Counter[str](), Counter[str](), Counter[str]())
     for example in examples:
         for counter, names in zip(counts, example, strict=True):
@@ -136,16 +131,14 @@ def score_sets(examples: Iterable[Iterable[Iterable[str]]]) -> dict[str, SpanSco
     }
 
 
-def is_better(metric: str, scores: Mapping[str, float], than: Mapping[str, float]) -> bool:
-    """Return True if a metric is better, or equal with a lower loss.
+def rank(metric: str, scores: Mapping[str, float]) -> tuple[float, float]:
+    """Return a key that is larger for a better metric or, if it is equal, for a lower loss.
 
     A small encoder may predict only the most frequent label for a while; then the loss alone shows
     progress.
     """
-    ours, theirs = scores[metric], than[metric]
-    if ours == theirs:
-        return scores[VALID_LOSS] < than[VALID_LOSS]
-    return beats(metric, ours, theirs)
+    value = scores[metric]
+    return -value if metric in LOWER_IS_BETTER else value, -scores[VALID_LOSS]
 
 
 def beats(metric: str, ours: float, theirs: float) -> bool:
@@ -161,3 +154,147 @@ def is_perfect(metric: str, scores: Mapping[str, float]) -> bool:
 def describe_scores(scores: Mapping[str, float]) -> str:
     """Return the scores as one line, without those of each kind of entity."""
     return "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)
+
+
+class Summary(TypedDict):
+    """Mean and standard deviation of a score over all runs; a single run has no deviation."""
+
+    mean: float
+    deviation: float | None
+
+
+class ClassScores(TypedDict):
+    """The scores of one label or kind of entity; `examples` counts its true occurrences."""
+
+    precision: float
+    recall: float
+    f1: float
+    examples: int
+
+
+class SetResults(TypedDict):
+    """The scores on one set of examples.
+
+    `random_encoder` has the control's scores; `confusion_matrix` maps true label -> prediction ->
+    count, without zeros. `classes` and `confusion_matrix` are the saved model's.
+    """
+
+    examples: NotRequired[int]
+    baselines: Baselines
+    scores: dict[str, Summary]
+    classes: NotRequired[dict[str, ClassScores]]
+    confusion_matrix: NotRequired[dict[str, dict[str, int]]]
+    random_encoder: NotRequired[dict[str, Summary]]
+
+
+class FoldResults(TypedDict):
+    """Scores of the models and the baselines of all folds, with deviations between folds."""
+
+    count: int
+    examples: int
+    baselines: dict[str, dict[str, Summary]]
+    scores: dict[str, Summary]
+
+
+class Results(SetResults):
+    """``results.json``: the scores on the validation examples, and on the test examples if any.
+
+    A run has the fields of a `fit.RunResult`.
+    """
+
+    task: str
+    computation: dict[str, str]
+    deciding_metric: str
+    labels: dict[str, int]
+    train_examples: int
+    valid_examples: int
+    skipped_rows: dict[str, int]
+    runs: list[Record]
+    test: NotRequired[SetResults]
+    folds: NotRequired[FoldResults]
+    saved_seed: NotRequired[int]
+    random_encoder_runs: NotRequired[list[Record]]
+
+
+def read_results(run: Path) -> Results | None:
+    """Return the results of a run directory, or None if its task has no labels."""
+    results = read_json(run / RESULTS_NAME, _MAX_BYTES)
+    return cast(Results, results) if "scores" in results else None
+
+
+def read_deciding_score(run: Path) -> float:
+    """Return the validation score that selected the weights of a run; that of vectors, too."""
+    results = read_json(run / RESULTS_NAME, _MAX_BYTES)
+    if "scores" in results:
+        return results["scores"][results["deciding_metric"]]["mean"]
+    return results["found" if "found" in results else "spearman"]
+
+
+def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
+    """Return mean and deviation of each score over runs."""
+    values = {name: [run.get(name, 0.0) for run in runs] for name in runs[0]}
+    return {
+        name: {"mean": mean(found), "deviation": stdev(found) if len(found) > 1 else None}
+        for name, found in values.items()
+    }
+
+
+def get_judged(results: Results) -> SetResults:
+    """Return the results on the test examples, or else on the validation examples."""
+    found = results.get("test") or {"examples": results["valid_examples"], **results}
+    return cast(SetResults, found)
+
+
+def show_mean(found: Summary) -> str:
+    """Return ``0.9012 ± 0.0034``, or the value of a single run."""
+    deviation = found["deviation"]
+    return f"{found['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation is not None else "")
+
+
+def list_scores(results: SetResults) -> list[tuple[str, list[str]]]:
+    """Return each metric with the scores of baselines, the random encoder if any, and the model.
+
+    Scores of each kind of entity are omitted.
+    """
+    models = [results["random_encoder"]] if "random_encoder" in results else []
+    models.append(results["scores"])
+    rows: list[tuple[str, list[str]]] = []
+    for name in results["baselines"]["majority"]:
+        if "/" not in name:
+            baselines = [f"{scores[name]:.4f}" for scores in results["baselines"].values()]
+            rows.append((name, [*baselines, *(show_mean(model[name]) for model in models)]))
+    return rows
+
+
+def list_fold_scores(folds: FoldResults) -> list[tuple[str, list[str]]]:
+    """Return each metric with the mean and deviation of the baselines and of the models."""
+    columns = [*folds["baselines"].values(), folds["scores"]]
+    names = [name for name in folds["baselines"]["majority"] if "/" not in name]
+    return [(name, [show_mean(each[name]) for each in columns]) for name in names]
+
+
+def describe_defeats(results: Results) -> list[str]:
+    """Return a message for each baseline that the model does not beat."""
+    metric, judged = results["deciding_metric"], get_judged(results)
+    ours, baselines = judged["scores"][metric]["mean"], judged["baselines"]
+    lines, advice = list[str](), _advise(results["runs"])
+    if not beats(metric, ours, baselines["majority"][metric]):
+        lines.append(
+            f"The model does not beat a constant prediction of the most frequent label. {advice}."
+        )
+    bag = baselines["bag of words"][metric]
+    if beats(metric, bag, ours):
+        lines.append(
+            f"A bag of words is better: {metric} {bag:.4f}, this model {ours:.4f}. {advice}, or "
+            "deploy the bag of words."
+        )
+    return lines
+
+
+def _advise(runs: Sequence[Record]) -> str:
+    """Return what may raise the scores: more epochs only if these were not enough."""
+    if any(run["num_steps"] < run.get("max_steps", 0) for run in runs):  # absent in older runs
+        return "Early stopping ended a run: train all its epochs with --patience 0"
+    if any(run["best_step"] > 0.9 * run["num_steps"] for run in runs):
+        return "The scores still rose at the end: raise --epochs"
+    return "More epochs do not help: give more examples, or try another --learning_rate"

@@ -144,11 +144,7 @@ def compute_logits(
     precision: Precision,
     pulse: Pulse | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Return the logits of each example, in order: [K] for a text, [words, K] for a sentence.
-
-    Args:
-        pulse: reports how many examples have been scored.
-    """
+    """Return the logits of each example, in order: [K] for a text, [words, K] for a sentence."""
     num_scored, pulse = 0, pulse or Pulse()
     device = next(model.parameters()).device
     if model.head_config.num_labels == 1:  # a number; bf16 has 8 bits, so that 2003 is 2000

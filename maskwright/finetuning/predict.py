@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from maskwright.console import tell
 from maskwright.corpus.sources import recognize_name
 from maskwright.errors import InputError
-from maskwright.finetuning.column_roles import TEXT_ROLES, Column, name_roles
+from maskwright.finetuning.column_roles import (
+    TEXT_ROLES,
+    Column,
+    find_roles,
+    looks_like_header,
+    name_roles,
+)
 from maskwright.finetuning.conll import (
     OUTSIDE,
     Sentence,
@@ -26,17 +32,16 @@ from maskwright.finetuning.conll import (
 )
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.span_task import choose_answers, encode_questions
-from maskwright.finetuning.squad import read_questions
+from maskwright.finetuning.span_task import choose_answers, encode_questions, read_questions
 from maskwright.finetuning.table_files import (
-    find_roles,
+    is_named_table,
     list_names,
-    looks_like_header,
+    list_texts,
     parse_columns,
     read_columns,
+    read_text_lines,
 )
-from maskwright.finetuning.task import Answer, Labels, Tell, find_label_task
-from maskwright.finetuning.text_files import is_named_table, list_texts, read_text_lines
+from maskwright.finetuning.task import Answer, Labels, Tell, make_answers
 from maskwright.formatting import describe_cut
 from maskwright.inference.text_model import check_finite, show_text
 from maskwright.model_folder.classifier_folder import open_classifier
@@ -79,7 +84,6 @@ class Predictor:
         self.longest = self.loaded.max_length
         self.num_texts = self.num_cut = 0
         self._has_warned = False
-        self._task = find_label_task(level, self.loaded.problem)
 
     def __call__(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Answer]:
         """Return the answer for each text, for each pair, or for each question and its text.
@@ -156,7 +160,7 @@ class Predictor:
         return found
 
     def _answer(self, logits: NDArray[np.float32]) -> list[Answer]:
-        return self._task.answer(Labels(self.loaded.labels), logits)
+        return make_answers(self.loaded.problem, Labels(self.loaded.labels), logits)
 
 
 class FoundEntity(NamedTuple):
@@ -239,7 +243,11 @@ def predict(
     """
     texts = [text] if isinstance(text, str) else text
     named = name_roles(columns or {}, (*TEXT_ROLES, _WORD), "predict")
-    source = _find_source(texts, file, table, named, header)
+    if sum((texts != (), file is not None, table is not None)) > 1:
+        raise InputError("texts, --file and --table cannot be combined. Give one of them")
+    path = _find_file(texts, file if table is None else table)
+    source = _Source(texts, path, table is not None, named, header)
+    source.check()
     predictor = Predictor(find_model_folder(folder), device or "auto")
     if entities and not (predictor.labels_tokens and marks_entities(predictor.loaded.labels)):
         rule = f"its labels, such as {predictor.loaded.labels[0]}, are not of entities"
@@ -286,10 +294,31 @@ class _Source:
 
     texts: Iterable[str]
     path: Path | None
-    is_table: bool
-    is_conll: bool
+    is_named_table: bool
     columns: Mapping[str, Column]
     header: bool | None
+
+    @property
+    def is_conll(self) -> bool:
+        return self.path is not None and (_WORD in self.columns or has_conll_name(self.path))
+
+    @property
+    def is_table(self) -> bool:
+        is_table = self.path is not None and is_named_table(self.path)
+        return (self.is_named_table or is_table) and not self.is_conll
+
+    def check(self) -> None:
+        """Raise InputError for columns or a header that the source does not have."""
+        if self.is_conll and (self.header is not None or not self.columns.keys() <= {_WORD}):
+            raise InputError(f"{self.path} is read as CoNLL, which takes only --columns word=N")
+        if _WORD in self.columns:
+            shown = f"--columns word={self.columns[_WORD]}"
+            if not self.is_conll:
+                raise InputError(f"{shown} requires a CoNLL file. Give one, or remove it")
+            if not str(self.columns[_WORD]).lstrip("-").isdecimal():
+                raise InputError(f"{shown} must be a position, from 0")
+        elif not self.is_conll and not self.is_table and (self.columns or self.header is not None):
+            raise InputError("--columns and --header require a table. Give one, or remove them")
 
     def read(self, run: Path, predictor: Predictor) -> Iterator[Texts | Sentence]:
         """Yield texts, pairs, or the words of sentences, as the model requires."""
@@ -318,7 +347,6 @@ class _Source:
         return (tuple(list_texts(row)) for row in read_columns(self.path, columns, header))
 
     def _check_not_blank(self, texts: Iterator[Texts]) -> Iterator[Texts]:
-        """Yield all texts; raise InputError if every one is blank."""
         blank: list[Texts] = []
         for each in texts:
             blank.append(each)
@@ -327,46 +355,20 @@ class _Source:
         raise InputError(f"{self.path or 'the input'} holds no text. Give at least one.")
 
 
-def _find_source(
-    texts: Iterable[str],
-    file: str | Path | None,
-    table: str | Path | None,
-    columns: Mapping[str, Column],
-    header: bool | None,
-) -> _Source:
-    """Return the source of inputs; raise InputError for arguments that cannot be combined."""
-    if sum((texts != (), file is not None, table is not None)) > 1:
-        raise InputError("texts, --file and --table cannot be combined. Give one of them")
-    given = table if file is None else file
-    path = None if given is None else Path(given)
-    is_table = table is not None
-    if isinstance(texts, Sequence) and len(texts) == 1:
-        path = _find_file(texts[0])
-    if table is None:
-        is_table = path is not None and is_named_table(path)
-    is_conll = path is not None and (_WORD in columns or has_conll_name(path))
-    if is_conll and (header is not None or not columns.keys() <= {_WORD}):
-        raise InputError(f"{path} is read as CoNLL, which takes only --columns word=N")
-    if _WORD in columns:
-        shown = f"--columns word={columns[_WORD]}"
-        if not is_conll:
-            raise InputError(f"{shown} requires a CoNLL file. Give one, or remove it")
-        if not str(columns[_WORD]).lstrip("-").isdecimal():
-            raise InputError(f"{shown} must be a position, from 0")
-    elif not is_conll and not is_table and (columns or header is not None):
-        raise InputError("--columns and --header require a table. Give one, or remove them")
-    return _Source(texts, path, is_table and not is_conll, is_conll, columns, header)
+def _find_file(texts: Iterable[str], given: str | Path | None) -> Path | None:
+    """Return the file that is given, or that a single text names; None if there is none.
 
-
-def _find_file(text: str) -> Path | None:
-    """Return the file that a text names, else None; raise InputError if that file is missing."""
-    path = Path(text)
+    Raise InputError if the text looks like a path, but the file is missing.
+    """
+    if not isinstance(texts, Sequence) or len(texts) != 1:
+        return None if given is None else Path(given)
+    path = Path(texts[0])
     try:
         if path.is_file():
             return path
     except (OSError, ValueError):  # a long text, or one with a NUL, is no valid path
         return None
-    if (recognize_name(path)[0] or has_conll_name(path)) and " " not in text:
+    if (recognize_name(path)[0] or has_conll_name(path)) and " " not in texts[0]:
         raise InputError(
             f"{path} does not exist. Check the path. (To pass a text that looks like a path, echo "
             "it to standard input.)"

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,18 +15,20 @@ from maskwright.files import replacing_file, write_json, write_text
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import OUTSIDE, TaggedSentence, marks_entities
 from maskwright.finetuning.examples import Row
-from maskwright.finetuning.metrics import SpanScores, score_sets, score_spans
-from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.results import (
+from maskwright.finetuning.metrics import (
     ClassScores,
     Results,
     SetResults,
+    SpanScores,
     describe_defeats,
     get_judged,
     list_scores,
+    score_sets,
+    score_spans,
     show_mean,
 )
-from maskwright.finetuning.squad import Question
+from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.span_task import Question
 from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier
@@ -36,19 +38,10 @@ from maskwright.report.charts import COLORS, FAINT, annotate_level, has_matplotl
 from maskwright.report.pages import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 
-_MOST_CLASSES = 20  # in a confusion matrix; a larger one is unreadable
-_MOST_MISTAKES, _MOST_CONFUSIONS = 30, 20
-_LONGEST_TEXT = 600
+_MAX_CLASSES = 20  # in a confusion matrix; a larger one is unreadable
+_MAX_MISTAKES, _MAX_CONFUSIONS = 30, 20
+_MAX_CHARACTERS = 600
 _TITLES = {"majority": "most frequent answer", "bag of words": "bag of words"}
-
-
-class PredictedExample(NamedTuple):
-    """One example: its texts, the true value, the prediction and its probability."""
-
-    texts: list[str]
-    true: Any
-    found: Any
-    probability: float | None
 
 
 @dataclass(frozen=True)
@@ -68,13 +61,10 @@ class Predictions:
     found: list[Any]
     probabilities: list[float | None]
 
-    def __len__(self) -> int:
-        return len(self.true)
-
-    def __iter__(self) -> Iterator[PredictedExample]:
-        columns = (self.rows, self.true, self.found, self.probabilities)
-        for row, true, found, probability in zip(*columns, strict=True):
-            yield PredictedExample(row.texts, true, found, probability)
+    def __iter__(self) -> Iterator[tuple[list[str], Any, Any, float | None]]:
+        """Yield the texts of each example, its true value, the prediction, and its probability."""
+        texts = [row.texts for row in self.rows]
+        yield from zip(texts, self.true, self.found, self.probabilities, strict=True)
 
     def score_classes(self) -> dict[str, ClassScores]:
         """Return precision, recall, F1 and count of each class or kind of entity."""
@@ -91,11 +81,8 @@ class Predictions:
         }
 
     def count_confusions(self) -> dict[str, dict[str, int]]:
-        """Return true label or tag -> prediction -> count, without zeros.
-
-        The result is empty for multi-label tasks and for regression.
-        """
-        if not self.task.counts_confusions:
+        """Return label or tag -> prediction -> count, without zeros; {} for other tasks."""
+        if self.task.problem == "multi_label_classification":
             return {}
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for (true,), (found,) in self._pair_up():
@@ -107,8 +94,15 @@ class Predictions:
         }
 
     def _pair_up(self) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        for true, found in zip(self.true, self.found, strict=True):
-            yield from self.task.pair_up(true, found)
+        """Yield the true and the predicted labels of each text, or of each word."""
+        pairs = zip(self.true, self.found, strict=True) if self.task.has_classes else ()
+        for true, found in pairs:
+            if self.task.level == "token":
+                yield from (((t,), (f,)) for t, f in zip(true, found, strict=True))
+            elif self.task.problem == "multi_label_classification":
+                yield true, found
+            else:
+                yield (true,), (found,)
 
 
 def predict_sets(
@@ -210,7 +204,6 @@ def render_page(
     """Return the report of a run as HTML.
 
     Args:
-        name: the name of the run.
         records: the records of its metrics.jsonl.
         predictions: the saved model's, for the test examples, or else the validation examples.
     """
@@ -227,7 +220,7 @@ def render_page(
         notes=describe_defeats(results),
         judged="test" if "test" in results else "validation",
         classes=_rate(judged.get("classes", {})),
-        matrix=matrix if len(matrix) <= _MOST_CLASSES else [],
+        matrix=matrix if len(matrix) <= _MAX_CLASSES else [],
         confusions=_list_confusions(confusions),
         mistakes=[] if config.get("private") else list(_list_mistakes(predictions)),
         mistakes_note=predictions.task.mistakes_note,
@@ -277,25 +270,24 @@ def _shade(
 
 
 def _list_confusions(confusions: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
-    """Return true label, prediction and count of the most frequent confusions."""
     found = [
         (true, prediction, count)
         for true, counts in confusions.items()
         for prediction, count in counts.items()
         if prediction != true
     ]
-    return sorted(found, key=lambda each: -each[2])[:_MOST_CONFUSIONS]
+    return sorted(found, key=lambda each: -each[2])[:_MAX_CONFUSIONS]
 
 
 def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
     """Yield the mistakes, worst first: by the model's confidence, or by the numeric error."""
-    task = predictions.task
-    wrong = [
-        each for each in enumerate(predictions) if not task.is_right(each[1].true, each[1].found)
+    rated = [
+        (severity, row, example)
+        for row, example in zip(predictions.rows, predictions, strict=True)
+        if (severity := predictions.task.rate_mistake(*example[1:])) is not None
     ]
-    wrong.sort(key=lambda numbered: -task.measure_mistake(*numbered[1][1:]))
-    for number, (texts, true, found, probability) in wrong[:_MOST_MISTAKES]:
-        row = predictions.rows[number]
+    rated.sort(key=lambda each: -each[0])
+    for _, row, (texts, true, found, probability) in rated[:_MAX_MISTAKES]:
         if isinstance(row, TaggedSentence):
             yield {"parts": list(_mark_tags(row.words, true, found))}
             continue
@@ -319,7 +311,7 @@ def _mark_tags(
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} …"
 
 
 def _draw_curves(records: Sequence[Record], results: Results) -> str:

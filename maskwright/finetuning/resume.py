@@ -9,7 +9,6 @@ import shutil
 import signal
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, cast
@@ -25,8 +24,7 @@ from maskwright.files import (
     write_json,
     write_text,
 )
-from maskwright.finetuning.config import TASKS, FinetuneConfig
-from maskwright.finetuning.request import Request, TaskFiles
+from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.task import Tell
 from maskwright.provenance import describe_environment
 from maskwright.runs.run_directory import (
@@ -54,21 +52,14 @@ def _describe(request: Request) -> Plain:
     """Return a request as provenance.json records it, without the file hashes."""
     return {
         "model": str(request.model),
-        "files": {name: _plain(value) for name, value in asdict(request.files).items()},
+        "files": to_mapping(request.files),
         "finetune": to_mapping(request.config),
         "control": request.control,
-        "teacher": _plain(request.teacher),
+        "teacher": None if request.teacher is None else str(request.teacher),
     }
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(cast("tuple[Any, ...]", value))
-    return str(value) if isinstance(value, Path) else value
-
-
 def _hash_inputs(request: Request) -> dict[str, str]:
-    """Return the sha256 of every input file by path."""
     examples = (request.files.train, request.files.valid, request.files.test)
     folders = [folder for folder in (request.model, request.teacher) if folder is not None]
     weights = (path for f in folders for name in _WEIGHTS for path in sorted(f.glob(name)))
@@ -76,11 +67,7 @@ def _hash_inputs(request: Request) -> dict[str, str]:
 
 
 def read_request(run: Path) -> Request:
-    """Return the request of an earlier run from its provenance.
-
-    Raises:
-        InputError: `run` is not a run directory of fine-tuning, or its provenance.json is damaged.
-    """
+    """Return the request of an earlier run; raise InputError if `run` is none, or is damaged."""
     if not is_fine_tuning(run):
         raise InputError(
             f"--resume {run} is not a run directory of maskwright finetune. Check the path."
@@ -157,15 +144,14 @@ def _is_due(out: Path, request: Request) -> bool:
 
 def _list_differences(begun: Mapping[str, Any], request: Request) -> Iterator[tuple[str, Any, Any]]:
     """Yield name, old value and new value of each difference; files are compared by hash."""
-    old, new = dict(_flatten(begun)), dict(_flatten(_describe(request)))
-    for name, value in new.items():
+    old = dict(_flatten(begun))
+    for name, value in _flatten(_describe(request)):
         if name not in old or old[name] != value:
             yield name, old.get(name), value
-    hashes = as_mapping(begun.get("sha256"))
+    known = as_mapping(begun.get("sha256"))
     for path, found in _hash_inputs(request).items():
-        known = hashes.get(path)
-        if known != found:
-            yield f"the sha256 of {path}", str(known)[:8], found[:8]
+        if known.get(path) != found:
+            yield f"the sha256 of {path}", str(known.get(path))[:8], found[:8]
 
 
 def _flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -177,11 +163,7 @@ def _flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def record_start(out: Path, request: Request, config: FinetuneConfig, report: Tell) -> None:
-    """Write provenance.json and config.yaml, or record a resumption in provenance.json.
-
-    Args:
-        config: the config resolved for this task and model.
-    """
+    """Write provenance.json and config.yaml (`config` is resolved), or record a resumption."""
     if has_checkpoint(out):
         provenance = read_json(out / PROVENANCE_NAME, _MAX_BYTES)
         earlier = provenance.get("resumptions", [])

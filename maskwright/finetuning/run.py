@@ -1,7 +1,12 @@
-"""``maskwright finetune`` as a function: the checks of its arguments, and the run."""
+"""``maskwright finetune`` as a function: the checks of its arguments, the run, and folds.
+
+In a cross-validation every example is scored by a model that never saw it, and that a share of the
+other folds selected, as in any run.
+"""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +16,31 @@ import torch
 
 from maskwright.config import from_mapping
 from maskwright.console import tell
-from maskwright.errors import InputError, suggest
+from maskwright.errors import ConfigError, InputError, suggest
 from maskwright.files import write_json
-from maskwright.finetuning.column_roles import Column
-from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
+from maskwright.finetuning.column_roles import Column, name_roles
+from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, find_word_rule
-from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, train_seeds
-from maskwright.finetuning.folds import cross_validate
-from maskwright.finetuning.metrics import VALID_LOSS, describe_scores
+from maskwright.finetuning.examples import Row
+from maskwright.finetuning.fit import (
+    FinishedSeeds,
+    SeedsResult,
+    add_control,
+    ask_teacher,
+    collect_results,
+    train_seeds,
+)
+from maskwright.finetuning.metrics import (
+    RESULTS_NAME,
+    VALID_LOSS,
+    Baselines,
+    FoldResults,
+    Results,
+    describe_scores,
+    get_judged,
+    show_mean,
+    summarize,
+)
 from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import (
     add_classes,
@@ -26,30 +48,23 @@ from maskwright.finetuning.report import (
     write_page,
     write_predictions,
 )
-from maskwright.finetuning.request import Request, TaskFiles
-from maskwright.finetuning.results import (
-    RESULTS_NAME,
-    FoldResults,
-    Results,
-    add_control,
-    collect_results,
-    get_judged,
-    show_mean,
-)
 from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
+from maskwright.finetuning.split import cut_folds, split_examples
 from maskwright.finetuning.table_files import parse_columns
 from maskwright.finetuning.task import (
     CustomTask,
     Task,
     TaskData,
     Tell,
+    encode_sets,
     load_label_task,
     load_task,
     read_task,
+    report_columns,
 )
-from maskwright.finetuning.teacher import ask_teacher
 from maskwright.formatting import count_noun, describe_cut, write_code
 from maskwright.logs import MetricsLog, Record
+from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import open_pretrained, save_classifier
@@ -60,8 +75,9 @@ from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_
 from maskwright.tokenizer.token_text import make_examples
 from maskwright.train.device import choose_device, describe_computation
 
-_SHOWN_LABELS = 12
-_FEW = 100  # examples; with fewer, one prediction changes the accuracy by over 0.01
+_MAX_SHOWN_LABELS = 12
+_MODEL = "this model"  # beside the baselines of folds
+_MIN_SCORED = 100  # examples; with fewer, one prediction changes the accuracy by over 0.01
 
 
 def finetune(
@@ -122,7 +138,6 @@ def finetune(
 def _find_request(
     flags: Mapping[str, Any], settings: Mapping[str, Any], resume: str | Path | None
 ) -> tuple[Path, Request]:
-    """Return the run directory and the request to train."""
     if resume is None:
         request = _make_request(flags, settings)
         return Path(flags["out"]), request
@@ -154,7 +169,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
         if flags[name] is not None and flags[name] not in known:
             raise suggest(name, flags[name], known, f"choose from {', '.join(known)}")
     task = load_task(flags["task"] or GLUE_TASKS[flags["preset"]].task)
-    columns = task.check_roles(flags["columns"] or {})
+    columns = name_roles(flags["columns"] or {}, task.roles, task.name)
     _check_unused(task, flags, config)
     config.distill.check_teacher(flags["teacher"])
     model = find_model_folder(flags["folder"])
@@ -168,7 +183,6 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
 
 
 def _check_unused(task: Task, flags: Mapping[str, Any], config: FinetuneConfig) -> None:
-    """Raise InputError if a setting is given that has no effect on the task."""
     default = FinetuneConfig()
     for name in task.unused:
         if flags[name] if name in flags else getattr(config, name) != getattr(default, name):
@@ -179,24 +193,13 @@ def _find_files(
     task: Task, flags: Mapping[str, Any], columns: Mapping[str, Column], paths: Mapping[str, Any]
 ) -> TaskFiles:
     """Return the files of examples, in the layout of a preset if one is given."""
-    header, share = flags["header"], flags["valid_share"]
+    more = {**paths, "has_header": flags["header"], "valid_share": flags["valid_share"]}
     if flags["preset"] is None:
         found = task.find_columns(paths["train"], columns)
-        return TaskFiles(
-            task=task.name, columns=found, has_header=header, valid_share=share, **paths
-        )
-    preset = GLUE_TASKS[flags["preset"]]
-    layout = preset.find_layout(paths["train"])
-    return TaskFiles(
-        task=preset.task,
-        columns={**layout.columns, **parse_columns(columns)},
-        has_header=layout.has_header if header is None else header,
-        valid_share=share,
-        metrics=preset.metrics,
-        # With --columns the file is not GLUE's own, so short rows are errors.
-        skips_short=not columns,
-        **paths,
-    )
+        return TaskFiles(task=task.name, columns=found, **more)
+    # With --columns the file is not GLUE's own, so short rows are errors.
+    preset, named = GLUE_TASKS[flags["preset"]], parse_columns(columns)
+    return preset.make_files(columns=named, skips_short=not columns, **more)
 
 
 def _run(request: Request, out: Path, report: Tell) -> None:
@@ -220,7 +223,7 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     loaded = open_pretrained(request.model)
     task = load_label_task(files.task)
     check_pooling(loaded.model.config, task.level, config.pooling)
-    task.show_columns(files, report)
+    report_columns(task, files, report)
     report(f"reading {files.train}, scoring baselines")
     data = read_task(files, loaded, config)
     for line in describe_data(data):
@@ -228,114 +231,111 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     config = config.resolve(len(data.train), loaded.model.config.hidden_size)
     computation = describe_computation(config.precision, device)
     report(config.describe_budget(computation))
+    pulse = Pulse(report)
     if request.teacher is not None:
-        answers = ask_teacher(request.teacher, data, config, Pulse(report))
+        answers = ask_teacher(request.teacher, data, config, pulse)
         data = replace(data, soft_targets=answers)
-    folds = _score_folds(request, loaded, data, device, report) if config.folds else None
+    folds: FoldResults | None = None
+    if config.folds:
+        report(f"{config.folds} folds, each scored by a model of the others:")
+        folds = cross_validate(request, loaded, device, pulse)
+        extent = f"{len(data.train.rows):,} examples; {len(data.valid.rows):,} choose its weights"
+        report(f"the model that is saved is trained on {extent}:")
     record_start(out, request, config, report)
-    seeds = _LoggedSeeds(out, data, loaded.model, config, device, report)
-    with closing(seeds.log):
-        outcome = seeds.train()
+    (out / METRICS_NAME).unlink(missing_ok=True)  # finished seeds have theirs in the checkpoint
+    metrics, checkpoints = MetricsLog(out / METRICS_NAME), out / CHECKPOINTS_NAME
+    with closing(metrics):
+        parts = data, loaded.model, config, device, metrics, pulse
+        outcome = _train_logged(checkpoints, *parts)
         results = collect_results(data, outcome, computation)
         if folds is not None:
             results["folds"] = folds
-        predictions = predict_sets(data, outcome.model, config, device, seeds.pulse)
+        predictions = predict_sets(data, outcome.model, config, device, pulse)
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
-        num_texts = len(next(iter(predictions[-1])).texts)
-        examples = make_examples(loaded.tokenizer, num_texts)
-        save_classifier(
-            out / MODEL_NAME,
-            outcome.model,
-            loaded.tokenizer,
-            data.labels.names,
-            data.task.problem,
-            add_example(_write_card(results, request.origin), examples),
-            add_special_tokens=loaded.add_special_tokens,
-            max_length=config.max_length,
-            num_texts=None if data.task.level == "token" else num_texts,
-            may_be_empty=data.labels.num_unanswerable > 0,
-            words=find_word_rule(
-                row.words for row in data.train.rows if isinstance(row, TaggedSentence)
-            ),
-        )
+        card = _write_card(results, request.origin)
+        _save_model(out / MODEL_NAME, outcome.model, card, data, loaded, config.max_length)
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted
             report("control: the same shape with random weights:")
-            add_control(results, seeds.train(from_scratch=True))
+            control = _train_logged(checkpoints / "control", *parts, from_scratch=True)
+            add_control(results, control)
             write_json(out / RESULTS_NAME, results)
     if not config.private:
         write_predictions(out, predictions[-1])
     write_page(out, results, predictions[-1], report)
 
 
-def _score_folds(
-    request: Request, loaded: Loaded[Any], data: TaskData, device: torch.device, report: Tell
-) -> FoldResults:
-    """Return the scores of the folds, and report which examples train the model that is saved."""
-    report(f"{request.config.folds} folds, each scored by a model of the others:")
-    folds = cross_validate(request, loaded, device, Pulse(report))
-    extent = f"{len(data.train.rows):,} examples; {len(data.valid.rows):,} choose its weights"
-    report(f"the model that is saved is trained on {extent}:")
-    return folds
+def _save_model(
+    folder: Path,
+    model: Classifier,
+    card: str,
+    data: TaskData,
+    loaded: Loaded[Any],
+    max_length: int | None,
+) -> None:
+    rows, level = data.train.rows, data.task.level
+    num_texts = len(data.held_out[-1].rows[0].texts)
+    save_classifier(
+        folder,
+        model,
+        loaded.tokenizer,
+        data.labels.names,
+        data.task.problem,
+        add_example(card, make_examples(loaded.tokenizer, num_texts)),
+        add_special_tokens=loaded.add_special_tokens,
+        max_length=max_length,
+        num_texts=None if level == "token" else num_texts,
+        may_be_empty=data.labels.num_unanswerable > 0,
+        words=find_word_rule(row.words for row in rows if isinstance(row, TaggedSentence)),
+    )
 
 
-class _LoggedSeeds:
-    """Training of all seeds and of the control; scores are reported and go to metrics.jsonl."""
+def _train_logged(
+    folder: Path,
+    data: TaskData,
+    pretrained: EncoderModel,
+    config: FinetuneConfig,
+    device: torch.device,
+    metrics: MetricsLog,
+    pulse: Pulse,
+    *,
+    from_scratch: bool = False,
+) -> SeedsResult:
+    """Train the seeds without a checkpoint in `folder`; scores are reported and logged.
 
-    def __init__(
-        self,
-        out: Path,
-        data: TaskData,
-        pretrained: EncoderModel,
-        config: FinetuneConfig,
-        device: torch.device,
-        report: Tell,
-    ) -> None:
-        self.checkpoints, self.data, self.pretrained = out / CHECKPOINTS_NAME, data, pretrained
-        self.config, self.device, self.pulse = config, device, Pulse(report)
-        self.shown = {*data.metrics, data.deciding, VALID_LOSS}
-        path = out / METRICS_NAME
-        path.unlink(missing_ok=True)  # the records of finished seeds are in their checkpoint
-        self.log = MetricsLog(path)
+    The records of a control, which begins `from_scratch`, are marked.
+    """
+    marks = {"run": "control"} if from_scratch else {}
+    deciding, shown = data.deciding, {*data.metrics, data.deciding, VALID_LOSS}
+    finished = FinishedSeeds.read(folder, pulse.say)
+    for run in finished.runs:
+        for record in run.history:
+            metrics.write({**record, **marks})
+        score = f"{deciding} {run.scores[deciding]:.4f}"
+        pulse.say(f"  seed {run.seed} is already finished: {score}")
 
-    def train(self, from_scratch: bool = False) -> SeedsResult:
-        """Train the seeds that are not finished yet."""
-        marks = {"run": "control"} if from_scratch else {}
-        folder = self.checkpoints / "control" if from_scratch else self.checkpoints
-        finished = FinishedSeeds.read(folder, self.pulse.say)
-        deciding = self.data.deciding
-        for run in finished.runs:
-            for record in run.history:
-                self.log.write({**record, **marks})
-            score = f"{deciding} {run.scores[deciding]:.4f}"
-            self.pulse.say(f"  seed {run.seed} is already finished: {score}")
+    def log(record: Record) -> None:
+        metrics.write({**record, **marks})
+        step = f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
+        scores = {name: value for name, value in record.items() if name in shown}
+        pulse.say(f"  {step}  {describe_scores(scores)}")
 
-        def log(record: Record) -> None:
-            self.log.write({**record, **marks})
-            step = f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
-            scores = {name: value for name, value in record.items() if name in self.shown}
-            self.pulse.say(f"  {step}  {describe_scores(scores)}")
-
-        return train_seeds(
-            self.data,
-            self.pretrained,
-            self.config,
-            self.device,
-            log,
-            from_scratch=from_scratch,
-            pulse=self.pulse,
-            finished=finished,
-        )
+    return train_seeds(
+        data, pretrained, config, device, log,
+        from_scratch=from_scratch, pulse=pulse, finished=finished,
+    )  # fmt: skip
 
 
 def describe_data(data: TaskData) -> Iterator[str]:
     """Yield lines about label counts, example counts and baselines."""
     labels = data.labels
-    if data.task.problem != "regression" and data.task.level != "span":
+    if data.task.has_classes:
         pairs = list(zip(labels.names, labels.counts, strict=True))
-        named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_SHOWN_LABELS])
-        more = f"  and {len(pairs) - _SHOWN_LABELS} more" if len(pairs) > _SHOWN_LABELS else ""
+        named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_MAX_SHOWN_LABELS])
+        more = (
+            f"  and {len(pairs) - _MAX_SHOWN_LABELS} more" if len(pairs) > _MAX_SHOWN_LABELS else ""
+        )
         yield f"{count_noun(len(pairs), 'label')}: {named}{more}"
     if labels.num_unanswerable:
         yield f"{count_noun(labels.num_unanswerable, 'question')} without an answer"
@@ -347,11 +347,11 @@ def describe_data(data: TaskData) -> Iterator[str]:
     counted = [f"{len(each.rows):,} {name}" for name, each in zip(names, sets, strict=False)]
     yield f"examples: {', '.join(counted)}"
     yield from describe_skipped(data)
-    if (judged := len(data.held_out[-1].rows)) < _FEW:
+    if (judged := len(data.held_out[-1].rows)) < _MIN_SCORED:
         flag = "--valid" if data.test is None else "--test"
         yield (
-            f"only {judged:,} examples are scored: scores will be noisy. Give {_FEW} or more "
-            f"with {flag}."
+            f"only {judged:,} examples are scored: scores will be noisy. Give {_MIN_SCORED} or "
+            f"more with {flag}."
         )
     for name, scores in data.baselines.items():
         yield f"  {name}: {describe_scores(scores)}"
@@ -365,7 +365,6 @@ def describe_skipped(data: TaskData) -> Iterator[str]:
 
 
 def _write_card(results: Results, origin: str) -> str:
-    """Return the model card: base model, number of examples, scores and baselines."""
     judged, deciding = get_judged(results), results["deciding_metric"]
     baselines, in_folds = judged["baselines"], ""
     if folds := results.get("folds"):
@@ -381,3 +380,54 @@ def _write_card(results: Results, origin: str) -> str:
         f"{baselines['majority'][deciding]:.4f}, bag of words: "
         f"{baselines['bag of words'][deciding]:.4f}).{in_folds}\n"
     )
+
+
+def cross_validate(
+    request: Request, loaded: Loaded[Any], device: torch.device, pulse: Pulse
+) -> FoldResults:
+    """Train and score a model for each fold; return the mean scores, and those of the baselines.
+
+    Raise ConfigError if there are too few examples for the folds.
+    """
+    config, scores = replace(request.config, seeds=1), list[Baselines]()
+    num_scored = 0
+    for number, data in enumerate(_list_folds(request, loaded), start=1):
+        if request.teacher is not None:
+            answers = ask_teacher(request.teacher, data, config, pulse)
+            data = replace(data, soft_targets=answers)
+        [run] = train_seeds(data, loaded.model, config, device, pulse=pulse).runs
+        scores.append({**data.test_baselines, _MODEL: run.test_scores})
+        num_scored += len(data.held_out[-1].rows)
+        shown = "  ".join(f"{name} {each[data.deciding]:.4f}" for name, each in scores[-1].items())
+        pulse.say(f"  fold {number} of {config.folds}  {data.deciding}  {shown}")
+    # A kind of entity, such as span_f1/PER, may be missing in a fold.
+    kept = [metric for metric in scores[0]["majority"] if "/" not in metric]
+    means = {
+        name: summarize([{metric: each[name][metric] for metric in kept} for each in scores])
+        for name in scores[0]
+    }
+    model = means.pop(_MODEL)
+    return {"count": config.folds, "examples": num_scored, "baselines": means, "scores": model}
+
+
+def _list_folds(request: Request, loaded: Loaded[Any]) -> Iterator[TaskData]:
+    """Yield the data of each fold, whose examples are the test examples."""
+    files, count = request.files, request.config.folds
+    task, skipped = load_label_task(files.task), Counter[str]() if files.skips_short else None
+    rows = task.read(files.train, files, skipped)
+    valid = None if files.valid is None else task.read(files.valid, files, skipped)
+    labels = [task.list_labels(row) for row in rows]
+    folds = cut_folds(rows, labels, count)
+    if not all(folds):
+        most = sum(map(bool, folds))
+        rule = f"is too many: the {len(rows):,} examples of {files.train} fill {most} folds"
+        raise ConfigError("folds", count, rule, "Give fewer folds, or more examples.")
+    for fold in folds:
+        rest = sorted({*range(len(rows))} - {*fold})
+        train, chosen = [rows[n] for n in rest], valid
+        if chosen is None:
+            train, chosen = split_examples(train, [labels[n] for n in rest], files.valid_share)
+        if not train or not chosen:
+            raise ConfigError("folds", count, "leaves too few examples to train", "Give more.")
+        sets: list[Sequence[Row]] = [train, chosen, [rows[n] for n in fold]]
+        yield encode_sets(task, sets, files, loaded, request.config)

@@ -2,15 +2,18 @@
 
 A text that is too long for the model is read in overlapping windows (Devlin et al., "BERT", 2019).
 The model scores each token as the first and as the last of the answer; [CLS] stands for no answer.
-N questions, W labeled tokens.
+Files have the layouts of SQuAD (Rajpurkar et al., 2016; 2018: questions without an answer), and
+scores are those of its script. N questions, W labeled tokens.
 """
 
+import re
+import string
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,26 +21,167 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.errors import CorpusError
+from maskwright.errors import CorpusError, show_value
+from maskwright.files import read_json
+from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples, Row, Windows
 from maskwright.finetuning.metrics import Scores
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.squad import Question, read_questions, score_answer
+from maskwright.finetuning.table_files import TableRow, list_names, read_columns
 from maskwright.finetuning.task import (
-    OF_EMBEDDINGS,
+    EMBEDDING_SETTINGS,
     Answer,
     Baseline,
     Labels,
     LabelTask,
     Logits,
-    PredictedRows,
+    Predicted,
 )
 from maskwright.tokenizer.template import InputTemplate, ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-_LONGEST_ANSWER = 30  # tokens, as in BERT's script
+_MAX_BYTES = 1 << 30
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_MAX_ANSWER_TOKENS = 30  # tokens, as in BERT's script
 _OVERLAP = 3  # neighboring windows share a third of their tokens
 _START, _END, _FIRST = 1, 2, 4  # marks of a labeled token; the last one: it begins an input
+_COLUMNS = ("question", "context", "answers")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a text.
+
+    Attributes:
+        place: the file and the question, for messages.
+        key: the ``id`` in the file, or the number of the row.
+        context: the text that is asked about.
+        references: the right answers, each with the position of its first character in `context`;
+            empty if the text has no answer.
+    """
+
+    place: str
+    key: str
+    question: str
+    context: str
+    references: tuple[tuple[str, int], ...]
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.question, self.context]
+
+    @property
+    def group_texts(self) -> list[str]:
+        return [self.context, self.question]
+
+    @property
+    def answers(self) -> list[str]:
+        """The texts of the right answers, each once."""
+        return list(dict.fromkeys(text for text, _ in self.references))
+
+
+def read_questions(path: Path) -> Iterator[Question]:
+    """Yield the questions of a file.
+
+    Files named ``.json`` have the layout of SQuAD 1.1 and 2.0; JSON lines and Parquet have one
+    question a row, in the columns ``question``, ``context``, ``answers`` (``{"text": […],
+    "answer_start": […]}``, as on the Hugging Face hub) and perhaps ``id``.
+
+    Raises:
+        CorpusError: the file cannot be read, or an answer is not where the file says.
+    """
+    if path.suffix == ".json":
+        yield from _read_squad(path)
+        return
+    names = list_names(path)
+    for name in _COLUMNS:
+        if name not in names:
+            raise CorpusError(
+                f"{path} has no column {name}. Give a .json file of SQuAD, or JSON lines or Parquet"
+                f" with the columns {', '.join(_COLUMNS)}."
+            )
+    columns = {name: name for name in (*_COLUMNS, "id") if name in names}
+    for number, row in enumerate(read_columns(path, columns), start=1):
+        yield _read_row(row, number)
+
+
+def _read_row(row: TableRow, number: int) -> Question:
+    values = row.values
+    try:
+        columns = [list[Any](values["answers"][name]) for name in ("text", "answer_start")]
+        pairs = list(zip(*columns, strict=True))
+    except (KeyError, TypeError, ValueError):
+        raise CorpusError(
+            f"{row.place}: answers = {show_value(values['answers'])} must hold the lists text and "
+            "answer_start, equally long. Correct the line."
+        ) from None
+    key = str(number if values.get("id") in (None, "") else values["id"])
+    return _check(row.place, key, values["question"], values["context"], pairs)
+
+
+def _read_squad(path: Path) -> Iterator[Question]:
+    try:
+        content = read_json(path, _MAX_BYTES)
+        for article in content["data"]:
+            for paragraph in article["paragraphs"]:
+                for asked in paragraph["qas"]:
+                    key = str(asked["id"])
+                    impossible = asked.get("is_impossible", False)
+                    answers = [] if impossible else asked.get("answers", [])
+                    pairs = [(answer["text"], answer["answer_start"]) for answer in answers]
+                    place = f"{path}: question {key}"
+                    yield _check(place, key, asked["question"], paragraph["context"], pairs)
+    except OSError as error:
+        raise CorpusError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        remedy = "Give JSON lines as .jsonl."
+        raise CorpusError(f"{path} is not JSON, or too large: {error}. {remedy}") from error
+    except (KeyError, TypeError) as error:
+        raise CorpusError(
+            f"{path} is not in the layout of SQuAD: data, paragraphs with context and qas, and "
+            "these with id, question and answers. Name JSON lines .jsonl."
+        ) from error
+
+
+def _check(
+    place: str, key: str, question: Any, context: Any, pairs: Sequence[tuple[Any, Any]]
+) -> Question:
+    """Return the question; raise CorpusError unless its answers are parts of its context."""
+    for name, value in (("question", question), ("context", context)):
+        if not isinstance(value, str) or not value.strip():
+            raise CorpusError(f"{place}: {name} = {show_value(value)} must be a text")
+    for text, start in pairs:
+        is_there = isinstance(text, str) and isinstance(start, int) and text and start >= 0
+        if not is_there or context[start : start + len(text)] != text:
+            raise CorpusError(
+                f"{place}: the answer {show_value(text)} is not at character {show_value(start)} "
+                "of the context. Correct answer_start."
+            )
+    return Question(place, key, question, context, tuple(pairs))
+
+
+def normalize_answer(text: str) -> str:
+    """Return an answer in lower case without punctuation, articles and extra blanks."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def score_answer(found: str, references: Sequence[str]) -> tuple[float, float]:
+    """Return exact match and F1 of an answer, as the script of SQuAD 2.0 computes them.
+
+    Each is the best over the references; no answer is empty, and has no reference.
+    The script of 1.1 gives the same values, except for answers without a letter or digit.
+    """
+    right = [text for text in references if normalize_answer(text)] or [""]
+    exact = max(float(normalize_answer(found) == normalize_answer(text)) for text in right)
+    return exact, max(_compare_words(found, text) for text in right)
+
+
+def _compare_words(found: str, right: str) -> float:
+    said, true = (normalize_answer(text).split() for text in (found, right))
+    if not said or not true:
+        return float(said == true)
+    common = (Counter(said) & Counter(true)).total()
+    return 2 * common / (len(said) + len(true))
 
 
 class Spans(LabelTask):
@@ -47,8 +191,7 @@ class Spans(LabelTask):
     roles = ()
     level = "span"
     metrics = ("f1", "exact_match")
-    unused = (*OF_EMBEDDINGS, "class_weights", "pooling", "teacher")
-    counts_confusions = False
+    unused = (*EMBEDDING_SETTINGS, "class_weights", "pooling", "teacher")
     mistakes_note = "The wrong answers with the highest probability. Look for missing references."
 
     def find_columns(self, train: Path, given: Any) -> dict[str, Any]:
@@ -56,9 +199,6 @@ class Spans(LabelTask):
 
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
         return list(read_questions(path))
-
-    def list_labels(self, row: Row) -> list[str]:
-        return []
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the two outputs, with the number of questions that have an answer."""
@@ -83,9 +223,7 @@ class Spans(LabelTask):
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the mean cross-entropy of the first and the last token of each window.
 
-        Args:
-            logits: [W, 2] of the labeled tokens of all windows.
-            targets: [W] the marks of these tokens.
+        The logits [W, 2] and the marks [W] are those of the labeled tokens of all windows.
         """
         starts = [*torch.nonzero(targets & _FIRST)[:, 0].tolist(), len(targets)]
         sizes = [after - start for start, after in pairwise(starts)]
@@ -111,18 +249,13 @@ class Spans(LabelTask):
         exact, f1 = np.mean(found, axis=0)
         return {"f1": float(f1), "exact_match": float(exact)}
 
-    def predict(
-        self, labels: Labels, examples: Examples, logits: Sequence[Logits]
-    ) -> PredictedRows:
+    def predict(self, labels: Labels, examples: Examples, logits: Sequence[Logits]) -> Predicted:
         answers = self.collect(examples, logits)
         true = [_question(row).answers for row in examples.rows]
-        return PredictedRows(true, [one.label for one in answers], [one.score for one in answers])
+        return true, [one.label for one in answers], [one.score for one in answers]
 
-    def is_right(self, true: Any, found: Any) -> bool:
-        return score_answer(found, true)[0] == 1
-
-    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        yield from ()
+    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
+        return None if score_answer(found, true)[0] == 1 else probability or 0.0
 
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
         """Return the answer that there is none, and the words near those of the question."""
@@ -145,11 +278,8 @@ def _question(row: Row) -> Question:
 def encode_questions(
     pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer, max_length: int, may_be_empty: bool
 ) -> Examples:
-    """Return windows of at most `max_length` tokens: the question and a part of the text.
-
-    Args:
-        pairs: [N] question and text. At most half of a window is the question.
-        may_be_empty: True if a question may have no answer.
+    """Return windows of at most `max_length` tokens: the question, at most half, and a part of the
+    text of each of N pairs.
     """
     template = InputTemplate.of(tokenizer, 2)
     room = max_length - template.num_added
@@ -188,14 +318,13 @@ def _mark(question: Question, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     return marks
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """The best answer of a window: its score, its probability, and its characters in the text."""
 
     score: float
     probability: float
-    start: int
-    end: int
+    start: int = 0
+    end: int = 0
 
 
 def choose_answers(windows: Windows, logits: Sequence[Logits]) -> list[Answer]:
@@ -204,45 +333,36 @@ def choose_answers(windows: Windows, logits: Sequence[Logits]) -> list[Answer]:
     If training had questions without an answer, the answer is empty where [CLS] scores higher in
     all windows.
     """
-    best: list[_Candidate | None] = [None] * len(windows.texts)
-    empty: list[_Candidate | None] = [None] * len(windows.texts)
+    best: list[list[_Candidate]] = [[] for _ in windows.texts]
+    empty: list[list[_Candidate]] = [[] for _ in windows.texts]
     for (owner, offsets), scores in zip(windows.parts, logits, strict=True):
-        for kept, found in ((best, _find_best(scores, offsets)), (empty, _find_empty(scores))):
-            before = kept[owner]
-            # All windows must agree that there is no answer, so the lowest score counts.
-            is_better = found and (before is None or (found.score > before.score) == (kept is best))
-            kept[owner] = found if is_better else before
-    return [
-        _answer(text, found, none if windows.may_be_empty or found is None else None)
-        for text, found, none in zip(windows.texts, best, empty, strict=True)
-    ]
+        probability = _share(scores[:, 0], 0) * _share(scores[:, 1], 0)
+        empty[owner].append(_Candidate(float(scores[0].sum()), probability))
+        if len(scores) > 1:  # else the window has no token of the text
+            best[owner].append(_find_best(scores, offsets))
+    answers: list[Answer] = []
+    for text, found, none in zip(windows.texts, best, empty, strict=True):
+        # All windows must agree that there is no answer, so the lowest score counts.
+        if not found or (windows.may_be_empty and min(none).score > max(found).score):
+            answers.append(Answer("", min(none).probability, {}))
+            continue
+        _, probability, start, end = max(found)
+        label = text[start:end].strip()
+        start = text.find(label, start)
+        answers.append(Answer(label, probability, {}, (start, start + len(label))))
+    return answers
 
 
-def _answer(text: str, found: _Candidate | None, none: _Candidate | None) -> Answer:
-    if found is None or (none is not None and none.score > found.score):
-        return Answer("", none.probability if none else 0.0, {})
-    label = text[found.start : found.end].strip()
-    start = text.find(label, found.start)
-    return Answer(label, found.probability, {}, (start, start + len(label)))
-
-
-def _find_best(logits: Logits, offsets: NDArray[np.int64]) -> _Candidate | None:
-    """Return the best first and last token; None if the window has no token of the text."""
+def _find_best(logits: Logits, offsets: NDArray[np.int64]) -> _Candidate:
+    """Return the best first and last token of a window."""
     count = len(logits) - 1
-    if not count:
-        return None
     sums = logits[1:, None, 0] + logits[None, 1:, 1]
     lengths = np.arange(count)[None] - np.arange(count)[:, None]
-    allowed = (lengths >= 0) & (lengths < _LONGEST_ANSWER)
+    allowed = (lengths >= 0) & (lengths < _MAX_ANSWER_TOKENS)
     first, last = divmod(int(np.where(allowed, sums, -np.inf).argmax()), count)
     start, end = int(offsets[1 + first, 0]), int(offsets[1 + last, 1])
     probability = _share(logits[:, 0], 1 + first) * _share(logits[:, 1], 1 + last)
     return _Candidate(float(sums[first, last]), probability, start, end)
-
-
-def _find_empty(logits: Logits) -> _Candidate:
-    probability = _share(logits[:, 0], 0) * _share(logits[:, 1], 0)
-    return _Candidate(float(logits[0].sum()), probability, 0, 0)
 
 
 def _share(logits: NDArray[np.float32], index: int) -> float:

@@ -9,9 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
-from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import Row
-from maskwright.finetuning.squad import Question
 from maskwright.finetuning.table_files import TableRow
 
 RowType = TypeVar("RowType", bound=Row)
@@ -21,13 +19,11 @@ Texts = Sequence[str]
 def split_examples(
     rows: Sequence[RowType], labels: Sequence[Sequence[str]], share: float
 ) -> tuple[list[RowType], list[RowType]]:
-    """Return training examples and validation examples.
+    """Return training examples and a share of the examples of each label; `labels` are [N].
 
-    Args:
-        labels: [N] the labels of each example. Each label has a training example.
-        share: the share of the examples of each label to hold out.
+    Each label has a training example.
     """
-    groups, held_out = hold_out([_list_texts(row) for row in rows], labels, share)
+    groups, held_out = hold_out([row.group_texts for row in rows], labels, share)
     return (
         [row for row, group in zip(rows, groups, strict=True) if group not in held_out],
         [row for row, group in zip(rows, groups, strict=True) if group in held_out],
@@ -41,7 +37,7 @@ def cut_folds(
 
     An example whose label no other fold has is in none: it is always a training example.
     """
-    groups, chosen = hold_out([_list_texts(row) for row in rows], labels, 1 / count)
+    groups, chosen = hold_out([row.group_texts for row in rows], labels, 1 / count)
     left, folds = [*range(len(rows))], list[list[int]]()
     for others in range(count, 1, -1):
         if folds:
@@ -90,7 +86,7 @@ def count_repeated(known: Sequence[Row], scored: Sequence[Row]) -> int:
     """Return the number of scored examples whose texts are those of a known example."""
 
     def spell(row: Row) -> tuple[str, ...]:
-        return tuple(" ".join(text.split()) for text in _list_texts(row))
+        return tuple(" ".join(text.split()) for text in row.group_texts)
 
     seen = {spell(row) for row in known}
     return sum(spell(row) in seen for row in scored)
@@ -152,12 +148,6 @@ def _choose_groups(
             any(take(group, most) for group in members[name])
         decided.update(stratum)
     return chosen
-
-
-def _list_texts(row: Row) -> Texts:
-    if isinstance(row, Question):  # contexts are kept apart first
-        return [row.context, row.question]
-    return ["\x1f".join(row.words)] if isinstance(row, TaggedSentence) else row.texts
 
 
 def _hash(text: str) -> float:

@@ -5,45 +5,44 @@ the header of these files are inferred from their first lines, whatever the file
 with usual names (``text``, ``review``, ``category``) need not be given; two columns that may have
 the same role are an error.
 
-A line that cannot be read is not skipped: labeled data is small, so the error names the line.
+A line that cannot be read is not skipped: labeled data is small, so the error names the line. Of
+texts that a model is applied to, each line and each row is one, so that answers lie beside texts.
 """
 
 import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from maskwright.corpus.readers.columns import opening_parquet
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
-from maskwright.corpus.sources import Source, find_sources
-from maskwright.errors import CorpusError, show_value
+from maskwright.corpus.readers.text import UTF_8, not_decodable
+from maskwright.corpus.sources import Source, find_sources, recognize_name
+from maskwright.errors import CorpusError, InputError, show_value
 from maskwright.files import JsonObject, parse_object
 from maskwright.finetuning.column_roles import (
-    FIRST,
     LABEL,
-    LABELS,
-    PAIRS,
-    SECOND,
     TEXT_ROLES,
-    TEXTS,
     USUAL,
     Column,
     ColumnsError,
+    looks_like_header,
     normalize_name,
     propose_columns,
     show_columns,
 )
 from maskwright.formatting import count_noun
 
+_TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
-_LARGEST = 1e18  # squares fit in float32
+_MAX_NUMBER = 1e18  # squares fit in float32
 _PEEKED = 100  # lines from which the layout of a table is inferred
-_LONGEST_NAME, _MOST_WORDS, _MANY_ROWS = 40, 4, 10
 # Zero-width space, mark of byte order, word joiner, soft hyphen, marks of direction.
 _INVISIBLE: dict[int, None] = dict.fromkeys((0x200B, 0xFEFF, 0x2060, 0xAD, 0x200E, 0x200F))
 
@@ -65,12 +64,12 @@ class TableRow:
         """The one or two texts; raises as `texts_of` does."""
         return self.texts_of(TEXT_ROLES)
 
-    def texts_of(self, roles: Sequence[str]) -> list[str]:
-        """Return the texts of the roles that the row has.
+    @property
+    def group_texts(self) -> list[str]:
+        return self.texts
 
-        Raises:
-            CorpusError: one of them is not a string.
-        """
+    def texts_of(self, roles: Sequence[str]) -> list[str]:
+        """Return the texts of the roles that the row has; raise CorpusError if one is no string."""
         texts = [self.values[role] for role in roles if role in self.values]
         for text in texts:
             if not isinstance(text, str):
@@ -85,10 +84,10 @@ class TableRow:
             number = math.nan if isinstance(value, str) and "_" in value else float(value)
         except (TypeError, ValueError, OverflowError):
             number = math.inf if isinstance(value, int) else math.nan
-        if not abs(number) <= _LARGEST:
-            shown, is_large = show_value(value), abs(number) > _LARGEST
+        if not abs(number) <= _MAX_NUMBER:
+            shown, is_large = show_value(value), abs(number) > _MAX_NUMBER
             remedy = "Write a decimal point." if "," in shown else "Correct the line."
-            rule = f"must be within ±{_LARGEST:g}" if is_large else "is not a number"
+            rule = f"must be within ±{_MAX_NUMBER:g}" if is_large else "is not a number"
             raise CorpusError(f"{self.place}: {role} = {shown} {rule}. {remedy}")
         return number
 
@@ -134,28 +133,8 @@ def read_columns(
     )
 
 
-def check_columns(
-    train: Path,
-    others: Iterable[Path | None],
-    columns: Mapping[str, Column],
-    has_header: bool | None,
-) -> None:
-    """Raise CorpusError unless all files have the columns; what to give follows from `train`."""
-    next(read_columns(train, columns, has_header, Counter()), None)
-    for path in filter(None, others):
-        try:
-            next(read_columns(path, columns, has_header, Counter()), None)
-        except ColumnsError as error:
-            rule = str(error).partition(". Name the columns")[0]
-            raise CorpusError(f"{rule}. Rename it: all files need the same columns.") from None
-
-
 def list_names(path: Path | str) -> list[str]:
-    """Return the column names of a table, or its first row if it has no header.
-
-    Raises:
-        CorpusError: as `read_columns`.
-    """
+    """Return the column names of a table, or its first row; raise as `read_columns`."""
     source = _find_one(str(path))
     if source.kind == "parquet":
         with opening_parquet(source) as table:
@@ -168,11 +147,7 @@ def list_names(path: Path | str) -> list[str]:
 
 
 def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
-    """Return the column names of a table and its first rows; no names if it has no header.
-
-    Raises:
-        CorpusError: as `read_columns`.
-    """
+    """Return the column names and the first rows of a table; no names if it has no header."""
     source, names = _find_one(str(path)), list_names(path)
     if source.kind == "parquet":
         with opening_parquet(source) as table:
@@ -189,11 +164,7 @@ def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
 
 
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
-    """Return the name of a text file for messages, and its lines.
-
-    Raises:
-        CorpusError: the file is missing; while it is read, it is damaged or not UTF-8.
-    """
+    """Return a text file's name for messages, and its lines; raise as `read_columns`."""
     source = _find_one(str(path))
     return source.name, read_exact_lines(source)
 
@@ -241,7 +212,8 @@ def _read_table(
             width = len(row)
             positions = _find_positions(columns, row, has_header, layout, source)
             by_name = any(isinstance(column, str) for column in columns.values())
-            if has_header or (has_header is None and (by_name or _is_header(row, positions))):
+            is_usual = (normalize_name(row[n]) in USUAL.get(r, ()) for r, n in positions.items())
+            if has_header or (has_header is None and (by_name or all(is_usual))):
                 continue
             # Without labels, which recur, a short text may look like a name.
             if has_header is None and LABEL in positions and looks_like_header(layout.rows):
@@ -253,13 +225,6 @@ def _read_table(
             yield TableRow(place, {role: row[number] for role, number in positions.items()})
         else:
             raise CorpusError(f"{place} {parsed.explain(width, mark)}")
-
-
-def _is_header(row: Sequence[str], positions: Mapping[str, int]) -> bool:
-    """Return True if the first row holds a usual name at each position."""
-    return all(
-        normalize_name(row[number]) in USUAL.get(role, ()) for role, number in positions.items()
-    )
 
 
 def _find_positions(
@@ -357,13 +322,11 @@ def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[Tab
 
 
 def find_delimiter(lines: Sequence[str], own: str) -> str:
-    """Return the delimiter of a table.
+    """Return the delimiter of a table from its first lines.
 
-    Args:
-        lines: the first lines of the file.
-        own: the delimiter of the file extension. Another one is returned only if it splits every
-            line into the same number of columns and `own` does not; for a comma, which is frequent
-            in text, the first line must also hold a usual name.
+    Another one than that of the file extension (`own`) is returned only if it splits every line
+    into the same number of columns and `own` does not; for a comma, which is frequent in text, the
+    first line must also hold a usual name.
     """
     is_plain = own == "\t"
     rows = cut(lines, own, is_plain)
@@ -387,10 +350,9 @@ def _names_anything(row: Sequence[str] = ()) -> bool:
 
 
 def cut(lines: Iterable[str], delimiter: str, is_plain: bool) -> list[list[str]]:
-    """Return the rows of some lines, up to a row whose quotation mark is not closed.
+    """Return the rows of some lines, up to a quotation mark that is not closed.
 
-    Args:
-        is_plain: quotation marks between tabs are text.
+    Between tabs (`is_plain`) quotation marks are text.
     """
     is_plain = is_plain and delimiter == "\t"
     unclosed = list[tuple[int, str]]()
@@ -398,78 +360,43 @@ def cut(lines: Iterable[str], delimiter: str, is_plain: bool) -> list[list[str]]
     return [row.cells for row in takewhile(lambda _: not unclosed, rows)]
 
 
-def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if the first row holds names: short, distinct, not numbers, in no other row.
-
-    The first name may be empty, for the index of a data frame. In a table of few rows a label may
-    occur only once, so there names must be single words.
-    """
-    if not rows:
-        return False
-    first, others = rows[0], rows[1:]
-    named = [name.strip() for name in first]
-    is_indexed = len(named) > 1 and not named[0]
-    most_words = _MOST_WORDS if len(others) >= _MANY_ROWS else 1
-    if len(set(named)) < len(named) or not all(
-        _is_name(name, most_words) for name in named[is_indexed:]
-    ):
-        return False
-    return not any(
-        name and name == value.strip()
-        for row in others
-        for name, value in zip(named, row, strict=False)
-    )
-
-
-def _is_name(text: str, most_words: int) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return 0 < len(text) <= _LONGEST_NAME and len(text.split()) <= most_words
-    return False
-
-
-def find_roles(
-    names: Sequence[str], roles: Sequence[str], given: Mapping[str, object], table: Path | str
-) -> dict[str, str]:
-    """Return the column of each role that is not given, inferred from the usual names.
-
-    Args:
-        names: the names of the table's columns.
-        roles: the roles of the task; ``sentence2`` is omitted if a table has one text.
-        given: the columns that the user named, by role.
-        table: the file, for messages.
-
-    Returns:
-        The names by role; a role without a usual name maps to itself, which the table may lack.
-
-    Raises:
-        CorpusError: two columns may have the same role.
-    """
-    free: dict[str, list[str]] = {}
-    for name in names:
-        if name not in given.values():
-            free.setdefault(normalize_name(name), []).append(name)
-    found: dict[str, list[str]] = {}
-    names_texts = FIRST in given or SECOND in given
-    if not names_texts and SECOND in roles:
-        pairs = [pair for pair in PAIRS if free.keys() >= set(pair)]
-        if pairs:
-            found = {FIRST: free[pairs[0][0]], SECOND: free[pairs[0][1]]}
-    for role, usual in ((FIRST, TEXTS), (LABEL, LABELS)):
-        if role in roles and role not in given and role not in found:
-            found[role] = free.get(role) or [one for name in usual for one in free.get(name, ())]
-    first = {role: known[0] if known else role for role, known in found.items()}
-    for role, known in found.items():
-        if len(known) > 1:
-            twice = {one: name for one, name in first.items() if names.count(name) > 1}
-            repeated = {one: names.index(name) for one, name in twice.items()}
-            columns = cast(dict[str, Column], {**given, **first, **repeated})
-            rule = f"{table} has several columns that may be the {role}: {', '.join(known)}"
-            raise ColumnsError(f"{rule}. Choose one: --columns {role}={columns[role]}.", columns)
-    return first
-
-
 def clean_name(text: str) -> str:
     """Return the name of a label in one spelling of all that print alike."""
     return " ".join(unicodedata.normalize("NFC", text.translate(_INVISIBLE)).split())
+
+
+def is_named_table(path: Path) -> bool:
+    """Return True if a file is a table by its name."""
+    return recognize_name(path, named=True)[0] in _TABLES
+
+
+def list_texts(row: TableRow) -> list[str]:
+    """Return the one or two texts of a row; a missing one is blank."""
+    found = {role: row.values[role] for role in TEXT_ROLES if role in row.values}
+    filled = {role: "" if text is None else text for role, text in found.items()}
+    return TableRow(row.place, filled).texts
+
+
+def read_text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file, compressed or not, or of a pipe; none if it is empty.
+
+    Raise InputError if it cannot be read, CorpusError if it is damaged or not UTF-8.
+    """
+    with naming_source(str(path)):
+        if not path.is_file():  # a pipe, or an error
+            with path.open(encoding="utf-8-sig") as file:
+                yield from (line.rstrip("\n") for line in file)
+        elif path.stat().st_size:
+            yield from open_lines(path)[1]
+
+
+@contextmanager
+def naming_source(name: str) -> Generator[None]:
+    """Convert errors of reading text to errors that name its source."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.object[error.start]:#x} cannot be decoded"
+        raise not_decodable(error.object, name, UTF_8, reason) from None
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}.") from None

@@ -1,7 +1,7 @@
 """The interface of fine-tuning tasks: reading examples, training, scoring, answers.
 
-A `Task` is one class and one line in `config.TASKS`. Most tasks label texts or words (`LabelTask`);
-others implement `train` themselves. N examples, K labels.
+A `Task` is one class and one line in `config.TASKS`. Most label texts or words: a `LabelTask` has
+six methods of its own, and the others have defaults. N examples, K labels.
 """
 
 import pkgutil
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,24 +20,23 @@ from torch import Tensor
 
 from maskwright.errors import ConfigError, CorpusError
 from maskwright.finetuning.column_roles import (
+    FIRST,
     Column,
     ColumnsError,
     LabelKind,
+    find_roles,
     infer_roles,
-    name_roles,
     propose_columns,
 )
-from maskwright.finetuning.config import TASKS, FinetuneConfig
+from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
-from maskwright.finetuning.request import Request, TaskFiles
 from maskwright.finetuning.split import count_repeated, split_examples
 from maskwright.finetuning.table_files import (
-    check_columns,
-    find_roles,
     list_names,
     parse_columns,
     peek_rows,
+    read_columns,
 )
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
@@ -47,7 +46,9 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
-OF_EMBEDDINGS = ("dimensions", "negatives", "objective")  # settings
+EMBEDDING_SETTINGS = ("dimensions", "negatives", "objective")  # settings
+# Of each example, the true value, the prediction, and its probability for single labels.
+Predicted = tuple[list[Any], list[Any], list[float | None]]
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 
@@ -65,11 +66,7 @@ class Labels:
     num_unanswerable: int = 0
 
     def encode(self, names: Sequence[str], place: str) -> list[int]:
-        """Return the id of each label of an example.
-
-        Raises:
-            CorpusError: a label does not occur in the training examples.
-        """
+        """Return the ids of the labels of an example; raise CorpusError for an unknown one."""
         numbers = {name: number for number, name in enumerate(self.names)}
         for name in names:
             if name not in numbers:
@@ -101,14 +98,6 @@ class Answer:
     span: tuple[int, int] | None = None
 
 
-class PredictedRows(NamedTuple):
-    """For each example, the true value, the prediction, and its probability for single labels."""
-
-    true: list[Any]
-    found: list[Any]
-    probabilities: list[float | None]
-
-
 class Task(ABC):
     """A task that a model can be fine-tuned for.
 
@@ -125,11 +114,9 @@ class Task(ABC):
     label_kind: LabelKind | None = None
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
-        """Return the columns by role: the given ones, and the others by their usual names, or else
-        by their content.
+        """Return the given columns by role, and the others by their usual names or their content.
 
-        Raises:
-            CorpusError: the file cannot be read, or two columns may have the same role.
+        Raise CorpusError if two columns may have the same role.
         """
         names = list_names(train)
         try:
@@ -142,20 +129,20 @@ class Task(ABC):
             found |= infer_roles(names, rows, found, given, self.label_kind)
         return found
 
-    def check_roles(self, columns: Mapping[str, Column]) -> dict[str, Column]:
-        """Return the given columns by role; raise InputError if the task has no such role."""
-        return name_roles(columns, self.roles, self.name)
 
-    def show_columns(self, files: "TaskFiles", report: Tell) -> None:
-        """Report the columns; raise CorpusError unless each file has them."""
-        if files.columns:
-            self.check_columns(files)
-            shown = (f"{role} = {name}" for role, name in files.columns.items())
-            report(f"columns: {', '.join(shown)}")
-
-    def check_columns(self, files: "TaskFiles") -> None:
-        """Raise CorpusError unless each table has the columns."""
-        check_columns(files.train, (files.valid, files.test), files.columns, files.has_header)
+def report_columns(task: Task, files: TaskFiles, report: Tell) -> None:
+    """Report the columns; raise CorpusError unless all tables have those of the training file."""
+    if not files.columns:
+        return
+    if FIRST in task.roles:  # else the columns of CoNLL files, which are checked in each line
+        next(read_columns(files.train, files.columns, files.has_header, Counter()), None)
+        for path in filter(None, (files.valid, files.test)):
+            try:
+                next(read_columns(path, files.columns, files.has_header, Counter()), None)
+            except ColumnsError as error:
+                rule = str(error).partition(". Name the columns")[0]
+                raise CorpusError(f"{rule}. Rename it: all files need the same columns.") from None
+    report(f"columns: {', '.join(f'{role} = {name}' for role, name in files.columns.items())}")
 
 
 class CustomTask(Task):
@@ -174,17 +161,15 @@ class LabelTask(Task):
         problem: the ``problem_type`` of ``config.json``, as in transformers.
         metrics: the metrics to report; the first selects the best weights.
         other_metrics: further metrics that may select the weights instead.
-        counts_confusions: True if an example has exactly one label.
         mistakes_note: the note above the mistakes in the HTML report.
         notes: lines for the user about the examples that were read.
     """
 
-    unused = OF_EMBEDDINGS
+    unused = EMBEDDING_SETTINGS
     level: Level = "text"
     problem: ProblemType = "single_label_classification"
     metrics: tuple[Metric, ...] = ()
     other_metrics: tuple[Metric, ...] = ()
-    counts_confusions = True
     mistakes_note = (
         "The wrong answers with the highest probability. Often the label is wrong, not the answer."
     )
@@ -192,17 +177,21 @@ class LabelTask(Task):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
+    @property
+    def has_classes(self) -> bool:
+        """True if the labels are names: neither numbers nor answers."""
+        return self.problem != "regression" and self.level != "span"
+
     @abstractmethod
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
-        """Return the examples of a file; count skipped rows, or raise if `skipped` is None."""
+        """Return the examples of a file; count skipped rows, or raise if `skipped` is None.
 
-    def settle_labels(self, rows: list[Row]) -> list[Row]:
-        """Return all rows of the training file, each with labels that need no other row."""
-        return rows
+        Those of `files.train` have labels that need no other row.
+        """
 
-    @abstractmethod
     def list_labels(self, row: Row) -> list[str]:
-        """Return the labels of one example; an empty list for regression."""
+        """Return the labels of one example; none for numbers and answers."""
+        return []
 
     @abstractmethod
     def find_labels(self, rows: Sequence[Row]) -> Labels:
@@ -246,12 +235,8 @@ class LabelTask(Task):
     ) -> tuple[str, tuple[str, ...]]:
         """Return the metric that selects the weights, and all metrics to report.
 
-        Args:
-            chosen: the user's choice of the selecting metric.
-            first: the metrics of a preset.
-
-        Raises:
-            ConfigError: the selecting metric is not a metric of this task.
+        The user's choice precedes the metrics of a preset (`first`). Raise ConfigError if it is not
+        a metric of this task.
         """
         deciding = chosen or (*first, *self.metrics)[0]
         self.check_metric(deciding, len(labels.names))
@@ -285,49 +270,47 @@ class LabelTask(Task):
         divergence = diverge(logits / temperature, teacher / temperature)
         return temperature**2 * divergence.mean()
 
-    def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
-        """Return the predictions from logits [N, K], in the form of the targets."""
-        return logits.argmax(1)
-
-    def name_values(self, labels: Labels, values: NDArray[Any]) -> list[Any]:
-        """Return targets or predictions as labels, lists of labels, or numbers."""
-        return [labels.names[number] for number in values]
-
-    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """Return the probability [N, K] of each label; None for regression."""
-        return torch.as_tensor(logits).softmax(1).numpy()
-
-    def predict(
-        self, labels: Labels, examples: Examples, logits: Sequence[Logits]
-    ) -> PredictedRows:
+    def predict(self, labels: Labels, examples: Examples, logits: Sequence[Logits]) -> Predicted:
         """Return the true values and the predictions of examples, by the names of labels."""
-        true = self.name_values(labels, np.asarray(examples.targets))
-        answers = self.answer(labels, np.stack(logits))
-        return PredictedRows(true, [one.label for one in answers], [one.score for one in answers])
+        true = name_values(self.problem, labels, np.asarray(examples.targets))
+        answers = make_answers(self.problem, labels, np.stack(logits))
+        return true, [one.label for one in answers], [one.score for one in answers]
 
-    def is_right(self, true: Any, found: Any) -> bool:
-        """Return True unless a prediction is a mistake."""
-        return true == found
+    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
+        """Return the severity of a wrong answer, by which the HTML report sorts; None if right."""
+        return None if true == found else probability or 0.0
 
-    def answer(self, labels: Labels, logits: NDArray[np.float32]) -> list[Answer]:
-        """Return the answer for each row of logits [N, K]."""
-        named = self.name_values(labels, self.decide(logits))
-        probabilities = self.probabilities(logits)
-        if probabilities is None:
-            return [Answer(name, None, {}) for name in named]
-        found = [dict(zip(labels.names, row, strict=True)) for row in probabilities.tolist()]
-        return [
-            Answer(name, each[name] if isinstance(name, str) else None, each)
-            for name, each in zip(named, found, strict=True)
-        ]
 
-    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        """Yield the true and the predicted labels of an example, or of each of its words."""
-        yield (true,), (found,)
+def decide(problem: ProblemType, logits: NDArray[np.float32]) -> NDArray[Any]:
+    """Return the predictions from logits [N, K], in the form of the targets."""
+    if problem == "regression":
+        return logits[:, 0]
+    is_single = problem == "single_label_classification"
+    return logits.argmax(1) if is_single else (logits > 0).astype(np.float32)
 
-    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
-        """Return the severity of a wrong answer; the HTML report shows the worst first."""
-        return probability or 0.0
+
+def name_values(problem: ProblemType, labels: Labels, values: NDArray[Any]) -> list[Any]:
+    """Return targets or predictions as labels, lists of labels, or numbers."""
+    if problem == "regression":
+        return values.tolist()
+    if problem == "single_label_classification":
+        return [labels.names[number] for number in values]
+    names = np.array(labels.names, object)
+    return [names[one > 0].tolist() for one in values]
+
+
+def make_answers(problem: ProblemType, labels: Labels, logits: NDArray[np.float32]) -> list[Answer]:
+    """Return the answer for each row of logits [N, K]."""
+    named = name_values(problem, labels, decide(problem, logits))
+    if problem == "regression":
+        return [Answer(value, None, {}) for value in named]
+    scores, is_single = torch.as_tensor(logits), problem == "single_label_classification"
+    probabilities = (scores.softmax(1) if is_single else scores.sigmoid()).numpy()
+    found = [dict(zip(labels.names, row, strict=True)) for row in probabilities.tolist()]
+    return [
+        Answer(name, each[name] if is_single else None, each)
+        for name, each in zip(named, found, strict=True)
+    ]
 
 
 def load_task(name: str) -> Task:
@@ -405,11 +388,7 @@ def encode_sets(
     loaded: Loaded[Any],
     config: FinetuneConfig,
 ) -> TaskData:
-    """Return training, validation and perhaps test examples as inputs, with scores of baselines.
-
-    Raises:
-        ConfigError, CorpusError: as `read_task`.
-    """
+    """Return training, validation and perhaps test examples as inputs; raise as `read_task`."""
     pooling, tokenizer, max_length = _choose_inputs(task, files, loaded, config)
     labels = task.find_labels(sets[0])
     task.notes += _describe_doubtful(sets, labels)
@@ -458,13 +437,12 @@ def _describe_doubtful(sets: Sequence[Sequence[Row]], labels: Labels) -> Iterato
 
 
 def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:
-    """Return the training examples, the validation examples, and the test examples if any."""
     paths = [path for path in (files.train, files.valid, files.test) if path is not None]
     sets = [task.read(path, files, skipped) for path in paths]
     for rows, path in zip(sets, paths, strict=True):
         if not rows:
             raise CorpusError(f"{path} holds no examples.")
-    train, *others = task.settle_labels(sets[0]), *sets[1:]
+    train, *others = sets
     if files.valid is not None:
         return [train, *others]
     names = [task.list_labels(row) for row in train]

@@ -1,4 +1,4 @@
-"""Tasks that label a text or a pair of texts: classification, multi-label, regression.
+"""Tasks that label a text or a pair: classification, multi-label, regression, ranking.
 
 N examples, K labels.
 """
@@ -7,25 +7,32 @@ import json
 import math
 import re
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import CorpusError, show_value
-from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ridge, one_vs_rest
+from maskwright.finetuning.baselines import BagOfWords, predict_constant
+from maskwright.finetuning.column_roles import FIRST, LABEL, NEGATIVE, SECOND, Column, find_usual
+from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples, Row, encode_texts
 from maskwright.finetuning.metrics import Scores, compute_metric
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.table_files import TableRow, clean_name, read_columns
-from maskwright.finetuning.task import OF_EMBEDDINGS, Baseline, Labels, LabelTask, Logits
+from maskwright.finetuning.table_files import TableRow, clean_name, list_names, read_columns
+from maskwright.finetuning.task import (
+    EMBEDDING_SETTINGS,
+    Baseline,
+    Labels,
+    LabelTask,
+    Logits,
+    decide,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _BITS = {"0": 0, "0.0": 0, "False": 0, "false": 0, "1": 1, "1.0": 1, "True": 1, "true": 1}
@@ -50,7 +57,7 @@ class TextTask(LabelTask):
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the labels of training examples, sorted as numbers if they are numbers."""
         counts = Counter(name for each in self.list_all(rows) for name in dict.fromkeys(each))
-        least = 2 if self.counts_confusions else 1
+        least = 1 if self.problem == "multi_label_classification" else 2
         if len(counts) < least:
             raise CorpusError(
                 f"all {len(rows)} examples have the label {next(iter(counts), 'none')}, but the"
@@ -64,7 +71,7 @@ class TextTask(LabelTask):
         return [self.list_labels(row) for row in rows]
 
     def collect(self, examples: Examples, logits: Sequence[Logits]) -> NDArray[Any]:
-        return self.decide(np.stack(logits))
+        return decide(self.problem, np.stack(logits))
 
     def score(
         self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
@@ -72,20 +79,12 @@ class TextTask(LabelTask):
         targets = np.asarray(examples.targets)
         return {name: compute_metric(name, targets, predictions) for name in metrics}
 
-    @abstractmethod
-    def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
-        """Return the most frequent target, repeated for `count` examples."""
-
-    @abstractmethod
-    def build_baseline(self) -> Any:
-        """Return scikit-learn's model for a bag of words."""
-
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
         targets = np.asarray(train.targets)
-        bag = BagOfWords(self.build_baseline(), [row.texts for row in train.rows], targets)
+        bag = BagOfWords(self.problem, [row.texts for row in train.rows], targets)
 
         def predict_majority(examples: Examples) -> NDArray[Any]:
-            return self.predict_majority(targets, len(examples.rows))
+            return predict_constant(self.problem, targets, len(examples.rows))
 
         def predict_bag(examples: Examples) -> NDArray[Any]:
             found = bag([row.texts for row in examples.rows])
@@ -114,12 +113,6 @@ class Classification(TextTask):
             [labels.encode(self.list_labels(row), row.place)[0] for row in rows], np.int64
         )
 
-    def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
-        return np.full(count, np.bincount(train).argmax())
-
-    def build_baseline(self) -> Any:
-        return build_logistic()
-
 
 class MultiLabel(TextTask):
     """Any number of labels: binary cross-entropy for each."""
@@ -129,7 +122,6 @@ class MultiLabel(TextTask):
     problem = "multi_label_classification"
     metrics = ("micro_f1", "macro_f1")
     other_metrics = ("accuracy",)
-    counts_confusions = False
     mistakes_note = "The answers with the most wrong or missing labels."
 
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
@@ -137,18 +129,13 @@ class MultiLabel(TextTask):
         rows = [_of_table(row) for row in super().read(path, files, skipped)]
         vectors = [_read_vector(row.values["label"]) for row in rows]
         lengths = {None if vector is None else len(vector) for vector in vectors} - {0}
-        if len(lengths) != 1 or None in lengths:
-            return [*rows]
-        self.notes.append(f"{path.name}: the labels are vectors of 0 and 1, named from 0")
-        return [
-            replace(row, values={**row.values, "label": [n for n, bit in enumerate(bits) if bit]})
-            for row, bits in zip(rows, vectors, strict=True)
-            if bits is not None
-        ]
-
-    def settle_labels(self, rows: list[Row]) -> list[Row]:
-        named = zip(map(_of_table, rows), self.list_all(rows), strict=True)
-        return [replace(row, values={**row.values, "label": names}) for row, names in named]
+        if len(lengths) == 1 and None not in lengths:
+            self.notes.append(f"{path.name}: the labels are vectors of 0 and 1, named from 0")
+            found = [[n for n, bit in enumerate(bits or ()) if bit] for bits in vectors]
+            rows = [_label(*each) for each in zip(rows, found, strict=True)]
+        if path == files.train:
+            rows = [_label(*each) for each in zip(rows, self.list_all(rows), strict=True)]
+        return [*rows]
 
     def list_all(self, rows: Sequence[Row]) -> list[list[str]]:
         """Return the labels of each example; if one has a ``|``, commas are parts of names."""
@@ -195,28 +182,8 @@ class MultiLabel(TextTask):
         softened = (teacher / temperature).sigmoid()
         return temperature**2 * self.loss(logits / temperature, softened)
 
-    def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
-        return (logits > 0).astype(np.float32)
-
-    def name_values(self, labels: Labels, values: NDArray[Any]) -> list[Any]:
-        names = np.array(labels.names, object)
-        return [names[one > 0].tolist() for one in values]
-
-    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        return torch.as_tensor(logits).sigmoid().numpy()
-
-    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        yield true, found
-
-    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
-        return len({*true} ^ {*found})
-
-    def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
-        """Return the labels that more than half of the examples have."""
-        return np.broadcast_to(train.mean(0) > 0.5, (count, train.shape[1])).astype(np.float32)
-
-    def build_baseline(self) -> Any:
-        return one_vs_rest(build_logistic())
+    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
+        return None if true == found else len({*true} ^ {*found})
 
 
 class Regression(TextTask):
@@ -226,12 +193,8 @@ class Regression(TextTask):
     label_kind = "number"
     problem = "regression"
     metrics = ("spearman", "pearson", "mean_squared_error")
-    unused = (*OF_EMBEDDINGS, "class_weights")
-    counts_confusions = False
+    unused = (*EMBEDDING_SETTINGS, "class_weights")
     mistakes_note = "The answers with the largest errors."
-
-    def list_labels(self, row: Row) -> list[str]:
-        return []
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return one output; raise CorpusError if all numbers are equal."""
@@ -253,32 +216,17 @@ class Regression(TextTask):
     def distill(self, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
         return F.mse_loss(logits, teacher)
 
-    def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
-        return logits[:, 0]
-
-    def name_values(self, labels: Labels, values: NDArray[Any]) -> list[Any]:
-        return values.tolist()
-
-    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        return None
-
-    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        yield from ()
-
-    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
-        return abs(true - found)
-
-    def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
-        """Return the mean number."""
-        return np.full(count, train.mean(), np.float32)
-
-    def build_baseline(self) -> Any:
-        return build_ridge()
+    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
+        return abs(true - found) or None
 
 
 def _of_table(row: Row) -> TableRow:
     assert isinstance(row, TableRow)
     return row
+
+
+def _label(row: TableRow, names: list[Any]) -> TableRow:
+    return replace(row, values={**row.values, "label": names})
 
 
 def _spell(value: Any, place: str) -> str:
@@ -305,3 +253,90 @@ def _sort_key(name: str) -> tuple[bool, float, str]:
         return False, float(name), name
     except ValueError:
         return True, 0.0, name
+
+
+class Ranking(Regression):
+    """The relevance of a passage to a query, of a cross-encoder: binary cross-entropy of a logit.
+
+    Nogueira and Cho, "Passage Re-ranking with BERT", 2019.
+    """
+
+    name = "ranking"
+    roles = (FIRST, SECOND, LABEL, NEGATIVE)
+    metrics = ("mrr",)
+    mistakes_note = "The passages whose score is farthest from their relevance."
+
+    def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
+        found = super().find_columns(train, given)
+        names = list_names(train)
+        if LABEL not in given and (NEGATIVE in given or found[LABEL] not in names):
+            del found[LABEL]
+            if usual := find_usual(NEGATIVE, names):
+                found.setdefault(NEGATIVE, usual)
+        if SECOND not in found or (LABEL in found) == (NEGATIVE in found):
+            raise CorpusError(
+                f"{train} needs a query, a passage, and either a label (1: relevant, 0: not) or a "
+                "negative passage. Name them with --columns sentence1=… sentence2=… label=…"
+            )
+        return found
+
+    def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
+        """Return pairs with a label; a row with a negative passage becomes two pairs."""
+        rows: list[Row] = []
+        for row in read_columns(path, files.columns, files.has_header, skipped):
+            if NEGATIVE not in row.values:
+                rows.append(row)
+                continue
+            values = dict(row.values)
+            negative = values.pop(NEGATIVE)
+            rows.append(TableRow(row.place, {**values, LABEL: 1}))
+            rows.append(TableRow(row.place, {**values, SECOND: negative, LABEL: 0}))
+        return rows
+
+    def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
+        targets = super().encode_labels(rows, labels)
+        for row, target in zip(rows, targets, strict=True):
+            if not 0 <= target <= 1:
+                assert isinstance(row, TableRow)
+                raise CorpusError(f"{row.place}: label = {target:g} must be between 0 and 1")
+        return targets
+
+    def normalize(self, targets: NDArray[Any] | list[list[int]]) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        return F.binary_cross_entropy_with_logits(logits[:, 0], targets)
+
+    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
+        sigmoid = (1 + math.tanh(found / 2)) / 2
+        return None if (true > 0.5) == (found > 0) else abs(true - sigmoid)
+
+    def score(
+        self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
+    ) -> Scores:
+        queries = [row.texts[0] for row in examples.rows]
+        return {"mrr": measure_reciprocal_rank(queries, np.asarray(examples.targets), predictions)}
+
+
+def measure_reciprocal_rank(
+    queries: Sequence[str], relevance: NDArray[Any], scores: NDArray[Any]
+) -> float:
+    """Return the mean over queries of 1 / rank of the first relevant passage.
+
+    Queries all of whose passages are relevant, or none, do not count; raise CorpusError if all are
+    such. Among equal scores the relevant passage comes last.
+    """
+    passages: dict[str, list[int]] = defaultdict(list)
+    for number, query in enumerate(queries):
+        passages[query].append(number)
+    ranks: list[int] = []
+    for numbers in passages.values():
+        found, right = scores[numbers], relevance[numbers] > 0.5
+        if 0 < right.sum() < len(right):
+            ranks.append(1 + int((found[~right] >= found[right].max()).sum()))
+    if not ranks:
+        raise CorpusError(
+            "no query of the scored examples has both a relevant and another passage, so there is"
+            " nothing to rank. Add such examples; finetune takes them as --valid."
+        )
+    return float(np.mean(1 / np.array(ranks)))

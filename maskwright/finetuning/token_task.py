@@ -1,7 +1,7 @@
 """The task that labels words: entities, parts of speech, and other tags of CoNLL files."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,19 @@ import numpy as np
 from maskwright.errors import CorpusError, InputError
 from maskwright.finetuning.baselines import TagFeatures
 from maskwright.finetuning.column_roles import Column
+from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Metric, Scores, score_spans
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, PredictedRows
+from maskwright.finetuning.task import (
+    Baseline,
+    Labels,
+    LabelTask,
+    Logits,
+    Predicted,
+    decide,
+    name_values,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
@@ -29,18 +37,12 @@ class Tokens(LabelTask):
     level = "token"
     other_metrics = ("accuracy",)
 
-    def check_roles(self, columns: Mapping[str, Column]) -> dict[str, Column]:
-        for role, column in super().check_roles(columns).items():
+    def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
+        for role, column in given.items():
             if not str(column).lstrip("-").isdecimal():
                 raise InputError(
                     f"--columns {role}={column} must be a position, from 0; -1 is the last column"
                 )
-        return {**columns}
-
-    def check_columns(self, files: TaskFiles) -> None:
-        """Do nothing: positions are checked in each line."""
-
-    def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         return {role: int(column) for role, column in given.items()}
 
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
@@ -104,7 +106,7 @@ class Tokens(LabelTask):
     def collect(self, examples: Examples, logits: Sequence[Logits]) -> list[list[int]]:
         """Return the tags of whole sentences."""
         assert examples.sentences is not None
-        return examples.sentences.join([self.decide(one).tolist() for one in logits])
+        return examples.sentences.join([decide(self.problem, one).tolist() for one in logits])
 
     def score(
         self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
@@ -123,20 +125,15 @@ class Tokens(LabelTask):
 
         return {"majority": predict_majority, "bag of words": predict_bag}
 
-    def predict(
-        self, labels: Labels, examples: Examples, logits: Sequence[Logits]
-    ) -> PredictedRows:
+    def predict(self, labels: Labels, examples: Examples, logits: Sequence[Logits]) -> Predicted:
         true, found = (
-            [self.name_values(labels, np.asarray(one)) for one in each]
+            [name_values(self.problem, labels, np.asarray(one)) for one in each]
             for each in (_words_and_targets(examples)[1], self.collect(examples, logits))
         )
-        return PredictedRows(true, found, [None] * len(true))
+        return true, found, [None] * len(true)
 
-    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        yield from (((t,), (f,)) for t, f in zip(true, found, strict=True))
-
-    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
-        return sum(one != other for one, other in zip(true, found, strict=True))
+    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
+        return sum(one != other for one, other in zip(true, found, strict=True)) or None
 
 
 def _sentence(row: Row) -> TaggedSentence:

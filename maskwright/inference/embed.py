@@ -1,4 +1,4 @@
-"""Text vectors: the mean of the token vectors, or the vector of the first token.
+"""Text vectors, the mean of the token vectors or the vector of the first token, and search.
 
 They equal those of sentence-transformers with a Transformer and a Pooling module, and are written
 to a ``.npy`` or ``.parquet`` file batch by batch.
@@ -39,12 +39,7 @@ AddRows = Callable[[list[str], Vectors], None]
 
 
 def check_out(path: Path) -> None:
-    """Raise, before the vectors are computed, if a path cannot be written.
-
-    Raises:
-        InputError: the format is unknown, or `check_new_file` raises.
-        MissingPackageError: pyarrow is missing.
-    """
+    """Raise InputError or MissingPackageError if vectors could not be written to a path."""
     if path.suffix not in _FORMATS:
         raise InputError(f"--out = {path} must end in {' or '.join(_FORMATS)}")
     check_new_file(path)
@@ -283,7 +278,6 @@ class Embedder(TextModel[EncoderModel]):
 
     @torch.inference_mode()
     def _pool(self, batch: TextBatch) -> Tensor:
-        """Return the vectors [R, D] of a batch in fp32."""
         (rows, longest), device = batch.ids.shape, self.device
         if self.pooling == "cls":
             vectors = self.encode(batch, torch.arange(rows, device=device) * longest).float()
@@ -293,3 +287,67 @@ class Embedder(TextModel[EncoderModel]):
             hidden = self.encode(batch).float().view(rows, longest, -1)
             vectors = torch.bmm(real[:, None], hidden)[:, 0] / lengths
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
+
+
+@dataclass(frozen=True)
+class Match:
+    """A text that was found, with its number (from 1 on) and the cosine of both vectors."""
+
+    number: int
+    text: str
+    score: float
+
+
+def search(
+    folder: str | Path,
+    queries: str | Iterable[str],
+    texts: Iterable[str],
+    *,
+    top: int = 10,
+    pooling: Pooling | None = None,
+    batch_tokens: int | None = None,
+    device: str | None = None,
+) -> list[list[Match]]:
+    """Return the texts nearest to each query, the best first, by the cosine of their vectors::
+
+        [found] = search("runs/mine", "food of snails", ["Snails eat leaves.", "It rains."], top=1)
+
+    Texts are read in blocks, so that any number of them may be searched. Of equal scores the
+    earlier text is first. Blank texts are counted, and never found.
+
+    Args:
+        folder: a run directory, a model folder, or ``hf:NAME``.
+        queries: one query or several.
+        texts: the texts to search.
+        top: the number of texts to find for each query.
+        pooling: ``mean`` of all tokens, or ``cls``, the first token; default: as in `Embedder`.
+        batch_tokens: the maximum tokens per batch; default: chosen for the device.
+        device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+
+    Raises:
+        InputError: a query is blank, there is no text, or `top`, `pooling`, `batch_tokens` or
+            `device` is wrong.
+        ModelFolderError: `folder` is not a model folder.
+    """
+    for name, value in (("top", top), ("batch-tokens", batch_tokens)):
+        if value is not None and value < 1:
+            raise InputError(f"--{name} = {value} must be at least 1")
+    asked = [queries] if isinstance(queries, str) else list(queries)
+    if not asked or not all(query.strip() for query in asked):
+        raise InputError("a query is missing or blank. Give some words to search for.")
+    embed = Embedder(find_model_folder(folder), device, pooling)
+    vectors = embed(asked, batch_tokens)
+    best: list[list[Match]] = [[] for _ in asked]
+    num_texts = 0
+    for block in split_blocks(texts):
+        kept = [(number, text) for number, text in enumerate(block, num_texts + 1) if text.strip()]
+        num_texts += len(block)
+        scores = vectors @ embed([text for _, text in kept], batch_tokens).T
+        for found, row in zip(best, scores, strict=True):
+            nearest = np.argsort(-row, kind="stable")[:top].tolist()
+            found += [Match(*kept[place], score=float(row[place])) for place in nearest]
+            found.sort(key=lambda match: -match.score)
+            del found[top:]
+    if not best[0]:
+        raise InputError("there is no text to search")
+    return best

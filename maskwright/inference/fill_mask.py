@@ -167,8 +167,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
     ) -> list[FillResult | InputError]:
         """Return the results of texts, with an InputError for each text that has none.
 
-        Raises:
-            InputError: targets are wrong, or `top_k` is below 1.
+        Raise InputError for wrong targets, or a `top_k` below 1.
         """
         rows = self._encode_texts(texts, top_k, targets)
         good = [row for row in rows if not isinstance(row, InputError)]
@@ -193,8 +192,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
     def mask_random_word(self, text: str, seed: int = 0) -> MaskedWord:
         """Mask all tokens of a random word, and predict it.
 
-        Raises:
-            InputError: `text` has no word, exceeds the model's maximum length, or contains a mask.
+        Raise InputError if the text has no word, has a mask, or is too long.
         """
         prompt, mask_id = self.tokenizer.encode_prompt(text), self.tokenizer.mask_id
         ids: list[int] = prompt.ids.tolist()
@@ -225,8 +223,6 @@ class FillMask(TextModel[MaskedLanguageModel]):
         """Return the best `top_k` tokens for each mask of each row of ids (see `wrap`).
 
         Args:
-            rows: the ids.
-            top_k: the number of predictions per mask.
             among: for each mask of each row, the only tokens to consider.
             batch_tokens: the maximum tokens per batch, padding included.
         """
@@ -262,7 +258,6 @@ class FillMask(TextModel[MaskedLanguageModel]):
 
     @torch.inference_mode()
     def _rank(self, hidden: Tensor, top_k: int, among: list[int] | None) -> list[list[Prediction]]:
-        """Return the `top_k` predictions from the vectors of masks [M, D]."""
         ranked: list[list[Prediction]] = []
         for rows in hidden.split(_HEAD_ROWS):
             logits = self.model.head(rows).float()

@@ -115,8 +115,7 @@ class HeldOutSamples:
     def predict(self, model: MaskedLanguageModel, wrap: bool) -> list[str]:
         """Return a line for each sample: correct or not, the text, predictions, the masked word.
 
-        Args:
-            wrap: True if the model was trained with [CLS] and [SEP] around the text.
+        `wrap` is True if the model was trained with [CLS] and [SEP] around the text.
         """
         fill = FillMask.from_parts(model, self.tokenizer, wrap)
         rows = [fill.wrap(self._mask(sample)) for sample in self.samples]

@@ -22,12 +22,12 @@ from maskwright.train.device import choose_device
 Item = TypeVar("Item")
 Kind = TypeVar("Kind", bound=EncoderModel)
 
-_MOST_TEXTS, _MOST_CHARACTERS = 4096, 4_000_000  # limits of a block of a stream
+_MAX_TEXTS, _MAX_CHARACTERS = 4096, 4_000_000  # limits of a block of a stream
 # Tokens per batch: on a CPU, enough for matrix products at full speed and few enough for their
 # results to fit in the cache.
 _BATCH_TOKENS_CPU, _BATCH_TOKENS = 768, 16_384
 _PADDED_SHARE = 1 / 64  # at most one token in 64 is padding
-_SHOWN = 60  # characters of a text in an error message
+_MAX_SHOWN = 60  # characters of a text in an error message
 
 
 def check_finite(values: Tensor, what: str = "probabilities") -> None:
@@ -48,7 +48,7 @@ def split_blocks(
     for item in items:
         block.append(item)
         characters += measure(item)
-        if len(block) == _MOST_TEXTS or characters >= _MOST_CHARACTERS:
+        if len(block) == _MAX_TEXTS or characters >= _MAX_CHARACTERS:
             yield block
             block, characters = [], 0
     if block:
@@ -114,11 +114,9 @@ class TextModel(Generic[Kind]):
     def make_batches(
         self, rows: Sequence[list[int]], batch_tokens: int | None = None
     ) -> Iterator[TextBatch]:
-        """Yield all rows that are not empty, in batches of similar lengths.
+        """Yield all rows of ids that are not empty, in batches of similar lengths.
 
-        Args:
-            rows: the ids of each row, as `wrap` returns them.
-            batch_tokens: the maximum tokens per batch, with padding; default: by device.
+        `batch_tokens` counts padding, too; default: by device.
         """
         if batch_tokens is None:
             batch_tokens = _BATCH_TOKENS_CPU if self.device.type == "cpu" else _BATCH_TOKENS
@@ -129,11 +127,7 @@ class TextModel(Generic[Kind]):
             yield TextBatch(numbers, lengths, torch.tensor(padded))
 
     def wrap_text(self, ids: list[int], text: str) -> list[int]:
-        """Return the ids of a text as model input.
-
-        Raises:
-            InputError: the text exceeds the model's maximum length.
-        """
+        """Return the ids of a text as model input; raise InputError if the text is too long."""
         row = self.wrap(ids)
         if len(row) > self.longest:
             raise InputError(
@@ -186,4 +180,4 @@ def plan_batches(
 def show_text(text: str) -> str:
     """Return the beginning of a text as one line, for error messages."""
     line = " ".join(text.split())
-    return f'"{line}"' if len(line) <= _SHOWN else f'"{line[:_SHOWN]}…"'
+    return f'"{line}"' if len(line) <= _MAX_SHOWN else f'"{line[:_MAX_SHOWN]}…"'

@@ -16,15 +16,13 @@ from torch import Tensor
 
 from maskwright.errors import InputError
 from maskwright.files import write_text
-from maskwright.finetuning.batches import collate
-from maskwright.finetuning.column_roles import LABEL, TEXT_ROLES, Column
+from maskwright.finetuning.column_roles import LABEL, NEGATIVE, TEXT_ROLES, Column
+from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, has_conll_name
-from maskwright.finetuning.embedding import NEGATIVE
-from maskwright.finetuning.examples import Examples, encode_texts, encode_words
+from maskwright.finetuning.examples import Examples, collate, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.table_files import TableRow, list_names
-from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
+from maskwright.finetuning.table_files import list_names
+from maskwright.finetuning.task import Labels, LabelTask, decide, find_label_task, load_label_task
 from maskwright.inference.text_model import plan_batches
 from maskwright.interop.comparison import (
     PYDOCS,
@@ -273,7 +271,7 @@ def _encode_file(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -
         raise InputError(f"{file.path} contains no examples. Name another file.")
     encoded = task.encode(rows, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
     if encoded.sentences is None:
-        return [tuple(row.texts) for row in rows if isinstance(row, TableRow)], encoded
+        return [tuple(row.texts) for row in rows], encoded
     words = [row.words for row in rows if isinstance(row, TaggedSentence)]
     return _join_words(words, [sentence for sentence, _ in encoded.sentences.owners]), encoded
 
@@ -317,4 +315,4 @@ class ExampleJudge(Judge):
         return self.examples.batch(indices[-_TIMED_ROWS:])
 
     def _decide(self, logits: Logits) -> NDArray[Any]:
-        return self.examples.task.decide(np.vstack(logits))
+        return decide(self.examples.task.problem, np.vstack(logits))

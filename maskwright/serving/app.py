@@ -17,18 +17,13 @@ from starlette.types import ASGIApp
 from maskwright.errors import InputError
 from maskwright.serving.batcher import Batcher, BatchLimits, ModelHealth, WatchedThreads
 from maskwright.serving.config import ServeConfig
-from maskwright.serving.errors import (
-    ERROR_RESPONSES,
-    OPENAI_ERROR_RESPONSES,
-    OPENAI_PREFIX,
-    Responses,
-    ValueRefusedError,
-    add_error_handlers,
-)
 from maskwright.serving.guard import AllowedHosts, Guard
 from maskwright.serving.pages import Playground, add_docs
 from maskwright.serving.pipelines import Pipeline, Query
 from maskwright.serving.schemas import (
+    ERROR_RESPONSES,
+    OPENAI_ERROR_RESPONSES,
+    OPENAI_PREFIX,
     RESPONSES,
     Embeddings,
     EmbedRequest,
@@ -40,6 +35,7 @@ from maskwright.serving.schemas import (
     OpenAIModel,
     OpenAIModelList,
     RequestModel,
+    Responses,
     ScoredText,
     ScoreRequest,
     SimilarityRequest,
@@ -47,6 +43,8 @@ from maskwright.serving.schemas import (
     TextClassificationParameters,
     TextPair,
     TokenClassificationParameters,
+    ValueRefusedError,
+    add_error_handlers,
 )
 
 Item = TypeVar("Item")
@@ -97,10 +95,6 @@ class Metrics:
         label = path if path in self._paths else _OTHER
         self._requests.labels(label, str(status)).inc()
         self._seconds.labels(label).observe(seconds)
-
-    def render(self) -> bytes:
-        """Return the metrics in Prometheus's text format."""
-        return generate_latest(self.registry)
 
 
 class Service:
@@ -391,7 +385,9 @@ def build_app(
     @app.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
         """Report metrics for Prometheus."""
-        return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
+        return Response(
+            generate_latest(service.metrics.registry), media_type="text/plain; version=0.0.4"
+        )
 
     hosts = AllowedHosts(config.host, allowed_hosts)
     observe = service.metrics.observe_request

@@ -159,11 +159,7 @@ class Batcher(Generic[Item, Result]):
     ) -> Awaitable[list[Result | BaseException]]:
         """Queue all items, or none, and return the result of each, or its exception.
 
-        Args:
-            costs: the cost of each item; default: 1.
-
-        Raises:
-            QueueFullError: the queue has no room for them.
+        Raise QueueFullError if there is no room. An item costs 1 unless `costs` are given.
         """
         if len(self._queue) + len(items) > self.limits.max_queued:
             self._queue = deque(one for one in self._queue if not one.future.done())
@@ -198,7 +194,6 @@ class Batcher(Generic[Item, Result]):
                     one.future.set_result(result)
 
     def _attempt(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
-        """Return a result, or an exception, for each item."""
         try:
             results = self._compute(items)
             if len(results) != len(items):

@@ -26,8 +26,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from maskwright.errors import InputError
 from maskwright.serving.config import ServeConfig
-from maskwright.serving.errors import INTERNAL_ERROR, RETRY_SECONDS, describe_error
 from maskwright.serving.pages import DOCS_PATHS
+from maskwright.serving.schemas import INTERNAL_ERROR, RETRY_SECONDS, describe_error
 
 ACCESS_LOG = logging.getLogger("maskwright.access")
 ERROR_LOG = logging.getLogger("maskwright.serving")
@@ -155,11 +155,8 @@ class Connection(H11Protocol):
 def allow_connections(requested: int) -> int:
     """Raise this process's limit of open files for `requested` connections.
 
-    Returns:
-        The number of connections: less than `requested` if the hard limit is too low.
-
-    Raises:
-        InputError: the hard limit is too low to serve at all.
+    Return their number, less than `requested` if the hard limit is too low; raise InputError if it
+    is too low to serve at all.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = requested + OTHER_FILES

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -23,7 +23,6 @@ from maskwright.serving.pipelines import (
     TextClassificationPipeline,
     TokenClassificationPipeline,
 )
-from maskwright.serving.schemas import AggregationStrategy, TaskName
 
 DOCS_PATHS = ("/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openapi.json")
 _DOCS, _DOCS_SCRIPT, _DOCS_STYLE, _OPENAPI = DOCS_PATHS
@@ -32,27 +31,6 @@ _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _PLACEHOLDER = "{{facts}}"
 _NO_ICON = "data:,"
 _MAX_EXAMPLE = 2000  # characters: anybody may have written the model card
-
-
-class PlaygroundFacts(TypedDict):
-    """The facts about a model that playground.html reads.
-
-    Attributes:
-        mask: the mask token; None for other tasks.
-        numTexts: texts of an input; None if the model folder does not say it.
-        strategy: how to aggregate tagged words.
-        kinds: of entities or tags.
-    """
-
-    model: str
-    task: TaskName
-    mask: str | None
-    scores: bool
-    needsToken: bool
-    example: list[str]
-    numTexts: NotRequired[int | None]
-    strategy: NotRequired[AggregationStrategy]
-    kinds: NotRequired[list[str]]
 
 
 class Playground:
@@ -65,7 +43,7 @@ class Playground:
     """
 
     def __init__(self, name: str, pipeline: Pipeline[Any], *, needs_token: bool) -> None:
-        facts: PlaygroundFacts = {
+        facts: dict[str, object] = {
             "model": name,
             "task": pipeline.task,
             "mask": None,
@@ -73,8 +51,8 @@ class Playground:
             "needsToken": needs_token,
             # Anybody may read the page, and the author of a card may quote what others may not.
             "example": [] if needs_token else _choose_example(pipeline),
+            **_list_task_facts(pipeline),
         }
-        _add_task_facts(facts, pipeline)
         template = files("maskwright.serving").joinpath("playground.html").read_text("utf-8")
         self.html = template.replace(_PLACEHOLDER, html.escape(json.dumps(facts)))
         self.policy = _make_policy(
@@ -82,16 +60,16 @@ class Playground:
         )
 
 
-def _add_task_facts(facts: PlaygroundFacts, pipeline: Pipeline[Any]) -> None:
+def _list_task_facts(pipeline: Pipeline[Any]) -> dict[str, object]:
     if isinstance(pipeline, FillMaskPipeline):
-        facts["mask"] = pipeline.fill.tokenizer.mask_token
-    elif isinstance(pipeline, TextClassificationPipeline):
-        facts["numTexts"] = pipeline.predict.loaded.num_texts
-    elif isinstance(pipeline, TokenClassificationPipeline):
-        labels = pipeline.predict.loaded.labels
-        kinds = dict.fromkeys(split_tag(label)[1] for label in labels if label != OUTSIDE)
-        facts["strategy"] = "simple" if marks_entities(labels) else "none"
-        facts["kinds"] = list(kinds)
+        return {"mask": pipeline.fill.tokenizer.mask_token}
+    if isinstance(pipeline, TextClassificationPipeline):
+        return {"numTexts": pipeline.predict.loaded.num_texts}
+    assert isinstance(pipeline, TokenClassificationPipeline)
+    labels = pipeline.predict.loaded.labels
+    kinds = dict.fromkeys(split_tag(label)[1] for label in labels if label != OUTSIDE)
+    strategy = "simple" if marks_entities(labels) else "none"
+    return {"strategy": strategy, "kinds": list(kinds)}
 
 
 def _choose_example(pipeline: Pipeline[Any]) -> list[str]:
@@ -152,6 +130,5 @@ def _make_policy(*, scripts: Sequence[str], styles: Sequence[str]) -> str:
 
 
 def _hash_inline(pattern: re.Pattern[str], page: str) -> list[str]:
-    """Return the sources of a Content-Security-Policy that allow the matches in a page."""
     digests = (hashlib.sha256(text.encode()).digest() for text in pattern.findall(page))
     return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]

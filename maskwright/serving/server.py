@@ -117,7 +117,6 @@ def _logging(*, quiet: bool) -> Generator[None]:
 
 
 def _run(app: "ASGIApp", config: ServeConfig, title: str, *, has_token: bool) -> None:
-    """Serve until a signal."""
     import uvicorn
 
     from maskwright.serving.guard import (

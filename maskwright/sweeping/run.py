@@ -8,28 +8,30 @@ alone. Lists of choices without a range have finitely many combinations, and eac
 """
 
 import math
+import random
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from maskwright.config import FieldInfo, convert, fields_of
 from maskwright.console import say
-from maskwright.errors import InputError, StoppedError, TrainingError
+from maskwright.errors import ConfigError, InputError, StoppedError, TrainingError, suggest
 from maskwright.extras import import_extra
 from maskwright.files import locking_folder, write_text
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.metrics import LOWER_IS_BETTER
-from maskwright.finetuning.results import RESULTS_NAME, read_deciding_score
+from maskwright.finetuning.metrics import LOWER_IS_BETTER, RESULTS_NAME, read_deciding_score
 from maskwright.logs import read_metrics
 from maskwright.report.pages import render_sweep
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
-from maskwright.sweeping.space import Dimension, Value, list_combinations, parse_space
 from maskwright.train.signals import StopRequest
 
 Command = Literal["pretrain", "finetune"]
@@ -37,9 +39,93 @@ STUDY_NAME = "study.db"
 _CONFIGS: dict[Command, type] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
 # Of fine-tuning; the rates are those of narrow and of wide encoders.
 DEFAULT_SPACE = ("learning_rate=5e-5..3e-3:log", "epochs=2..10", "layer_decay=0.7..1.0")
-_MOST_FAILURES = 3  # one after the other: then it is not the settings
+_MAX_FAILURES = 3  # one after the other: then it is not the settings
 _STOPPED = {code for n in (signal.SIGINT, signal.SIGTERM) for code in (-n, 128 + n)}
 _POLL_SECONDS = 0.2
+Value = float | int | str
+# Settings that change what a trial is scored on, or by which metric; a dot ends a whole section.
+_INCOMPARABLE = (
+    "corpus.", "data.max_seq_length", "data.packed", "data.special_tokens", "init_from", "metric",
+    "objective.", "select.", "teacher", "text", "tokenizer.", "train.final_valid_tokens",
+    "train.valid_seq_length",
+)  # fmt: skip
+_RANGE = re.compile(r"(?P<low>[^.:]+(?:\.\d+[^.:]*)?)\.\.(?P<high>[^:]+?)(?P<log>:log)?")
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One setting and its values: a range, or a list of choices.
+
+    Attributes:
+        name: dotted, as the flag.
+        low, high: the ends of a range, integers where the setting is one; both belong to it.
+        is_log: equal ratios are equally likely, not equal differences.
+        choices: values as flags spell them; empty for a range.
+    """
+
+    name: str
+    low: float = 0.0
+    high: float = 0.0
+    is_log: bool = False
+    is_integer: bool = False
+    choices: tuple[str, ...] = ()
+
+    def draw(self, trial: Any) -> Value:
+        """Return the value that an optuna trial suggests."""
+        if self.choices:
+            return trial.suggest_categorical(self.name, self.choices)
+        if self.is_integer:
+            return trial.suggest_int(self.name, int(self.low), int(self.high), log=self.is_log)
+        return trial.suggest_float(self.name, self.low, self.high, log=self.is_log)
+
+
+def parse_space(specifications: Iterable[str], config: type) -> list[Dimension]:
+    """Return the dimensions that `--over` names, each a field of `config`.
+
+    Raise ConfigError for a range or a choice that the field does not take, or if scores of trials
+    that differ in the field are not comparable; InputError for no such field, or one twice.
+    """
+    known = {info.name: info for info in fields_of(config)}
+    dimensions = [_parse(specification, known) for specification in specifications]
+    names = [dimension.name for dimension in dimensions]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"--over names {min(repeated)} twice. Remove one.")
+    return dimensions
+
+
+def list_combinations(space: Sequence[Dimension], seed: int) -> list[dict[str, str]]:
+    """Return all combinations of choices in an order set by `seed`; none if one is a range."""
+    combinations = list(product(*(dimension.choices for dimension in space)))
+    random.Random(seed).shuffle(combinations)
+    names = [dimension.name for dimension in space]
+    return [dict(zip(names, values, strict=True)) for values in combinations]
+
+
+def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:
+    name, _, text = specification.partition("=")
+    if name not in known:
+        raise suggest("setting", name, list(known), "--over FIELD=LOW..HIGH or FIELD=A,B")
+    if name.startswith(_INCOMPARABLE):
+        rule = "cannot be varied: trials with another loss, metric or held-out text do not compare"
+        remedy = "Run each value by itself, and put the runs side by side with maskwright compare."
+        raise ConfigError(name, text, rule, remedy)
+    annotation = known[name].annotation
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        choices = tuple(filter(None, text.split(",")))
+        if len(choices) < 2:
+            rule = "is neither a range nor a list of values"
+            raise ConfigError(name, text, rule, f"Give {name}=LOW..HIGH[:log] or {name}=A,B.")
+        for choice in choices:
+            convert(choice, annotation, name)
+        return Dimension(name, choices=choices)
+    low, high = (convert(found[end], annotation, name) for end in ("low", "high"))
+    is_log = found["log"] is not None
+    is_number = all(isinstance(end, int | float) and math.isfinite(end) for end in (low, high))
+    if not is_number or not low < high or (is_log and low <= 0):
+        rule = "is no range of numbers" + " above 0" * is_log
+        raise ConfigError(name, text, rule, "Give LOW..HIGH, the lower end first.")
+    return Dimension(name, low, high, is_log, isinstance(low, int) and isinstance(high, int))
 
 
 @dataclass(frozen=True)
@@ -193,8 +279,7 @@ def _optuna() -> Any:
 def _open_study(plan: Sweep) -> Any:
     """Return the study of a folder; a new one if there is none with a score or a checkpoint.
 
-    Raises:
-        InputError: the folder holds another sweep, or something else.
+    Raise InputError if the folder holds another sweep, or something else.
     """
     optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -217,7 +302,6 @@ def _open_study(plan: Sweep) -> Any:
 
 
 def _has_results(plan: Sweep, study: Any) -> bool:
-    """Return True if a trial has a score or a checkpoint."""
     trials = study.get_trials(deepcopy=False)
     return any(t.value is not None or has_checkpoint(plan.folder(t.number)) for t in trials)
 
@@ -246,9 +330,8 @@ def _ask(study: Any, plan: Sweep) -> Any:
 def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | None:
     """Run a trial; return its score, or None if it fails.
 
-    Raises:
-        InputError: its input is wrong, whatever the settings.
-        StoppedError, KeyboardInterrupt: it was stopped, or the sweep while it ran.
+    Raise InputError if its input is wrong, whatever the settings; StoppedError or KeyboardInterrupt
+    if it was stopped, or the sweep while it ran.
     """
     folder, log = plan.folder(number), plan.folder(number).with_suffix(".log")
     code, stopped_by = run_process(plan.process(number, settings), log)
@@ -295,10 +378,10 @@ def read_score(command: Command, run: Path) -> float | None:
 
 
 def _check_failures(plan: Sweep, finished: Sequence[Any]) -> None:
-    last = finished[-_MOST_FAILURES:]
-    if len(last) == _MOST_FAILURES and all(trial.value is None for trial in last):
+    last = finished[-_MAX_FAILURES:]
+    if len(last) == _MAX_FAILURES and all(trial.value is None for trial in last):
         log = plan.folder(last[-1].number).with_suffix(".log")
-        raise TrainingError(f"{_MOST_FAILURES} trials failed one after the other; see {log}")
+        raise TrainingError(f"{_MAX_FAILURES} trials failed one after the other; see {log}")
 
 
 def list_trials(plan: Sweep, study: Any) -> list[Trial]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.finetuning import shorten, tag_capitals, tag_punctuation
-from maskwright.finetuning.request import TaskFiles
+from maskwright.finetuning.config import TaskFiles
 
 
 @pytest.mark.parametrize(

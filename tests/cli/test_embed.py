@@ -42,7 +42,7 @@ def test_every_line_is_a_row(
     flags: list[str],
     options: dict,
 ):
-    monkeypatch.setattr("maskwright.inference.text_model._MOST_TEXTS", 3)
+    monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", 3)
     out = tmp_path / "vectors.npy"
     assert main(["embed", run, "--file", texts, "--out", str(out), *flags]) == 0
     summary, cut = capsys.readouterr().out.splitlines()
@@ -60,7 +60,7 @@ def test_every_line_is_a_row(
 
 def test_parquet_holds_texts_and_vectors(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("maskwright.inference.text_model._MOST_TEXTS", 2)
+    monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", 2)
     given = [*LINES, "bytes \udcff"]
     assert main(["embed", run, *given, "--out", str(tmp_path / "v.parquet")]) == 0
     table = parquet.read_table(tmp_path / "v.parquet")
@@ -154,7 +154,7 @@ def test_no_texts_and_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_failure_leaves_nothing(
     run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("maskwright.inference.text_model._MOST_TEXTS", 50)
+    monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", 50)
     # So long that the bad byte is met after the first texts are written.
     (tmp_path / "texts.txt").write_bytes(b"the cat eats fish \n" * 1000 + b"caf\xe9\n")
     for name in ("v.npy", "v.parquet"):

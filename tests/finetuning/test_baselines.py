@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from maskwright.finetuning.baselines import BagOfWords, build_logistic
+from maskwright.finetuning.baselines import BagOfWords
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels
@@ -56,7 +56,7 @@ def test_each_set_is_scored_with_what_the_training_examples_gave() -> None:
 @pytest.mark.parametrize("sides", [1, 2])
 def test_where_no_word_occurs_twice_the_majority_answers(sides: int) -> None:
     texts = [[f"a{number}{side}" for side in range(sides)] for number in range(3)]
-    bag = BagOfWords(build_logistic(), texts, np.array([0, 1, 1]))
+    bag = BagOfWords("single_label_classification", texts, np.array([0, 1, 1]))
     assert bag([["a"] * sides] * 2) is None
     train, new = make_examples(texts, np.array([0, 1, 1])), [["a"] * sides] * 2
     held_out = make_examples(new, np.array([1, 0]))

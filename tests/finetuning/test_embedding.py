@@ -14,18 +14,11 @@ from sklearn.metrics import label_ranking_average_precision_score
 
 from maskwright.cli.main import main
 from maskwright.errors import CorpusError, InputError
-from maskwright.finetuning.batches import collate
-from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.embedding import (
-    ContrastiveFitting,
-    Embedding,
-    Pairs,
-    halve,
-    load_pairs,
-)
-from maskwright.finetuning.examples import encode_texts
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.results import read_deciding_score
+from maskwright.finetuning.config import FinetuneConfig, TaskFiles
+from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs
+from maskwright.finetuning.embedding import Embedding, halve, load_pairs
+from maskwright.finetuning.examples import collate, encode_texts
+from maskwright.finetuning.metrics import read_deciding_score
 from maskwright.finetuning.table_files import TableRow
 from maskwright.inference.embed import Embedder
 from maskwright.interop.export import export

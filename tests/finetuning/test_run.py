@@ -1,11 +1,29 @@
-"""From a table to a run: which columns are taken, and what is said about them."""
+"""From a table to a run, which columns are taken, what is said about them, and folds."""
 
+import json
 import shlex
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from statistics import mean, stdev
+from typing import Any
 
 import pytest
 
 from maskwright.cli.main import main
+from maskwright.errors import ConfigError
+from maskwright.finetuning import run as run_module
+from maskwright.finetuning.config import Request, TaskFiles
+from maskwright.finetuning.fit import train_seeds
+from maskwright.finetuning.run import cross_validate
+from maskwright.finetuning.split import cut_folds
+from maskwright.finetuning.table_files import TableRow
+from maskwright.finetuning.task import TaskData
+from maskwright.model_folder.folder import save_model
+from maskwright.progress import Pulse
+from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
+from tests.finetuning.test_task import CONFIG, CPU, LABELS
 
 FAST = ["--epochs", "0.5", "--learning_rate", "0.003", "--device", "cpu"]
 
@@ -96,3 +114,170 @@ def test_a_file_with_other_columns_than_the_training_file_is_named(
     captured = capsys.readouterr()
     assert "b.csv has no column department for label: it has note, folder" in captured.err
     assert captured.out + captured.err.partition("\n")[2] == ""
+
+
+def make_rows(labels: list[str]) -> list[TableRow]:
+    texts = [f"text {number // 2} {label}" for number, label in enumerate(labels)]  # some twice
+    pairs = zip(texts, labels, strict=True)
+    return [TableRow("", {"sentence1": text, "label": label}) for text, label in pairs]
+
+
+def cut(rows: list[TableRow], count: int) -> list[list[int]]:
+    return cut_folds(rows, [[row.values["label"]] for row in rows], count)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10])
+def test_folds_have_equal_shares_of_all_labels(count: int) -> None:
+    rows = make_rows(["a", "a", "b", "b", "b", "b"] * 50)
+    folds = cut(rows, count)
+    assert sorted(n for fold in folds for n in fold) == list(range(len(rows)))
+    for fold in folds:
+        found = Counter(rows[n].values["label"] for n in fold)
+        assert found["a"] == pytest.approx(100 / count, abs=2)
+        assert found["b"] == pytest.approx(200 / count, abs=2)
+    texts = [{rows[n].texts[0] for n in fold} for fold in folds]
+    assert sum(map(len, texts)) == len(set.union(*texts))  # copies stay together
+
+
+def test_folds_depend_on_no_order() -> None:
+    rows = make_rows(["a", "a", "b", "b", "c", "c"] * 20)
+    mixed = Random(0).sample(rows, len(rows))
+    first, second = (
+        [sorted(each[n].texts[0] for n in fold) for fold in cut(each, 4)] for each in (rows, mixed)
+    )
+    assert first == second
+
+
+def test_a_label_that_no_other_fold_has_is_always_trained_on() -> None:
+    rows = make_rows(["a", "a"] * 20 + ["twins", "twins", "once"])
+    folds = cut(rows, 4)
+    scored = {rows[n].values["label"] for fold in folds for n in fold}
+    assert scored == {"a"}
+    rows = make_rows(["a", "a"] * 20 + ["b", "c", "b", "c"])  # two texts each
+    for fold in cut(rows, 4):
+        inside = {rows[n].values["label"] for n in fold}
+        outside = {row.values["label"] for n, row in enumerate(rows) if n not in fold}
+        assert inside <= outside
+
+
+def validate(
+    files: TaskFiles, monkeypatch: pytest.MonkeyPatch, count: int = 3, **settings: Any
+) -> tuple[Any, list[TaskData], list[str]]:
+    config = replace(CONFIG, folds=count, epochs=2, **settings)
+    seen, lines, loaded = list[TaskData](), list[str](), make_loaded()
+
+    def train(data: TaskData, *arguments: Any, **more: Any) -> Any:
+        seen.append(data)
+        return train_seeds(data, *arguments, **more)
+
+    monkeypatch.setattr(run_module, "train_seeds", train)
+    request = Request(Path("model"), files, config)
+    return cross_validate(request, loaded, CPU, Pulse(lines.append)), seen, lines
+
+
+def spell(data: Any) -> set[str]:
+    return {" ".join(row.texts) for row in data.rows}
+
+
+@pytest.mark.parametrize(
+    ("task", "columns", "metric"),
+    [
+        ("classification", LABELS, "accuracy"),
+        ("multilabel", LABELS, "micro_f1"),
+        ("regression", {"sentence1": "sentence1", "label": "value"}, "spearman"),
+        ("tokens", {}, "span_f1"),
+    ],
+)
+def test_every_example_is_scored_by_a_model_of_the_others(
+    task: str, columns: dict[str, Any], metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = write_tags if task == "tokens" else write_nouns
+    path = write(tmp_path / ("train.conll" if task == "tokens" else "train.tsv"), 90)
+    files = TaskFiles(task=task, train=path, columns=columns)
+    found, seen, lines = validate(files, monkeypatch)
+    tested = [row for data in seen for row in data.held_out[-1].rows]
+    assert found["examples"] == len(tested) == 90
+    for data in seen:
+        assert spell(data.held_out[-1]).isdisjoint(spell(data.train) | spell(data.valid))
+        assert spell(data.valid).isdisjoint(spell(data.train))
+        assert data.deciding == metric
+    assert list(found["baselines"]) == ["majority", "bag of words"]
+    for name, scores in found["baselines"].items():
+        each = [data.test_baselines[name][metric] for data in seen]
+        assert scores[metric]["mean"] == pytest.approx(mean(each))
+        assert scores[metric]["deviation"] == pytest.approx(stdev(each))
+    assert found["scores"].keys() >= found["baselines"]["majority"].keys()
+    assert [line.split("  ")[1] for line in lines if " of 3  " in line and "fold" in line] == [
+        f"fold {number} of 3" for number in (1, 2, 3)
+    ]
+
+
+def test_examples_that_choose_the_weights_may_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, valid = write_nouns(tmp_path / "a.tsv", 60), write_nouns(tmp_path / "b.tsv", 20)
+    files = TaskFiles(task="classification", train=train, valid=valid, columns=LABELS)
+    _, seen, _ = validate(files, monkeypatch)
+    assert all(len(data.valid) == 20 for data in seen)
+    assert all(len(data.train) + len(data.held_out[-1]) == 60 for data in seen)
+
+
+def test_more_folds_than_examples_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = TaskFiles(
+        task="classification", train=write_nouns(tmp_path / "a.tsv", 9), columns=LABELS
+    )
+    with pytest.raises(ConfigError, match=r"folds = 40 is too many: the 9 examples of .*a\.tsv"):
+        validate(files, monkeypatch, count=40)
+
+
+def test_a_run_reports_folds_and_writes_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(tmp_path / "start", make_loaded().model, TOKENIZER)
+    table = write_nouns(tmp_path / "a.tsv", 60)
+    command = ["finetune", str(tmp_path / "start"), "--train", str(table), "--epochs", "1"]
+    command += ["--columns", "text=sentence1", "label=label", "--task", "classification"]
+    assert main([*command, "--folds", "3", "--seeds", "2", "--out", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert len(results["runs"]) == 2
+    [saved] = [line for line in lines if line.startswith("the model that is saved")]
+    assert f"{results['train_examples']} examples; {results['valid_examples']} choose" in saved
+    place = lines.index("in 3 folds, on 60 examples, mean ± deviation:")
+    accuracy = next(line for line in lines[place:] if line.startswith("accuracy"))
+    found = results["folds"]["scores"]["accuracy"]
+    assert accuracy.endswith(f"{found['mean']:.4f} ± {found['deviation']:.4f}")
+    assert accuracy.count("±") == 3
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert f"In 3 folds: {found['mean']:.4f} ± {found['deviation']:.4f}." in card
+    assert main(["predict", str(tmp_path / "run"), "the cat"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--folds", "1"], "folds = 1 must be at least 2"),
+        (["--folds", "-5"], "folds = -5 must be at least 2"),
+        (["--folds", "x"], "folds = x"),
+        (["--folds", "2.5"], "folds = 2.5"),
+        (["--folds", "61"], "folds = 61 is too many"),
+        (["--folds"], "folds"),
+    ],
+)
+def test_a_number_of_folds_that_is_none_is_one_line(
+    flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(tmp_path / "start", make_loaded().model, TOKENIZER)
+    table = write_nouns(tmp_path / "a.tsv", 60)
+    command = ["finetune", str(tmp_path / "start"), "--train", str(table)]
+    command += ["--out", str(tmp_path / "run")]
+    assert main([*command, "--task", "embedding", "--folds", "3"]) == 2
+    assert "--folds has no effect with --task embedding" in capsys.readouterr().err
+    columns = ["--columns", "text=sentence1", "label=label"]
+    assert main([*command, *columns, "--task", "classification", *flags]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import CorpusError
+from maskwright.finetuning.column_roles import find_roles, looks_like_header
 from maskwright.finetuning.table_files import (
     TableRow,
     find_delimiter,
-    find_roles,
     list_names,
-    looks_like_header,
     parse_columns,
     read_columns,
 )

@@ -7,14 +7,12 @@ import torch
 
 from maskwright.errors import ConfigError, CorpusError, ModelFolderError, TrainingError
 from maskwright.finetuning import fit
-from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.config import FinetuneConfig, TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, find_entities
 from maskwright.finetuning.fit import EarlyStopping, RunResult, train_seeds
-from maskwright.finetuning.metrics import Metric
+from maskwright.finetuning.metrics import Metric, Summary, summarize
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
-from maskwright.finetuning.request import TaskFiles
-from maskwright.finetuning.results import Summary, summarize
 from maskwright.finetuning.split import hold_out
 from maskwright.finetuning.task import TaskData, load_label_task, read_task
 from maskwright.finetuning.token_task import score_tags

@@ -1,3 +1,5 @@
+"""Search finds the nearest texts, whatever blocks they are read in."""
+
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.inference.embed import Embedder, Pooling, embed
+from maskwright.inference.embed import Embedder, Pooling, embed, search
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -113,7 +115,7 @@ def test_a_text_without_tokens(tokenizer: Tokenizer) -> None:
 def test_a_stream_is_the_same_as_a_list(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskwright.inference.text_model._MOST_TEXTS", 2)
+    monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", 2)
     embed = make(tokenizer)
     parts = list(embed.stream(iter(TEXTS)))
     assert [len(part) for part in parts] == [2, 2, 1]
@@ -155,3 +157,55 @@ def test_vectors_that_are_no_numbers(tokenizer: Tokenizer) -> None:
         embed.model.encoder.embeddings.word.weight[6] = float("nan")
     with pytest.raises(ModelFolderError, match="no finite vectors"):
         embed(["cat a dog the bird fish"])
+
+
+QUERIES = ["The small horse", "a cat eats fish"]
+SEARCHED = ["The big horse.", " ", "A bird.", "the cat", "", "The big horse.", "every day", "seeds"]
+
+
+@pytest.fixture
+def run(workplace: Path) -> Path:
+    return workplace / "runs" / "small"
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 100])
+@pytest.mark.parametrize("top", [1, 3, 100])
+def test_the_nearest_texts_are_found_in_any_blocks(
+    block: int, top: int, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", block)
+    found = search(run, QUERIES, iter(SEARCHED), top=top)
+    embed = Embedder(run)
+    numbers = [number for number, text in enumerate(SEARCHED, 1) if text.strip()]
+    cosines = embed(QUERIES) @ embed([SEARCHED[number - 1] for number in numbers]).T
+    for matches, row in zip(found, cosines, strict=True):
+        order = np.argsort(-row.round(5), kind="stable")[:top]  # equal texts: the earlier first
+        assert [match.number for match in matches] == [numbers[place] for place in order]
+        assert [match.text for match in matches] == [SEARCHED[n.number - 1] for n in matches]
+        assert [match.score for match in matches] == pytest.approx(row[order].tolist(), abs=1e-5)
+
+
+def test_one_query_is_a_list_of_one(run: Path) -> None:
+    [[best]] = search(run, "the cat", SEARCHED, top=1, pooling="cls", batch_tokens=8)
+    assert (best.number, best.text) == (4, "the cat")
+    assert best.score == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("queries", "texts", "options", "named"),
+    [
+        ("", SEARCHED, {}, "query"),
+        ([], SEARCHED, {}, "query"),
+        (["a", " "], SEARCHED, {}, "query"),
+        ("a", [], {}, "no text"),
+        ("a", ["", " "], {}, "no text"),
+        ("a", SEARCHED, {"top": 0}, "--top = 0"),
+        ("a", SEARCHED, {"batch_tokens": 0}, "--batch-tokens = 0"),
+        ("a", SEARCHED, {"pooling": "max"}, "pooling = max"),
+    ],
+)
+def test_mistakes(
+    queries: Any, texts: list[str], options: dict[str, Any], named: str, run: Path
+) -> None:
+    with pytest.raises(InputError, match=named):
+        search(run, queries, texts, **options)

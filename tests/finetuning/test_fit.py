@@ -12,12 +12,10 @@ from torch import Tensor, nn
 
 from maskwright.cli.main import main
 from maskwright.errors import InputError
-from maskwright.finetuning.config import TASKS, FinetuneConfig
-from maskwright.finetuning.fit import Fitting
+from maskwright.finetuning.config import TASKS, FinetuneConfig, TaskFiles
+from maskwright.finetuning.fit import Fitting, ask_teacher
 from maskwright.finetuning.network import build_classifier, compute_logits
-from maskwright.finetuning.request import TaskFiles
 from maskwright.finetuning.task import TaskData, load_label_task, load_task, read_task
-from maskwright.finetuning.teacher import ask_teacher
 from maskwright.logs import read_metrics
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.objectives.config import SoftTargetsConfig
