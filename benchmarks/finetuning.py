@@ -37,7 +37,7 @@ from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder
 from maskwright.train.device import describe_computation
 
-_FEWEST_WORDS = 30  # of a paragraph: headings and lists have fewer
+_MIN_WORDS = 30  # of a paragraph: headings and lists have fewer
 _NUM_PARAGRAPHS = 600
 
 
@@ -50,7 +50,7 @@ def list_tasks(scratch: Path) -> dict[str, TaskFiles]:
     tagged = {"wikigold": wikigold.read_text(encoding="utf-8").split("\n\n")}
     with gzip.open(find_corpus("wiki_en/wiki_en.valid.txt.gz"), "rt", encoding="utf-8") as lines:
         words = (line.split() for line in lines)
-        paragraphs = list(islice((w for w in words if len(w) >= _FEWEST_WORDS), _NUM_PARAGRAPHS))
+        paragraphs = list(islice((w for w in words if len(w) >= _MIN_WORDS), _NUM_PARAGRAPHS))
     for tag in (tag_punctuation, tag_capitals):
         name = tag.__name__.removeprefix("tag_")
         tagged[name] = ["\n".join(map(tag, words)) for words in paragraphs]

@@ -45,7 +45,7 @@ RATES: dict[Architecture, tuple[float, ...]] = {
     "modernbert": (5e-4, 1e-3, 2e-3),
 }
 SECONDS = (15, 20, 30, 45, 60, 75, 90, 105, 120, 180, 240, 300, 420, 600)
-_MOST_STEPS = 4_000  # more than a peer has time for
+_MAX_STEPS = 4_000  # more than a peer has time for
 _WARMUP = 0.06  # share of its time
 _NUM_VALIDATIONS = 5
 _SCORES = ("loss", "masked_accuracy", "num_predictions", "unigram_loss", "unigram_accuracy")
@@ -79,7 +79,7 @@ class PeerRun:
         torch.manual_seed(0)
         tokenizer = wrap_tokenizer(self.data.tokenizer)
         self.model = build_model(self.architecture, tokenizer)
-        rows = RowsOfIds(cut_blocks(self.data, _MOST_STEPS * ROWS_A_STEP))
+        rows = RowsOfIds(cut_blocks(self.data, _MAX_STEPS * ROWS_A_STEP))
         with tempfile.TemporaryDirectory() as scratch:
             trainer = build_trainer(
                 self.model,
@@ -87,7 +87,7 @@ class PeerRun:
                 rows,
                 scratch,
                 self._watch,
-                max_steps=_MOST_STEPS,
+                max_steps=_MAX_STEPS,
                 per_device_train_batch_size=ROWS_A_STEP,
                 learning_rate=self.rate,
                 bf16=self.bf16,

@@ -23,7 +23,7 @@ import reprlib
 from collections.abc import Iterable, Sequence
 
 _LONGEST_MESSAGE = 1_000
-_MOST_BITS = 256
+_MAX_BITS = 256
 
 
 class MaskwrightError(Exception):
@@ -76,7 +76,7 @@ def show_value(value: object) -> str:
 def _show_integer(x: int, level: int) -> str:
     # Python refuses to print a number of more than 4300 digits.
     bits = x.bit_length()
-    return repr(x) if bits <= _MOST_BITS else f"(an integer of {bits} bits)"
+    return repr(x) if bits <= _MAX_BITS else f"(an integer of {bits} bits)"
 
 
 _SHORTENED = reprlib.Repr()

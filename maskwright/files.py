@@ -17,7 +17,7 @@ from maskwright.errors import InputError
 # A JSON object of unknown origin: its fields are checked where they are used.
 JsonObject = dict[str, Any]
 # The limit of a JSON file, because each value takes up to 100 bytes of memory, however short.
-_MOST_VALUES = 4_000_000
+_MAX_VALUES = 4_000_000
 
 
 def hash_file(path: Path) -> str:
@@ -168,8 +168,8 @@ def read_json(path: Path, max_bytes: int) -> Any:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise ValueError(f"it has more than the {max_bytes:,} bytes that such a file may have")
-    if sum(map(content.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+    if sum(map(content.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        raise ValueError(f"it holds more than {_MAX_VALUES:,} values")
     try:
         return json.loads(content.decode())
     except RecursionError:

@@ -17,9 +17,9 @@ Record = dict[str, Any]
 
 SPLITS = ("train", "valid")
 _MAX_BYTES = 256 << 20
-_MOST_COUNT = 2**63
-_MOST_NUMBER = 1e300
-_MOST_SECONDS = 1e12
+_MAX_COUNT = 2**63
+_MAX_NUMBER = 1e300
+_MAX_SECONDS = 1e12
 _REMEDY = "Remove the line."
 _GUESS = re.compile(r"(^[✓✗]|⟨[^⟩]*⟩)")
 
@@ -108,10 +108,10 @@ def _find_rule(name: str, value: Any) -> str:
     if name == "split":
         return "" if value in SPLITS else "train or valid"
     if name in ("step", "tokens"):
-        is_count = type(value) is int and 0 <= value < _MOST_COUNT
+        is_count = type(value) is int and 0 <= value < _MAX_COUNT
         return "" if is_count else "a whole number, 0 or more"
     if name == "seconds":
-        is_time = is_number(value) and 0 <= value < _MOST_SECONDS
+        is_time = is_number(value) and 0 <= value < _MAX_SECONDS
         return "" if is_time else "a number of seconds, 0 or more"
     if name == "final":
         return "" if isinstance(value, bool) else "true or false"
@@ -139,7 +139,7 @@ def split_sample(line: str) -> Iterator[tuple[str, str]]:
 
 def is_number(value: Any) -> bool:
     """Return True if a JSON value is a finite number, not a boolean."""
-    return type(value) in (int, float) and -_MOST_NUMBER < value < _MOST_NUMBER
+    return type(value) in (int, float) and -_MAX_NUMBER < value < _MAX_NUMBER
 
 
 def _end_of_kept(path: Path, last_step: int | None) -> int:

@@ -38,10 +38,10 @@ COMMANDS = {
     "watch": ("runs", "follow a run of another process in the terminal"),
     "export": (
         "outlets",
-        "write a model for transformers, ONNX or sentence-transformers, and compare it there",
+        "write a model for transformers, ONNX or sentence-transformers, and compare its outputs",
     ),
     "publish": ("outlets", "upload a model to the Hugging Face hub"),
-    "sweep": ("runs", "search settings: many runs of pretrain or finetune, the best of them found"),
+    "sweep": ("runs", "search settings: many runs of pretrain or finetune, ranked"),
     "prepare": ("prepare", "train a tokenizer and write token shards, to reuse in many runs"),
     "tokenizer": ("tokenizer", "train, inspect or compare tokenizers alone"),
     "inspect": ("prepare", "show what a model will see of prepared data"),

@@ -129,7 +129,7 @@ def build_trainer(
 
     Args:
         initial: what training begins with; not needed for weights that a checkpoint replaces.
-        teacher: the model of ``config.teacher``, which every rank has whole.
+        teacher: the model of ``config.teacher``, a whole copy on every rank.
     """
     epoch_tokens = count_epoch_tokens(config, data)
     config = replace(config, train=config.train.count_epochs(epoch_tokens))

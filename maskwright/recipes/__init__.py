@@ -13,7 +13,7 @@ from maskwright.config import Plain, parse_yaml
 from maskwright.errors import ConfigError, did_you_mean
 
 _FOLDER = Path(__file__).parent
-_MOST_USED = ("auto", "continue", "quickstart", "tiny", "small", "base", "wide", "babylm-10m")
+_FIRST_LISTED = ("auto", "continue", "quickstart", "tiny", "small", "base", "wide", "babylm-10m")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Recipe:
 def list_recipes() -> list[Recipe]:
     """Return all recipes: the most used ones first, then the others by name."""
     names = sorted(path.stem for path in _FOLDER.glob("*.yaml"))
-    return [load_recipe(name) for name in dict.fromkeys((*_MOST_USED, *names))]
+    return [load_recipe(name) for name in dict.fromkeys((*_FIRST_LISTED, *names))]
 
 
 def load_recipe(name: str) -> Recipe:

@@ -1,1 +1,1 @@
-"""Searching settings: many runs of a command, the best of them found."""
+"""Searching settings: many runs of a command, ranked by a metric."""

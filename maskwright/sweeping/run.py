@@ -1,4 +1,4 @@
-"""``maskwright sweep``: many runs of one command with other settings, the best of them found.
+"""``maskwright sweep``: many runs of one command with other settings, ranked by a metric.
 
 Each trial is a process of its own, so that one that fails takes nothing with it. optuna chooses
 the settings (tree-structured Parzen estimator, Bergstra et al., 2011) and keeps the trials in

@@ -39,7 +39,7 @@ _WORDS = ("the", "cat", "dog", "she", "see", "sleep", "under", "tree", "and", "t
 _PIECES = ("ing", "ed", "er", "tion", "ment", "ism", "log")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
-_SEED, _LONGEST = 0, 64
+_SEED, _MAX_LENGTH = 0, 64
 
 
 class Made(NamedTuple):
@@ -72,7 +72,7 @@ def make_model(name: str, tokenizer: Tokenizer) -> MaskedLanguageModel:
     config = resolve_config(
         from_mapping(ModelConfig, MODELS[name].fields),
         vocab_size=tokenizer.vocab_size,
-        max_seq_length=_LONGEST,
+        max_seq_length=_MAX_LENGTH,
     )
     model = MaskedLanguageModel(config)
     randomize(model, _SEED)
