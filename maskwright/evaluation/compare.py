@@ -54,7 +54,7 @@ from maskwright.runs.evaluation_file import (
 )
 from maskwright.runs.find_model import find_masked_model
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, is_prepared
-from maskwright.shards.remote import show_location
+from maskwright.shards.remote import show_path
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _COMPARISON_NAME = "comparison.json"
@@ -234,7 +234,7 @@ def _check_sources(
                 check_made_for(tokenizer, folder)
             except ShardError:
                 raise InputError(
-                    f"{argument} has another tokenizer than {show_location(folder)}, and scores on "
+                    f"{argument} has another tokenizer than {show_path(folder)}, and scores on "
                     "different texts cannot be compared. Give text files with --data to score all "
                     "models on."
                 ) from None

@@ -37,7 +37,7 @@ from maskwright.files import JsonObject, parse_object
 from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
 from maskwright.shards.reader import ConcatStore, TokenStore
-from maskwright.shards.remote import show_location
+from maskwright.shards.remote import show_path
 from maskwright.tokenizer.token_text import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
@@ -161,7 +161,7 @@ def _open_prepared(folder: Path, tokenizer: Tokenizer) -> TokenStore:
     store = TokenStore.open(folder, "valid")
     if not store.num_tokens:
         raise ShardError(
-            f"{show_location(folder)} holds no validation text. Prepare it again with a larger "
+            f"{show_path(folder)} holds no validation text. Prepare it again with a larger "
             "corpus.valid_fraction."
         )
     return store

@@ -20,7 +20,7 @@ from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import is_prepared
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import TOKENIZER_NAME, read_manifest
-from maskwright.shards.remote import is_remote, open_mirror, show_location
+from maskwright.shards.remote import is_remote, open_mirror, show_path
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.files import CONFIG, TOKENIZER
 from maskwright.tokenizer.template import wrap_inputs, wraps_inputs
@@ -116,7 +116,7 @@ def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]
         asked, found = to_mapping(getattr(config, section)), to_mapping(getattr(adopted, section))
         for name in given.get(section, {}):
             if asked[name] != found[name]:
-                rule = f"has no effect: {show_location(folder)} is prepared already, with {found[name]}"
+                rule = f"has no effect: {show_path(folder)} is prepared already, with {found[name]}"
                 remedy = "Remove it, or name the text itself."
                 raise ConfigError(f"{section}.{name}", asked[name], rule, remedy)
     return adopted
@@ -179,7 +179,7 @@ def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
     # Only the model's copy must state whether inputs have [CLS] and [SEP].
     if wrap_inputs(made_with, bool(wraps_inputs(tokenizer))).fingerprint != tokenizer.fingerprint:
         raise ShardError(
-            f"{show_location(data)} was prepared with another tokenizer than the model's. Name "
+            f"{show_path(data)} was prepared with another tokenizer than the model's. Name "
             "the data that the model was trained on, or "
             "prepare the text with tokenizer.path = the model folder."
         )

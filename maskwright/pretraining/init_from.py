@@ -33,7 +33,7 @@ from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
 from maskwright.shards.manifest import TOKENIZER_NAME
-from maskwright.shards.remote import show_location
+from maskwright.shards.remote import show_path
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.extension import extends
 from maskwright.tokenizer.files import round_up
@@ -248,7 +248,7 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
         num_tokens = found.vocab_size
         if not extends(found, tokenizer) and not stated.replace_vocab:
             raise ShardError(
-                f"{show_location(prepared)} was prepared with another tokenizer than that of {source}. "
+                f"{show_path(prepared)} was prepared with another tokenizer than that of {source}. "
                 f"Name the text itself, or prepare it with --tokenizer.path {folder}."
             )
     model = to_model_config(described.config)

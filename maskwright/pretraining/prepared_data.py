@@ -25,7 +25,7 @@ from maskwright.optim.build import build_optimizers
 from maskwright.runs.config import PretrainConfig
 from maskwright.shards.manifest import TOKENIZER_NAME, Verify
 from maskwright.shards.reader import ConcatStore, TokenStore
-from maskwright.shards.remote import show_location
+from maskwright.shards.remote import show_path
 from maskwright.tokenizer.files import round_up
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device, computes_in_bf16, product_dtype
@@ -56,21 +56,21 @@ class PreparedData:
         self.valid = TokenStore.open(folder, "valid", verify)
         if self.valid.num_tokens == 0:
             raise ShardError(
-                f"{show_location(folder)} holds no validation text. Prepare it again with a larger "
+                f"{show_path(folder)} holds no validation text. Prepare it again with a larger "
                 "corpus.valid_fraction."
             )
         self.tokenizer = Tokenizer.load(folder / "tokenizer")
         expected, found = self.train.tokenizer_fingerprint, self.tokenizer.fingerprint
         if found != expected:
             raise ShardError(
-                f"{show_location(folder / 'tokenizer')} has the fingerprint {found}, but the tokens "
+                f"{show_path(folder / 'tokenizer')} has the fingerprint {found}, but the tokens "
                 f"were made with {expected}. Restore that tokenizer, or prepare the data again."
             )
 
     @property
     def name(self) -> str:
         """The name of the data in messages."""
-        return show_location(self.folder)
+        return show_path(self.folder)
 
     @property
     def epoch_tokens(self) -> float:
@@ -348,6 +348,6 @@ def _check_source(source: PreparedData, first: Path, tokenizer: Tokenizer) -> No
         path, out = f"{first / TOKENIZER_NAME}", f"{folder}-again"
         command = shlex.join(["prepare", *paths, "--tokenizer.path", path, "--out", out])
         raise ShardError(
-            f"{source.name} was prepared with another tokenizer than {show_location(first)}. Prepare "
+            f"{source.name} was prepared with another tokenizer than {show_path(first)}. Prepare "
             f"its text again: maskwright {command} (with its other flags)"
         )

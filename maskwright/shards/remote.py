@@ -230,7 +230,7 @@ def open_folder(name: Path | str) -> PreparedFolder:
     return PreparedFolder(Path(name))
 
 
-def show_location(path: Path) -> str:
+def show_path(path: Path) -> str:
     """Return the name of a path for messages: a file in a mirror is named by its origin."""
     found = path.resolve()
     for root, mirror in MIRRORS.items():

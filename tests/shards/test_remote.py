@@ -15,7 +15,7 @@ from fsspec.registry import _registry
 from maskwright.errors import ShardError
 from maskwright.shards import remote
 from maskwright.shards.reader import TokenStore
-from maskwright.shards.remote import Mirror, open_folder, open_mirror, show_location
+from maskwright.shards.remote import Mirror, open_folder, open_mirror, show_path
 from tests.shards.faults import (
     FAULTS,
     Fault,
@@ -197,15 +197,15 @@ def test_a_cache_behind_a_link(plan: Plan, tmp_path: Path, monkeypatch: pytest.M
     mirror = open_folder(URL)
     again = open_folder(mirror.path.resolve())  # as the provenance of a run has it
     assert again is mirror
-    assert show_location(mirror.path.resolve()) == URL
+    assert show_path(mirror.path.resolve()) == URL
     assert TokenStore.open(mirror.path.resolve(), "train").tokens(4, 13).tolist() == [5] * 9
 
 
 def test_what_paths_are_called(local: Path) -> None:
     folder = TokenStore.open(URL, "train").folder
-    assert show_location(folder) == URL
-    assert show_location(folder / "tokenizer") == f"{URL}/tokenizer"
-    assert show_location(local) == str(local)
+    assert show_path(folder) == URL
+    assert show_path(folder / "tokenizer") == f"{URL}/tokenizer"
+    assert show_path(local) == str(local)
 
 
 def test_other_data_at_the_url_is_another_mirror(local: Path) -> None:
