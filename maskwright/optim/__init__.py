@@ -1,1 +1,4 @@
-"""Optimizers and learning-rate schedules."""
+"""Optimizers and learning-rate schedules.
+
+Gradients and a rate come in, new weights go out: matrices by `muon`, the rest by AdamW (`build`).
+"""
