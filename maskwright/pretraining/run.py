@@ -290,6 +290,12 @@ def _start(request: _Request) -> None:
             console.print(
                 f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}"
             )
+            made = config.tokenizer
+            if config.private and (made.path is None or made.extend_vocab or made.replace_vocab):
+                console.print(
+                    "tokenizer.json lists words that the text repeats, also names: before you share "
+                    "the model, check them. --tokenizer.min_frequency leaves out rare ones."
+                )
             _train(session)
 
 
