@@ -293,8 +293,8 @@ def _start(request: _Request) -> None:
             made = config.tokenizer
             if config.private and (made.path is None or made.extend_vocab or made.replace_vocab):
                 console.print(
-                    "tokenizer.json lists words that the text repeats, also names: before you share "
-                    "the model, check them. --tokenizer.min_frequency leaves out rare ones."
+                    "tokenizer.json lists words that the text repeats, also names: check it before "
+                    "you share the model. --tokenizer.min_frequency leaves out rare words."
                 )
             _train(session)
 

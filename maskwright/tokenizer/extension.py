@@ -31,7 +31,6 @@ from maskwright.tokenizer.vocabulary import match_greedily
 from maskwright.tokenizer.word_counts import count_words, keep_frequent, sample_texts
 
 _CHARACTERS = 2_000_000  # of different words to train on, which bounds memory and time
-_NUM_SHOWN = 12  # new tokens in a report
 _STEPS = ("normalizer", "pre_tokenizer")
 
 
@@ -101,25 +100,10 @@ def measure_extension(
         "fertility": after.fertility,
     }
     return found, [
-        f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now; new tokens: "
-        f"{' '.join(_list_longest(base, tokenizer))} …",
+        f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now",
         f"tokens per word of held-out text: {before.fertility:.3f} before, {after.fertility:.3f} "
         f"now ({abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} tokens)",
     ]
-
-
-def _list_longest(base: Tokenizer, tokenizer: Tokenizer) -> list[str]:
-    """Return the longest tokens that `base` lacks: words before their parts and symbols."""
-    pieces, ids = TokenText(tokenizer), tokenizer.ordinary_ids.tolist()
-    new = {
-        i: t for i, t in zip(ids, tokenizer.tokens(ids), strict=True) if base.token_id(t) is None
-    }
-
-    def rank(token_id: int) -> tuple[bool, bool, int]:
-        text = pieces.spell(new[token_id]).strip()
-        return not text.isalpha(), not pieces.begins_word(new[token_id]), -len(text)
-
-    return [pieces.show(token_id) for token_id in sorted(new, key=rank)[:_NUM_SHOWN]]
 
 
 def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
