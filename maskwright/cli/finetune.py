@@ -16,7 +16,7 @@ from maskwright.cli.flags import (
     repeat_command,
     say_loading,
 )
-from maskwright.cli.inputs import add_arguments, read_sentences
+from maskwright.cli.inputs import STANDARD_INPUT, add_arguments, read_sentences
 from maskwright.console import make_console, print_table, say, say_json
 from maskwright.errors import CorpusError
 from maskwright.finetuning.column_roles import ColumnsError, show_columns
@@ -200,12 +200,13 @@ def predict_parser() -> Parser:
 
 def predict(argv: Sequence[str]) -> int:
     arguments = predict_parser().parse(argv)
-    reads_input = arguments.file is None and arguments.table is None
-    is_piped = reads_input and arguments.text in ([], ["-"])
+    is_piped = arguments.file == STANDARD_INPUT
+    if arguments.file is None and arguments.table is None:
+        is_piped = arguments.text in ([], ["-"])
     predictions = maskwright.predict(
         arguments.folder,
         (one.text for one in read_sentences(arguments)) if is_piped else tuple(arguments.text),
-        file=arguments.file,
+        file=None if is_piped else arguments.file,
         table=arguments.table,
         columns=read_roles(arguments.columns),
         header=arguments.header,

@@ -32,6 +32,7 @@ class Sentence:
     place: str = ""
 
 
+STANDARD_INPUT = Path("-")
 TEXT_COLUMN = "sentence1: name or position of the text's column [a usual name, such as text]"
 
 
@@ -45,7 +46,7 @@ def add_arguments(parser: Parser, what: str, columns: str = TEXT_COLUMN) -> None
     add = parser.add_argument
     add("folder", help=HELP)
     add("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
-    tables = "texts, one a line, or a table (.tsv, .csv, .jsonl, .parquet); each has a row"
+    tables = "texts, one a line, a table (.tsv, .csv, .jsonl, .parquet), or -; each has a row"
     add("--file", type=Path, help=tables)
     add_table_flags(parser, columns)
     add("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
@@ -76,6 +77,7 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
     file: Path | None = arguments.file
     if file is not None and arguments.text:
         raise InputError("give texts or --file, not both")
+    file = None if file == STANDARD_INPUT else file
     columns, header = read_roles(arguments.columns) or {}, arguments.header
     if file is not None and is_named_table(file):
         yield from _read_table(file, columns, header)

@@ -9,8 +9,9 @@ from rich.markup import escape
 
 import maskwright
 from maskwright.cli.flags import Parser, add_table_flags
-from maskwright.cli.inputs import TEXT_COLUMN, add_arguments, read_sentences
+from maskwright.cli.inputs import STANDARD_INPUT, TEXT_COLUMN, add_arguments, read_sentences
 from maskwright.console import make_console, say, say_json
+from maskwright.errors import InputError
 from maskwright.formatting import describe_cut
 from maskwright.runs.find_model import HELP
 
@@ -84,6 +85,8 @@ def search_parser() -> Parser:
 
 def search(argv: Sequence[str]) -> int:
     arguments = search_parser().parse(argv)
+    if arguments.file == STANDARD_INPUT and arguments.queries in ([], ["-"]):
+        raise InputError("queries and --file cannot both be standard input. Name a file.")
     asked = Namespace(text=arguments.queries, file=None, columns=(), header=None)
     queries = [query.text for query in read_sentences(asked) if query.text.strip()]
     searched = Namespace(**{**vars(arguments), "text": []})

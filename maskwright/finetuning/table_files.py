@@ -275,6 +275,10 @@ def _propose(
         return CorpusError(f"{rule}. Correct the line.")
     if len(found) < len(columns):
         return CorpusError(f"{rule}. It needs {count_noun(len(columns), 'column')}.")
+    bits = sum({*map(str, cells)} == {"0", "1"} for cells in zip(*rows, strict=False))
+    if bits > 1 and LABEL in columns and columns[LABEL] == LABEL:
+        rule += f". {bits} columns hold 0 and 1: if each is a label, write those of a row in one "
+        rule += "column, such as a|b, for --task multilabel"
     how = "" if known is names else " by position, from 0"
     return ColumnsError(f"{rule}. Name the columns{how}: --columns {show_columns(found)}", found)
 

@@ -231,7 +231,8 @@ def _label(row: TableRow, names: list[Any]) -> TableRow:
 
 def _spell(value: Any, place: str) -> str:
     if isinstance(value, list | dict):
-        rule = "must be a string or a number; for a list of them, give --task multilabel"
+        several, nested = "for a list of them, give --task multilabel", "move it out of the object"
+        rule = f"must be a string or a number; {several if isinstance(value, list) else nested}"
         raise CorpusError(f"{place}: label = {show_value(cast(object, value))} {rule}")
     if value is None or value != value:  # NaN stands for nothing, too
         return ""

@@ -321,10 +321,10 @@ class FillMask(TextModel[MaskedLanguageModel]):
         found = {target: self._find_target(target, begins) for target in targets}
         wrong = [self._show_pieces(word, begins) for word, one in found.items() if one is None]
         if wrong:
-            return InputError(
-                f"targets that are not one token of the model's vocabulary: {', '.join(wrong)}. "
-                "Choose single tokens."
-            )
+            has_comma = any("," in target for target in found)
+            remedy = "Separate targets by blanks." if has_comma else "Choose single tokens."
+            rule = "targets that are not one token of the model's vocabulary"
+            return InputError(f"{rule}: {', '.join(wrong)}. {remedy}")
         return list(dict.fromkeys(one for one in found.values() if one is not None))
 
     def _find_target(self, target: str, begins: bool) -> int | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.files import hash_file
+from maskwright.files import JsonObject, hash_file
 from maskwright.interop.targets import import_library, quiet
 from maskwright.model_folder.card import (
     PLACEHOLDER,
@@ -128,16 +128,22 @@ def publish(
     result = PublishResult(repo, files, card.replace(PLACEHOLDER, repo))
     for line in result.describe():
         report(line)
+    if _read_config(Path(folder)).get("private"):
+        report("the run is private, and tokenizer.json lists words of its text: check it first")
     return result if dry_run else _upload(result, private, revision, message)
 
 
 def find_base_model(run: Path) -> str | None:
     """Return the model on the hub that a run was initialized from, or None."""
-    path = run / CONFIG_NAME
-    source = read_yaml(path).get("init_from") if path.is_file() else None
+    source = _read_config(run).get("init_from")
     if not isinstance(source, str) or not is_hub_name(source):
         return None
     return source.removeprefix(PREFIX).partition("@")[0]
+
+
+def _read_config(run: Path) -> JsonObject:
+    path = run / CONFIG_NAME
+    return read_yaml(path) if path.is_file() else {}
 
 
 def _check_names(repo: str, metadata: dict[str, str | list[str] | None]) -> None:

@@ -120,8 +120,9 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     raw = read_config_file(folder)
     found = find_classifier(list_classes(raw))
     if found is None:
+        classes = ", ".join(list_classes(raw)) or "unknown"
         raise ModelFolderError(
-            f"{folder} is not a classifier: its class is {show_value(list_classes(raw))}. "
+            f"{folder} is not a classifier: its class is {classes}. "
             "maskwright finetune trains one from it."
         )
     level, native = found

@@ -132,7 +132,8 @@ def locate_data(
     fingerprint = _fingerprint(config)
     folder = data_dir / _folder_name(config, fingerprint)
     is_new = not is_prepared(folder)
-    prepare(config.text, folder, _prepare_config(config), report=report, fingerprint=fingerprint)
+    settings, private = _prepare_config(config), config.private
+    prepare(config.text, folder, settings, report=report, fingerprint=fingerprint, private=private)
     if is_new:
         report(f"prepared data is in {folder}; for more runs on it: maskwright pretrain {folder}")
     return {folder.name: folder}

@@ -86,6 +86,7 @@ def prepare(
     seed: int = 0,
     report: Report = lambda line: None,
     fingerprint: str | None = None,
+    private: bool = False,
 ) -> Manifest | None:
     """Prepare the text that `paths` name into the folder `out`.
 
@@ -101,6 +102,7 @@ def prepare(
         seed: the seed of the tokenizer's sample.
         report: called with a line about each stage.
         fingerprint: the input's fingerprint, if it is known (`fingerprint_input`).
+        private: no word of the text is reported.
 
     Returns:
         The manifest; None if the stages were submitted to Slurm, which runs them.
@@ -136,6 +138,8 @@ def prepare(
                 _run_stage(work, stage, engine, report)
         except CorpusError as error:  # names the copy of standard input; the user wrote -
             raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
+        if (new := work.facts(VOCABULARY)["new"]) and not private:
+            report(f"new tokens: {' '.join(new)} …")
         manifest = _report_result(out, report)
         tidy_folder(out)
         return manifest

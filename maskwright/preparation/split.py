@@ -27,7 +27,7 @@ from maskwright.errors import CorpusError
 from maskwright.files import replacing_folder
 from maskwright.preparation.work import EXACT, PIECES, READ, SAMPLED, Facts, Work, add_counts
 from maskwright.shards.manifest import TOKENIZER_NAME
-from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
+from maskwright.tokenizer.extension import extend_tokenizer, list_longest, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
@@ -260,12 +260,12 @@ _NEVER = np.uint64((1 << 64) - 1)
 
 def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
     """Choose the splits and write the tokenizer to ``WORK/tokenizer``; return the splits, the
-    measures of an extension, and lines to report.
+    measures of an extension, lines to report, and some of the new tokens.
     """
     splits, start = settle_splits(work), time.monotonic()
     config, seed = work.plan.config.tokenizer, work.plan.seed
     described: dict[str, Any] = {}
-    lines = list[str]()
+    lines, new = list[str](), list[str]()
     if config.path is None:
         tokenizer = train_tokenizer(_sample(work, splits), config, seed)
         seconds = time.monotonic() - start
@@ -282,12 +282,13 @@ def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
         seconds = time.monotonic() - start
         effect, told = measure_extension(base, tokenizer, _list_held_out(work, splits))
         lines += [f"making the tokenizer took {seconds:.1f} seconds", *told]
+        new = list_longest(base, tokenizer)
         described = {"base": config.path, "replaces": bool(config.replace_vocab), **effect}
     else:
         tokenizer = Tokenizer.load(config.path)
     with replacing_folder(work.folder / TOKENIZER_NAME) as temporary:
         tokenizer.save(temporary)
-    return {"splits": asdict(splits), "extension": described, "lines": lines}
+    return {"splits": asdict(splits), "extension": described, "lines": lines, "new": new}
 
 
 def _sample(work: Work, splits: Splits) -> Iterator[str]:

@@ -289,6 +289,12 @@ def _start(request: _Request) -> None:
             console.print(
                 f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}"
             )
+            made = config.tokenizer
+            if config.private and (made.path is None or made.extend_vocab or made.replace_vocab):
+                console.print(
+                    "tokenizer.json lists words that the text repeats, also names: check it before "
+                    "you share the model. --tokenizer.min_frequency leaves out rare words."
+                )
             _train(session)
 
 

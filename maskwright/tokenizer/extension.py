@@ -86,14 +86,14 @@ def measure_extension(
         "fertility": after.fertility,
     }
     return found, [
-        f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now; new tokens: "
-        f"{' '.join(_list_longest(base, tokenizer))} …",
+        f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now",
         f"tokens per word of held-out text: {before.fertility:.3f} before, {after.fertility:.3f} "
         f"now ({abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} tokens)",
     ]
 
 
-def _list_longest(base: Tokenizer, tokenizer: Tokenizer) -> list[str]:
+def list_longest(base: Tokenizer, tokenizer: Tokenizer) -> list[str]:
+    """Return the longest tokens that `base` lacks: words before their parts and symbols."""
     pieces, ids = TokenText(tokenizer), tokenizer.ordinary_ids.tolist()
     new = {
         i: t for i, t in zip(ids, tokenizer.tokens(ids), strict=True) if base.token_id(t) is None

@@ -75,7 +75,7 @@ def test_standard_input_and_the_command_line_give_the_same(
     run: str, texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     results = []
-    for number, arguments in enumerate(([], ["-"], LINES, ["--file", texts])):
+    for number, arguments in enumerate(([], ["-"], ["--file", "-"], LINES, ["--file", texts])):
         monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*LINES, ""])))
         out = tmp_path / f"{number}.npy"
         assert main(["embed", run, *arguments, "--out", str(out)]) == 0

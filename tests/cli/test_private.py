@@ -47,6 +47,7 @@ def test_no_file_of_a_private_run_holds_its_text(
     assert (run / "report.html").is_file()
     assert main(["evaluate", str(run), "--fast", "--suite", "mlm"]) == 0
     told = capsys.readouterr()
+    assert "tokenizer.json lists words" in told.out
     assert CANARY.search(told.out + told.err) is None
     assert find_canary(tmp_path) == []
     with serve(run / "model") as client:

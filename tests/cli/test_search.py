@@ -60,6 +60,7 @@ def test_queries_of_standard_input_and_json(
         ([" ", "--file", "TEXTS"], "query"),
         (["a cat", "--file", "TEXTS", "--top", "0"], "--top = 0"),
         (["a cat", "--file", "TEXTS", "--top", "few"], "--top"),
+        (["--file", "-"], "--file cannot both be standard input"),
     ],
 )
 def test_mistakes_are_one_line(

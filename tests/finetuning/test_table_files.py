@@ -298,6 +298,16 @@ def test_an_unusual_header_over_positions_is_no_example(tmp_path: Path) -> None:
     assert len(read_values(path, columns)) == 12
 
 
+def test_a_column_for_each_label_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,sport,art,year\n" + "a game,1,0,7\na picture,0,1,8\n" * 6)
+    with pytest.raises(CorpusError, match=r"no column for label.* 2 columns hold 0 and 1: .*a\|b"):
+        read_values(path, find_roles(list_names(path), ROLES, {}, path))
+    path.write_text("text,sport,year\n" + "a game,1,7\na picture,0,8\n" * 6)
+    with pytest.raises(CorpusError, match=r"no column for label: it has text, sport, year\. Name"):
+        read_values(path, find_roles(list_names(path), ROLES, {}, path))
+
+
 @pytest.mark.parametrize(
     ("names", "role", "choice"),
     [

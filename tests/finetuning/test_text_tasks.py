@@ -49,6 +49,13 @@ def test_several_labels_at_once_are_read_in_every_spelling() -> None:
     assert SEVERAL.encode_labels(given, labels).tolist() == expected
 
 
+def test_a_label_that_is_no_value_names_the_remedy_for_its_kind() -> None:
+    with pytest.raises(CorpusError, match=r"t\.tsv:1: label = .*; for a list of them, give --task"):
+        CLASSES.find_labels(rows(["a"]))
+    with pytest.raises(CorpusError, match=r"t\.tsv:1: label = .*; move it out of the object"):
+        CLASSES.find_labels(rows({"name": "a"}))
+
+
 def test_commas_are_parts_of_names_if_training_labels_have_bars() -> None:
     labels = SEVERAL.find_labels(rows("Food, drinks|Travel", "Travel"))
     assert labels.names == ("Food, drinks", "Travel")

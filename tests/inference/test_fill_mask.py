@@ -218,6 +218,7 @@ def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
         "targets that are not one token of the model's vocabulary: "
         '"zebra" ([UNK]), "cat dog" (cat dog), "" (nothing). Choose single tokens.'
     )
+    assert "Separate targets by blanks." in error_of(fill, TEXTS[0], targets=["cat,dog"])
     assert error_of(fill, TEXTS[0], top_k=0) == "top_k = 0 must be at least 1."
     assert error_of(fill, TEXTS[0], targets=[]) == "targets is empty. Name at least one word."
 

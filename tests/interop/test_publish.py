@@ -259,6 +259,15 @@ def test_the_model_that_a_run_began_with_is_found(tmp_path: Path) -> None:
     assert split_card(plan(tmp_path, base_model="me/other").card)[0]["base_model"] == "me/other"
 
 
+@pytest.mark.parametrize("private", [True, False])
+def test_a_private_run_is_told_to_be_one(tmp_path: Path, private: bool) -> None:
+    (tmp_path / "config.yaml").write_text(f"private: {str(private).lower()}\n")
+    write_model(tmp_path / "model", NATIVE["bert"])
+    lines = list[str]()
+    publish(tmp_path, "me/x", dry_run=True, report=lines.append)
+    assert any("the run is private" in line for line in lines) == private
+
+
 @pytest.mark.parametrize(("level", "task"), [("text", "text"), ("token", "token")])
 @pytest.mark.parametrize("has_card", [True, False])
 def test_a_classifier_is_published_as_one(

@@ -53,7 +53,12 @@ def test_new_rows_are_the_mean_of_the_old_pieces(
     record = read_manifest(folder).source["tokenizer_extension"]
     assert record["fertility"] < record["fertility_before"]
     assert f"{record['fertility_before']:.3f} before, {record['fertility']:.3f} now" in said
-    assert f"{base.vocab_size:,} tokens before, {more.vocab_size:,} now" in said
+    line = f"tokenizer: {base.vocab_size:,} tokens before, {more.vocab_size:,} now"
+    assert line in said.splitlines()
+    assert "new tokens: " in said
+    private = command(text, twin, tmp_path / "again", "--extend-vocab", "16", "--private")
+    assert main(private) == 0
+    assert "new tokens: " not in capsys.readouterr().out
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     assert provenance["corpus"]["tokenizer_extension"] == record
     assert "Of these, 16 were added" in (run / "model" / "README.md").read_text(encoding="utf-8")
