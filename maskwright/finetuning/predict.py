@@ -1,5 +1,6 @@
 """Predictions of a fine-tuned model for texts, pairs of texts, and tagged words. K labels."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -327,7 +328,7 @@ class _Source:
             given = {**read_example_files(run).get("columns", {}), **self.columns}
             word = int(given[_WORD]) if _WORD in given else None
             return read_words(self.path, word)
-        texts = self._check_not_blank(self._read_texts(run, predictor.finds_spans))
+        texts = self._check_first(self._read_texts(run, predictor.finds_spans), run)
         if predictor.labels_tokens:
             return (predictor.split(one) for one, *_ in texts)
         return texts
@@ -346,11 +347,18 @@ class _Source:
             columns, header = _find_columns(run, self.path, header)
         return (tuple(list_texts(row)) for row in read_columns(self.path, columns, header))
 
-    def _check_not_blank(self, texts: Iterator[Texts]) -> Iterator[Texts]:
+    def _check_first(self, texts: Iterator[Texts], run: Path) -> Iterator[Texts]:
+        """Return all texts; raise InputError if none has words, or if the first is a header."""
         blank: list[Texts] = []
         for each in texts:
             blank.append(each)
             if _has_text(each):
+                cells = {*re.split(r"[,;\t]", each[0])}
+                trained = read_example_files(run).get("columns", {})
+                named = {trained[role] for role in TEXT_ROLES if role in trained}
+                if not self.is_table and len(cells) > 1 and named and named <= cells:
+                    rule = f"{show_text(each[0])} names the columns of a table, as in training"
+                    raise InputError(f"{rule}. Give the table as a file: --table FILE.")
                 return chain(blank, texts)
         raise InputError(f"{self.path or 'the input'} holds no text. Give at least one.")
 

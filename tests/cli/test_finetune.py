@@ -125,6 +125,9 @@ def test_it_answers_texts_files_and_tables(
     first, blank, second = capsys.readouterr().out.splitlines()
     assert blank == ""  # its row stays, so that answers lie beside texts
     assert first == f"{found['label']}\t{found['score']:.4f}\tThe cat eats fish."
+    lines.write_text("id,text\n1,The cat eats fish.\n")
+    assert main(["predict", str(answers), "--file", str(lines)]) == 2  # not three texts
+    assert "--table FILE" in capsys.readouterr().err
     table = tmp_path / "table.csv"
     table.write_text("The cat eats grass.,1\n")
     arguments = ["predict", str(answers), "--table", str(table), "--columns", "sentence1=0"]
