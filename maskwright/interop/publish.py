@@ -95,18 +95,16 @@ def publish(
         message: the commit message.
         license: the license in the model card, such as ``apache-2.0``.
         language: the language in the model card, such as ``en`` or ``en,ko``.
-        base_model: the model on the hub that this one was initialized from. Default: that of the
-            run, if it was initialized from ``hf:NAME``.
+        base_model: the model on the hub that it began with. Default: that of a run.
         dry_run: upload nothing; needs no network.
         report: called with the lines about the files before the upload.
 
     Raises:
-        InputError: an invalid name, a public repository with `private`, no token, no write access,
-            no network, or another error of the hub, which accepts a commit completely or not at
-            all.
+        InputError: an invalid name, a public repository with `private`, no token, no network, or
+            another error of the hub. Then nothing was uploaded.
         MissingPackageError: huggingface_hub is not installed.
-        ModelFolderError: `folder` is not a model folder, its card is damaged, or one of its files
-            is a link to outside the folder.
+        ModelFolderError: `folder` is not a model folder, its card is damaged, or a file of it is a
+            link to outside.
     """
     if is_hub_name(str(folder)):
         raise InputError(f"{folder} is already on the hub. Name a local folder.")
@@ -126,10 +124,11 @@ def publish(
         check_inside(model, path)
     files = tuple(path for path in paths if path.is_file())
     result = PublishResult(repo, files, card.replace(PLACEHOLDER, repo))
-    for line in result.describe():
-        report(line)
+    lines = result.describe()
     if _read_config(Path(folder)).get("private"):
-        report("the run is private, and tokenizer.json lists words of its text: check it first")
+        lines += ["the run is private, and tokenizer.json lists words of its text: check it first"]
+    for line in lines:
+        report(line)
     return result if dry_run else _upload(result, private, revision, message)
 
 

@@ -88,7 +88,7 @@ def prepare(
     fingerprint: str | None = None,
     private: bool = False,
 ) -> Manifest | None:
-    """Prepare the text that `paths` name into the folder `out`.
+    """Prepare the text that `paths` name into the folder `out`, which is made if missing.
 
     The result depends on the text, the configuration and the seed alone: not on the engine, the
     number of workers, or interruptions. An existing, undamaged result is reused; the text is read
@@ -97,8 +97,6 @@ def prepare(
 
     Args:
         paths: files, folders, patterns, ``pydocs``, ``hf:NAME``, ``-`` (see `find_sources`).
-        out: the prepared folder; made if missing.
-        config: the configuration.
         seed: the seed of the tokenizer's sample.
         report: called with a line about each stage.
         fingerprint: the input's fingerprint, if it is known (`fingerprint_input`).
@@ -138,9 +136,7 @@ def prepare(
                 _run_stage(work, stage, engine, report)
         except CorpusError as error:  # names the copy of standard input; the user wrote -
             raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
-        if (new := work.facts(VOCABULARY)["new"]) and not private:
-            report(f"new tokens: {' '.join(new)} …")
-        manifest = _report_result(out, report)
+        manifest = _report_result(work, out, private, report)
         tidy_folder(out)
         return manifest
 
@@ -246,7 +242,9 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
             report(line)
 
 
-def _report_result(out: Path, report: Report) -> Manifest:
+def _report_result(work: Work, out: Path, private: bool, report: Report) -> Manifest:
+    if (new := work.facts(VOCABULARY)["new"]) and not private:
+        report(f"new tokens: {' '.join(new)} …")
     report(_summarize(manifest := read_manifest(out)))
     counts = np.fromfile(out / COUNTS_NAME, "<u8")
     unknown = counts[Tokenizer.load(out / TOKENIZER_NAME).unk_id] / max(counts.sum(), 1)

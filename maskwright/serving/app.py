@@ -363,10 +363,8 @@ def build_app(
         add_post(path, service.task_handler, RESPONSES[pipeline.task])
     add_post("/embed", service.embed, Embeddings)
     add_post("/similarity", service.compare, list[float])
-    add_post(
-        _OPENAI_EMBEDDINGS, service.embed_openai, OpenAIEmbeddingResponse, OPENAI_ERROR_RESPONSES
-    )
     errors = OPENAI_ERROR_RESPONSES
+    add_post(_OPENAI_EMBEDDINGS, service.embed_openai, OpenAIEmbeddingResponse, errors)
     app.get(_OPENAI_MODELS, response_model=OpenAIModelList, responses=errors)(service.list_models)
     app.get(f"{_OPENAI_MODELS}/{name}", response_model=OpenAIModel, responses=errors)(
         service.show_model
