@@ -389,17 +389,19 @@ class Session:
             say("\nHeld-out text with words or characters masked:")
         for line in final.get("samples", []):
             say(Text("  ").append_text(color_sample(line)))
-        self._show_next()
+        self._show_next(final.get("samples", []))
 
-    def _show_next(self) -> None:
-        """Print a command for each model."""
+    def _show_next(self, samples: Sequence[str]) -> None:
+        """Print a command for each model, with a held-out sentence if the run shows some."""
+        sentences = (line.partition("  →  ") for line in samples)
+        prompt = next((text[2:] for text, arrow, _ in sentences if arrow), self._prompt)
         places, commands = list[str](), list[str]()
         for trained in self.objective.list_models(self.trainer.model):
             folder = self.run if trained.folder is None else self.run / trained.folder
             places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
             if trained.fills_masks:
-                prompt = shlex.quote(self._prompt)
-                commands.append(f"  maskwright fill {shlex.quote(str(folder))} {prompt}")
+                given = f"{shlex.quote(str(folder))} {shlex.quote(prompt)}"
+                commands.append(f"  maskwright fill {given}")
             else:
                 use = f"{shlex.quote(str(folder))} --file sentences.txt --out vectors.npy"
                 commands.append(f"  maskwright embed {use}")

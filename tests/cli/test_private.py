@@ -1,6 +1,7 @@
 """Text of the training data: in no file of a private run, and on no route without the token."""
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -54,9 +55,15 @@ def test_no_file_of_a_private_run_holds_its_text(
         assert CANARY.search(client.get("/").text) is None
 
 
-def test_only_log_and_report_of_a_run_show_its_text(workplace: Path, tmp_path: Path) -> None:
+def test_only_log_and_report_of_a_run_show_its_text(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = pretrain(workplace, tmp_path)
     assert find_canary(run) == ["metrics.jsonl", "report.html"]
+    [proposed] = [one for one in capsys.readouterr().out.splitlines() if "maskwright fill" in one]
+    assert CANARY.search(proposed)  # a sentence, and not the frequent words of the card
+    *_, prompt = shlex.split(proposed)
+    assert main(["fill", str(run), prompt]) == 0
 
 
 @pytest.fixture(scope="module")
