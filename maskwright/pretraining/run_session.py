@@ -397,14 +397,12 @@ class Session:
         prompt = next((text[2:] for text, arrow, _ in sentences if arrow), self._prompt)
         places, commands = list[str](), list[str]()
         for trained in self.objective.list_models(self.trainer.model):
-            folder = self.run if trained.folder is None else self.run / trained.folder
+            folder = shlex.quote(str(self.run / (trained.folder or "")))
             places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
             if trained.fills_masks:
-                given = f"{shlex.quote(str(folder))} {shlex.quote(prompt)}"
-                commands.append(f"  maskwright fill {given}")
+                commands.append(f"  maskwright fill {folder} {shlex.quote(prompt)}")
             else:
-                use = f"{shlex.quote(str(folder))} --file sentences.txt --out vectors.npy"
-                commands.append(f"  maskwright embed {use}")
+                commands.append(f"  maskwright embed {folder} --file texts.txt --out vectors.npy")
         self.console.print("\n" + "\n".join([*places, "Try", *commands]))
 
 
