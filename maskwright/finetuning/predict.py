@@ -353,12 +353,12 @@ class _Source:
         for each in texts:
             blank.append(each)
             if _has_text(each):
-                cells = {*re.split(r"[,;\t]", each[0])}
+                cells = re.split(r"[,;\t]", each[0])
                 trained = read_example_files(run).get("columns", {})
                 named = {trained[role] for role in TEXT_ROLES if role in trained}
-                if not self.is_table and len(cells) > 1 and named and named <= cells:
-                    rule = f"{show_text(each[0])} names the columns of a table, as in training"
-                    raise InputError(f"{rule}. Give the table as a file: --table FILE.")
+                is_header = len(cells) > 1 and looks_like_header([cells])
+                if not self.is_table and is_header and named and named <= {*cells}:
+                    raise InputError(f"{show_text(each[0])} begins a table. Use --table FILE.")
                 return chain(blank, texts)
         raise InputError(f"{self.path or 'the input'} holds no text. Give at least one.")
 

@@ -128,6 +128,9 @@ def test_it_answers_texts_files_and_tables(
     lines.write_text("id,text\n1,The cat eats fish.\n")
     assert main(["predict", str(answers), "--file", str(lines)]) == 2  # not three texts
     assert "--table FILE" in capsys.readouterr().err
+    lines.write_text("text, with a comma, is no header of a table.\n")
+    assert main(["predict", str(answers), "--file", str(lines)]) == 0
+    capsys.readouterr()
     table = tmp_path / "table.csv"
     table.write_text("The cat eats grass.,1\n")
     arguments = ["predict", str(answers), "--table", str(table), "--columns", "sentence1=0"]
