@@ -164,7 +164,7 @@ class Day:
 
     def sharding(self) -> dict[str, Any]:
         compiled = ("--train.parallel", "fsdp", "--train.compile", "on")
-        return self.pretrain("fsdp", *compiled, *_FEW_STEPS, launcher=_TORCHRUN)
+        return self.pretrain("fsdp", *_FEW_STEPS, *compiled, launcher=_TORCHRUN)
 
 
 # Each trains the recipe with these flags, as a piece of a minute and a half with start and scores.

@@ -1,4 +1,8 @@
-"""Settings and fixtures of all tests. Torch has one thread: results do not depend on cores."""
+"""Settings and fixtures of all tests.
+
+Torch has one thread, in the processes that tests start, too: results do not depend on cores, and
+threads that wait for one another take none of the time of other tests.
+"""
 
 import os
 
@@ -8,6 +12,7 @@ from hypothesis import settings
 from tests.workplace import workplace as workplace
 
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # Nothing that a test writes has to outlive a power cut, and waiting for the disk takes minutes in
 # all. That every file is flushed is a test of `tests/test_files.py`, which replaces this again.

@@ -129,8 +129,10 @@ def sinusoids(positions: Tensor, size: int) -> Tensor:
 
 
 def _table(rows: int, size: int, padding_idx: int | None = None) -> nn.Embedding:
-    # nn.Embedding draws the same by normal_, which on the device meta imports torch._dynamo: 2 s.
-    return nn.Embedding(rows, size, padding_idx, _weight=torch.randn(rows, size))
+    weight = torch.empty(rows, size)
+    if not weight.is_meta:  # there it would import torch._dynamo: 2 s
+        weight.normal_()
+    return nn.Embedding(rows, size, padding_idx, _weight=weight)
 
 
 class Embeddings(nn.Module):

@@ -55,6 +55,7 @@ def test_one_piece_fails_and_the_next_begins(
     asked = ["--data", "missing", "--blimp", "missing", "--runs", str(day.runs), "--toy"]
     monkeypatch.setattr("sys.argv", ["benchmarks", "gpu-day", *asked])
     monkeypatch.setattr("benchmarks.gpu_day.PIECES", [Day.auto, Day.minimal_pairs])
+    monkeypatch.setattr("sys.executable", "false")  # a program that fails at once
     with pytest.raises(SystemExit) as caught:
         main(["gpu-day", *asked])
     assert str(caught.value).count("returned non-zero") == 2

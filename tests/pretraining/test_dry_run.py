@@ -1,6 +1,5 @@
 """What a dry run says of this machine, of GPUs that are not here, and to several ranks."""
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -170,19 +169,17 @@ LAUNCHERS = {
 }
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("flags", [[], ["--for-device", "8xH200"]])
+@pytest.mark.parametrize(
+    ("launcher", "flags"), [*zip(LAUNCHERS, ([], ["--for-device", "8xH200"]), strict=True)]
+)
 def test_one_of_several_ranks_prints(launcher: str, flags: list[str], workplace: Path):
     """accelerate starts ranks as torchrun does; what it calls several GPUs may be a CPU."""
     *place, port = LAUNCHERS[launcher]
     run = ["pretrain", str(data_of(workplace)), *SMALL, "--name", "never", "--dry-run"]
     run += ["--train.max_steps", "9", *flags]
     command = [sys.executable, "-m", launcher, *place, f"{port}{find_free_port()}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [*command, "-m", "maskwright", *run],
-        cwd=ROOT, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+    command += ["-m", "maskwright", *run]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     for name in ("model", "memory", "device", "speed", "estimate"):
         assert result.stdout.count(f"{name}  ") == 1, result.stdout

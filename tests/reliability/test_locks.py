@@ -26,7 +26,6 @@ def start(arguments: list[str], log: Path) -> "subprocess.Popen[bytes]":
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
 
 
