@@ -22,7 +22,7 @@ quickstart: $(VENV)/.core
 	$(BIN)/maskwright pretrain --recipe quickstart
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal  # a worker keeps the fixtures of a file
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
