@@ -39,7 +39,7 @@ from maskwright.shards.manifest import (
     check_known,
     read_manifest,
 )
-from maskwright.shards.remote import AT_ONCE, Mirror, make_room, open_folder
+from maskwright.shards.remote import AT_ONCE, Mirror, open_folder
 
 _MAX_OPEN = 128  # open files of a store; the usual limit of a process is 1024
 
@@ -126,21 +126,16 @@ class TokenStore:
         Args:
             positions: token positions in the order of reading, in arrays [n]. Files without any of
                 them are downloaded last.
-
-        Raises:
-            ShardError: the cache has not enough space.
         """
-        mirrors = [folder for folder in self.folders if isinstance(folder, Mirror)]
-        found = {mirror: mirror.find_missing(mirror.list_files(self.split)) for mirror in mirrors}
-        missing = {mirror: sizes for mirror, sizes in found.items() if sizes}
-        make_room(missing)
-        what: list[str] = []
-        for mirror, sizes in missing.items():
-            what.append(f"{sum(sizes.values()) / 1e6:,.1f} MB of {mirror.url}/{self.split}")
-            files = f"({len(sizes):,} files) to {mirror.path}"
-            tell(f"downloading {what[-1]} {files} in the background")
-        if missing:
-            _fetch(self._order_files(positions), list(missing), " and ".join(what))
+        mirrors, what = list[Mirror](), list[str]()
+        for mirror in self.folders:
+            if isinstance(mirror, Mirror) and (sizes := mirror.find_missing(self.split)):
+                mirrors.append(mirror)
+                what.append(f"{sum(sizes.values()) / 1e6:,.1f} MB of {mirror.url}/{self.split}")
+                files = f"({len(sizes):,} files) to {mirror.path}"
+                tell(f"downloading {what[-1]} {files} in the background")
+        if mirrors:
+            _fetch(self._order_files(positions), mirrors, " and ".join(what))
 
     def _order_files(self, positions: Iterable[NDArray[np.int64]]) -> Iterator[File]:
         """Yield the files of all shards in the order in which `positions` need them."""

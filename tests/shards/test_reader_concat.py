@@ -98,24 +98,6 @@ def test_what_lies_elsewhere_is_fetched_in_the_order_of_all(
         assert joint.tokens(first + 4, first + 13).tolist() == [5] * 9
 
 
-def test_there_must_be_room_for_all_that_lies_elsewhere(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
-    start_anew()
-    fsspec.filesystem("memory").store.clear()
-    for name, folder in folders.items():
-        upload(folder, f"memory://bucket/{name}")
-    joint = ConcatStore({n: TokenStore.open(f"memory://bucket/{n}", "train") for n in folders})
-    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    one = sum(path.stat().st_size for path in folders["a"].rglob("train/*.[ts]*"))
-    present = sum(path.stat().st_size for path in files)
-    monkeypatch.setenv("MASKWRIGHT_CACHE_GB", str((present + 1.5 * one) / 1e9))
-    with pytest.raises(ShardError, match=r"^memory://bucket/a and memory://bucket/b needs"):
-        joint.fetch_ahead([])
-    assert not [*(tmp_path / "cache").rglob("0*.tokens")]  # nothing has begun
-
-
 def test_a_fingerprint_is_of_all_folders_in_their_order(folders: dict[str, Path]) -> None:
     both = fingerprint_folders(folders)
     assert both == join(folders).manifest.fingerprint
