@@ -400,7 +400,6 @@ def naming_source(name: str) -> Generator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        reason = f"byte {error.object[error.start]:#x} cannot be decoded"
-        raise not_decodable(error.object, name, UTF_8, reason) from None
+        raise not_decodable(error.object, name, UTF_8) from None
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}.") from None

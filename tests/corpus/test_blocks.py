@@ -392,7 +392,7 @@ def test_bytes_before_a_part_count_as_decodable(tmp_path: Path) -> None:
     span = Span(len(content), len(content + german), mode="line", encoding="utf-8")
     message = str(read([replace(find_sources([path])[0], span=span)]))
     assert message.startswith(f"{path} (bytes ")
-    assert message.endswith(f"iconv -f cp1252 -t UTF-8 {path} > utf8-x.txt")
+    assert "likely cp1252" in message
 
 
 def test_the_encoding_at_the_beginning_is_that_of_all_parts(tmp_path: Path) -> None:
