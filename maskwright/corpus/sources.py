@@ -46,10 +46,8 @@ Reader = Callable[[Reading], Iterator[str] | Iterator[tuple[str, str]]]
 class Format:
     """The reader of one kind of source, and the suffixes of its files.
 
-    Attributes:
-        suffixes: suffixes of its files.
-        suffixes_if_named: suffixes that count only for a file that the user names. Data sets often
-            name JSON lines .json, but in a folder such files are usually settings.
+    `suffixes_if_named` count only for a file that the user names: data sets often name JSON lines
+    .json, but in a folder such files are usually settings.
     """
 
     read: Reader
@@ -72,11 +70,7 @@ _DUMP_PART = re.compile(r"\.xml-p\d+p\d+")  # a file with the pages of these num
 
 
 def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compression]:
-    """Return the kind of a file (None for an unknown suffix) and its compression ("" for none).
-
-    Args:
-        named: the user named this file itself.
-    """
+    """Return the kind of a file (None for an unknown suffix) and its compression ("" for none)."""
     suffixes = [_DUMP_PART.sub(".xml", suffix.lower()) for suffix in path.suffixes]
     compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
     if compression:
@@ -135,7 +129,6 @@ _DUMP = re.compile(r"pages-articles[^.]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$")
 _INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
 # JSON escapes a character with at most six; a longer line of a file would be cut.
 _MAX_TEXT_CHARACTERS = MAX_RECORD_CHARACTERS // 8
-
 _READ_BYTES = 1 << 20
 
 PathLike = str | os.PathLike[str]
@@ -220,7 +213,7 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
     for match in list_matches(given):
         if match.is_dir():
             yield from _walk(match, counts, reads_json)
-        elif _is_dump_index(match):
+        elif _INDEX.search(match.name):
             raise CorpusError(f"{match} is the index of a dump, without text. Name the dump.")
         elif match.is_file():
             kind, compression = recognize_name(match, named=True)
@@ -242,17 +235,16 @@ def list_matches(given: str) -> list[Path]:
         return [path]
     if not any(character in given for character in "*?["):
         raise CorpusError(f"{given} does not exist. Check the path.")
-    matches = [match for match in _match(path) if not _is_dump_index(match)]
+    matches = [match for match in _match(path) if not _INDEX.search(match.name)]
     if not matches:
         raise CorpusError(f"{given} matches no file. Check the pattern and the folder.")
     return matches
 
 
 def _exists(path: Path) -> bool:
-    try:
+    with suppress(OSError, ValueError):  # the name is too long or has a NUL
         return path.exists()
-    except (OSError, ValueError):  # the name is too long or has a NUL
-        return False
+    return False
 
 
 def _match(pattern: Path) -> list[Path]:
@@ -284,7 +276,7 @@ def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Sour
                 f"{path} is a Wikipedia dump, which is not read from a folder by default. Name the "
                 f"file, {path}, or a pattern, {pattern}"
             )
-        if kind in (None, "dump") or _is_dump_index(path) or not path.is_file():
+        if kind in (None, "dump") or _INDEX.search(path.name) or not path.is_file():
             counts[f"ignored file {show_name(path.suffix.lower()) or 'without suffix'}"] += 1
             continue
         empty = False
@@ -293,10 +285,6 @@ def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Sour
     if empty:
         known = " ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
         raise CorpusError(f"{folder} contains no readable file. Known suffixes: {known}.")
-
-
-def _is_dump_index(path: Path) -> bool:
-    return _INDEX.search(path.name) is not None
 
 
 def list_files(folder: Path, counts: Counter[str] | None = None) -> Iterator[Path]:
@@ -331,14 +319,12 @@ def keep_texts(
     resumed run finds its text.
 
     Args:
-        text: the caller's argument `text`; must be empty, as `texts` replaces it.
-        texts: read once, as a stream.
+        text: the caller's argument `text`, which `texts` replaces.
         field: the name of the field that holds the text.
 
     Raises:
         TypeError: `text` is given too, or `texts` contains anything but strings.
         CorpusError: there are no texts.
-        OSError: the file cannot be written; the error names it.
     """
     if text:
         raise TypeError("give text or texts, not both")

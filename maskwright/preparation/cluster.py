@@ -10,7 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from maskwright.preparation.engines import Stage, TaskRunner, list_rounds, list_undone, work_through
+from maskwright.preparation.engines import (
+    Stage,
+    list_rounds,
+    list_undone,
+    start_runner,
+    work_through,
+)
 from maskwright.preparation.work import CONNECT, Work
 
 # datatrove has no type annotations.
@@ -39,7 +45,7 @@ class TaskStep(PipelineStep):
         work = Work(self.folder)
         try:
             os.chdir(work.plan.directory)
-            runner = partial(TaskRunner, self.folder)
+            runner = partial(start_runner, self.folder)
             for stage in list_rounds(work) if self.stage.name == CONNECT else [self.stage]:
                 tasks = list_undone(work, stage, rank, world_size)
                 for _ in work_through(tasks, runner, self.cores, stage.name):

@@ -15,7 +15,6 @@ import secrets
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from itertools import count
 from multiprocessing import get_context, parent_process, resource_tracker
@@ -36,7 +35,7 @@ from typing import Any, TypeAlias, TypeVar
 from maskwright.errors import ConfigError, ShardError
 from maskwright.extras import check_extra
 from maskwright.files import write_text
-from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
+from maskwright.preparation.config import ClusterConfig, PrepareConfig
 from maskwright.preparation.folder import find_work
 from maskwright.preparation.split import make_vocabulary
 from maskwright.preparation.tasks import (
@@ -66,10 +65,8 @@ Item = TypeVar("Item")
 Start: TypeAlias = Callable[[], Callable[[Item], None]]
 
 _MIN_ITEMS = 2  # take less time than starting other processes
-_PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # package: the extra that installs it
 _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
-_CONNECT_SECONDS = 10.0
 
 
 def count_cores() -> int:
@@ -222,29 +219,6 @@ def list_rounds(work: Work) -> Iterator[Stage]:
         yield Stage(f"{CONNECT}-{number}", work.plan.num_ranges, verb, "range")
 
 
-class TaskRunner:
-    """Runner of tasks. Data that a stage loads is kept until a task of another stage arrives."""
-
-    def __init__(self, folder: Path) -> None:
-        self._work, self._stage = Work(folder), ""
-        self._run: Callable[[int], Facts] | None = None
-
-    def __call__(self, task: tuple[str, int]) -> None:
-        """Run a task, given as stage name and number, unless it is done."""
-        stage, number = task
-        if self._work.is_done(stage, number):
-            return
-        if stage != self._stage or self._run is None:
-            self._run, self._stage = self._begin(stage), stage
-        self._work.report_done(stage, number, self._run(number))
-
-    def _begin(self, stage: str) -> Callable[[int], Facts]:
-        (self._work.folder / stage).mkdir(exist_ok=True)
-        if stage in (READ, ENCODE):
-            return (BlockReader if stage == READ else BlockEncoder)(self._work)
-        return partial(_TASKS[stage.partition("-")[0]], self._work, stage)
-
-
 _TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
     EXACT: find_exact,
     NEAR: find_near,
@@ -252,6 +226,28 @@ _TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
     VOCABULARY: make_vocabulary,
     FINISH: finish_folder,
 }
+
+
+def start_runner(folder: Path) -> Callable[[tuple[str, int]], None]:
+    """Return a function that runs a task, given as stage name and number, unless it is done.
+
+    Data that a stage loads is kept until a task of another stage arrives.
+    """
+    work = Work(folder)
+
+    @lru_cache(1)
+    def load(stage: str) -> Callable[[int], Facts]:
+        (folder / stage).mkdir(exist_ok=True)
+        if stage in (READ, ENCODE):
+            return (BlockReader if stage == READ else BlockEncoder)(work)
+        return partial(_TASKS[stage.partition("-")[0]], work, stage)
+
+    def run(task: tuple[str, int]) -> None:
+        stage, number = task
+        if not work.is_done(stage, number):
+            work.report_done(stage, number, load(stage)(number))
+
+    return run
 
 
 def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list[tuple[str, int]]:
@@ -262,8 +258,8 @@ def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list
 
 def run_locally(workers: int, work: Work, stage: Stage) -> Iterator[int]:
     """Run tasks in processes on this machine; a free process takes the next task."""
-    tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
-    for _ in work_through(tasks, start, workers, str(work.out)):
+    start = partial(start_runner, work.folder)
+    for _ in work_through(list_undone(work, stage), start, workers, str(work.out)):
         yield 1
 
 
@@ -312,17 +308,11 @@ def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[in
 def _connect_to_ray() -> Any:
     """Connect to the cluster at RAY_ADDRESS, or start one on this machine; return the package."""
     ray: Any = import_module("ray")
-    if ray.is_initialized():
-        return ray
-    address = os.environ.get("RAY_ADDRESS", "")
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
     try:
-        if colon and port.isdecimal():  # checked here because Ray waits for minutes
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-        ray.init(log_to_driver=False, include_dashboard=False)
+        ray.init(log_to_driver=False, include_dashboard=False, ignore_reinit_error=True)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise ShardError(f"no Ray cluster at RAY_ADDRESS={address}: {reason}. Fix it.") from None
+        address = os.environ.get("RAY_ADDRESS")
+        raise ShardError(f"no Ray cluster at RAY_ADDRESS={address}: {error}. Fix it.") from None
     return ray
 
 
@@ -394,22 +384,18 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
     workers = config.workers or count_cores()
     if config.engine == "local":
         return partial(run_locally, workers)
-    _check_installed(config.engine)
+    check_extra("datatrove", "cluster", f"engine = {config.engine}")
+    if config.engine == "datatrove-ray":
+        check_extra("ray", "ray", f"engine = {config.engine}")
+    missing = [name for name in _SLURM if shutil.which(name) is None]
+    if config.engine == "datatrove-slurm" and missing:
+        rule, remedy = "needs sbatch, squeue and scancel", "Run it on a login node of the cluster."
+        raise ConfigError("engine", config.engine, rule, remedy)
     logs: Any = import_module("datatrove.utils.logging")
     logs.logger.disable("datatrove")  # in this process; the ranks log to files
     if config.engine == "datatrove-local":
         return partial(_run_local_ranks, workers)
     return partial(_run_on_ray, config.cluster) if config.engine == "datatrove-ray" else None
-
-
-def _check_installed(engine: EngineName) -> None:
-    for package in ("datatrove", "ray") if engine == "datatrove-ray" else ("datatrove",):
-        check_extra(package, _PACKAGES[package], f"engine = {engine}")
-    if engine == "datatrove-slurm":
-        missing = [name for name in _SLURM if shutil.which(name) is None]
-        if missing:
-            rule = f"needs {', '.join(missing)}, not found on PATH"
-            raise ConfigError("engine", engine, rule, "Run it on a login node of the cluster.")
 
 
 def _new_logs(work: Work, stage: Stage) -> str:

@@ -24,7 +24,13 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, ShardError
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import Stage, TaskRunner, count_cores, list_undone, work_through
+from maskwright.preparation.engines import (
+    Stage,
+    count_cores,
+    list_undone,
+    start_runner,
+    work_through,
+)
 from maskwright.preparation.tasks import BlockReader, connect_range, find_exact, find_near
 from maskwright.preparation.work import CONNECT, ENCODE, EXACT, NEAR, READ, VOCABULARY, Facts, Work
 from maskwright.selection.config import SelectionConfig
@@ -146,7 +152,7 @@ class TwiceEngine:
     def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
         over_blocks = stage.name in (READ, ENCODE)
         tasks = [task for task in list_undone(work, stage) for _ in range(1 + over_blocks)]
-        start, workers = partial(TaskRunner, work.folder), 1 + over_blocks
+        start, workers = partial(start_runner, work.folder), 1 + over_blocks
         yield from (0 for _ in work_through(tasks, start, workers, "the text"))
 
 
@@ -178,7 +184,7 @@ class InStep:
         tasks, failed = list_undone(work, stage), list[Exception]()
 
         def do_all() -> None:
-            runner = TaskRunner(work.folder)
+            runner = start_runner(work.folder)
             for task in tasks:
                 self.wait()
                 try:

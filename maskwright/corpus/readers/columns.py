@@ -59,7 +59,7 @@ def read_hub(reading: Reading) -> Iterator[str]:
     name = reading.source.name
     parsed = parse_hub_name(name)
     datasets: Any = import_extra("datasets", "hub", name)
-    field = TextField(parsed.field or reading.config.text_field, name, reading.counts)
+    field = TextField(reading, parsed.field)
     try:
         rows = _load(datasets, parsed)
         columns: list[str] | None = getattr(rows, "column_names", None)
@@ -169,7 +169,7 @@ def read_parquet(reading: Reading) -> Iterator[str]:
         CorpusError: as `opening_parquet`, or the column is missing.
         MissingPackageError, UnreadableError: as `opening_parquet`.
     """
-    source, field = reading.source, TextField.of(reading)
+    source, field = reading.source, TextField(reading)
     with opening_parquet(source) as table:
         columns = table.columns
         field.check_columns(columns)
