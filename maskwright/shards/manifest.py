@@ -85,8 +85,7 @@ class SplitInfo:
 class Manifest:
     """The description of a prepared folder.
 
-    `fingerprint` identifies the input (text and configuration), so that it is not prepared twice;
-    `source` describes the input for people: paths, configuration, seed.
+    `fingerprint` identifies the input; `source` describes it for people: paths, settings, seed.
     """
 
     vocab_size: int
@@ -136,13 +135,8 @@ def read_manifest(folder: Path) -> Manifest:
             )
         return parse_manifest(values)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ShardError(f"{file} is damaged: {describe(error)}. {remedy}") from None
-
-
-def describe(error: Exception) -> str:
-    """Return an error as one line; a KeyError names the missing key."""
-    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    return " ".join(text.split())
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ShardError(f"{file} is damaged: {reason}. {remedy}") from None
 
 
 def parse_manifest(values: Mapping[str, Any]) -> Manifest:
@@ -169,10 +163,8 @@ def parse_manifest(values: Mapping[str, Any]) -> Manifest:
 def _parse_split(values: Mapping[str, Any]) -> SplitInfo:
     shards = tuple(parse_shard(shard) for shard in values["shards"])
     split = _build(SplitInfo, values, shards=shards)
-    for total, added in (
-        (split.num_tokens, sum(shard.num_tokens for shard in shards)),
-        (split.num_documents, sum(shard.num_documents for shard in shards)),
-    ):
+    for field in ("num_tokens", "num_documents"):
+        total, added = getattr(split, field), sum(getattr(shard, field) for shard in shards)
         if total != added:
             raise ValueError(f"the shards do not add up: {added}, not {total}")
     return split
@@ -213,14 +205,9 @@ REMEDY = "Prepare the data again."
 
 
 class PreparedFolder:
-    """A local prepared folder.
+    """A local prepared folder; raises ShardError if its manifest is missing or damaged.
 
-    Attributes:
-        path: the path of the folder.
-        name: a name that distinguishes it from other folders.
-
-    Raises:
-        ShardError: the manifest is missing or damaged.
+    `name` distinguishes it from other folders.
     """
 
     def __init__(self, path: Path) -> None:
@@ -229,11 +216,7 @@ class PreparedFolder:
         self.manifest = read_manifest(path)
 
     def check(self, split: str, verify: Verify) -> None:
-        """Compare the files of a split, and the counts, with the manifest.
-
-        Raises:
-            ShardError: a file is missing or differs; the error names it.
-        """
+        """Raise ShardError unless the files of a split, and the counts, match the manifest."""
         check_file(self.path / COUNTS_NAME, self.manifest.unigram_counts, verify)
         for shard in self.manifest.splits[split].shards:
             for kind in (TOKENS, ENDS, STARTS):
@@ -265,11 +248,7 @@ def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
 
 
 def check_known(name: str, ids: NDArray[np.unsignedinteger[Any]], vocab_size: int) -> None:
-    """Raise ShardError unless every id, [n] with n > 0, is in the vocabulary: has an embedding.
-
-    Args:
-        name: the name of the file, for the message.
-    """
+    """Raise ShardError unless every id of file `name`, [n] with n > 0, has an embedding."""
     if (highest := int(ids.max())) >= vocab_size:
         raise ShardError(
             f"{name} is damaged: it contains the id {highest}, but vocab_size is {vocab_size}. "

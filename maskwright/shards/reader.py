@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,8 @@ class TokenStore:
     """
 
     def __init__(self, folders: Sequence[PreparedFolder], split: str, manifest: Manifest) -> None:
-        """Use `open`, which checks the files.
-
-        Args:
-            folders: the folders whose shards are concatenated; one, except for a `ConcatStore`.
-            manifest: the manifest of the concatenation.
+        """Use `open`, which checks the files. Only a `ConcatStore` has several folders, and a
+        `manifest` of all.
         """
         self.folders = folders
         self.folder = folders[0].path
@@ -139,18 +136,16 @@ class TokenStore:
 
     def _order_files(self, positions: Iterable[NDArray[np.int64]]) -> Iterator[File]:
         """Yield the files of all shards in the order in which `positions` need them."""
-        listed = set[int]()
-        for shards in chain(map(self._find_shards, positions), [range(len(self._tokens))]):
-            for shard in shards:
-                if shard not in listed:
-                    listed.add(shard)
-                    yield self._tokens[shard]
-                    yield self._starts[shard]
-            if len(listed) == len(self._tokens):
+        left = dict.fromkeys(range(len(self._tokens)))
+        for some in positions:
+            for shard in np.searchsorted(self._offsets, some, side="right") - 1:
+                if int(shard) in left:
+                    del left[int(shard)]
+                    yield from (self._tokens[shard], self._starts[shard])
+            if not left:
                 return
-
-    def _find_shards(self, positions: NDArray[np.int64]) -> list[int]:
-        return (np.searchsorted(self._offsets, positions, side="right") - 1).tolist()
+        for shard in left:
+            yield from (self._tokens[shard], self._starts[shard])
 
     @cached_property
     def unigram_counts(self) -> NDArray[np.int64]:
@@ -196,29 +191,27 @@ class TokenStore:
 def _fetch(files: Iterator[File], mirrors: Sequence[Mirror], what: str) -> None:
     """Download files in order, in daemon threads, so the program may end before they do."""
     begun, turn, failed = time.monotonic(), threading.Lock(), list[File]()
+    left = AT_ONCE
 
     def work() -> None:
+        nonlocal left
         while True:
             with turn:
-                file = next(files, None)
-            if file is None:
-                return
+                if (file := next(files, None)) is None:
+                    left -= 1
+                    is_last = not left
+                    break
             try:
                 file[0].place(file[1])
             except ShardError:
                 failed.append(file)
+        if is_last:
+            seconds, retries = time.monotonic() - begun, sum(one.num_retries for one in mirrors)
+            lost = f", {len(failed):,} files could not be downloaded" if failed else ""
+            tell(f"downloaded {what} in {seconds:,.1f} seconds, {retries:,} retries{lost}")
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(AT_ONCE)]
-
-    def conclude() -> None:
-        for thread in threads:
-            thread.join()
-        seconds, retries = time.monotonic() - begun, sum(mirror.num_retries for mirror in mirrors)
-        lost = f", {len(failed):,} files could not be downloaded" if failed else ""
-        tell(f"downloaded {what} in {seconds:,.1f} seconds, {retries:,} retries{lost}")
-
-    for thread in (*threads, threading.Thread(target=conclude, daemon=True)):
-        thread.start()
+    for _ in range(AT_ONCE):
+        threading.Thread(target=work, daemon=True).start()
 
 
 def _list_files(folders: Sequence[PreparedFolder], split: str, kind: str) -> list[File]:

@@ -95,7 +95,7 @@ store = TokenStore.open(sys.argv[1], "train")
 store.fetch_ahead([np.array([4, 0])])
 print(store.tokens(0, 3).tolist(), store.word_starts(4, 13).tolist(), store.tokens(13, 15).tolist())
 for thread in threading.enumerate():
-    if thread.name.endswith(("(work)", "(conclude)")):
+    if thread.name.endswith("(work)"):
         thread.join()
 """
 
