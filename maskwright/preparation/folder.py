@@ -24,7 +24,7 @@ from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks,
 from maskwright.corpus.readers.columns import parse_hub_name
 from maskwright.corpus.sources import find_sources, identify_source, list_files
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import find_link, locking_folder, read_json
+from maskwright.files import locking_folder, read_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.work import PLAN_NAME
 from maskwright.provenance import find_version
@@ -45,7 +45,6 @@ SELECTION_NAME = "selection.json"  # what selection dropped and why
 STDIN_NAME = "stdin-{}"  # a copy, of no known suffix; {} is the hash of its content
 STDIN_TEMPORARY = ".stdin.txt.tmp"
 _STDIN_NAMES, _WORK_NAMES = STDIN_NAME.format("?" * 16), ".work-*"
-_MAX_TALLY_BYTES = 16 << 20
 
 Report = Callable[[str], None]
 
@@ -169,15 +168,10 @@ def making_folder(folder: Path, report: Report) -> Generator[None]:
 
 
 def check_use(out: Path) -> None:
-    """Raise ShardError if a folder holds anything but prepared data, finished or not, or links."""
+    """Raise ShardError if a folder holds anything but prepared data, finished or not."""
     ours = (out / MANIFEST_NAME).is_file() or any(out.glob(_WORK_NAMES))
     if not ours and {*out.iterdir()} - {*out.glob(_STDIN_NAMES), out / STDIN_TEMPORARY}:
         raise ShardError(f"{out} holds files that are not prepared data. Choose another --out.")
-    if link := find_link(out):
-        raise ShardError(
-            f"{link} is a symbolic link, so data would be written elsewhere. Link {out} as a whole,"
-            " or choose another --out."
-        )
 
 
 def claim_finished(
@@ -274,7 +268,7 @@ def tidy_folder(out: Path) -> None:
 def read_tally(out: Path) -> Tally | None:
     """Return the selection counts of the folder `out`; None if they are missing or damaged."""
     try:
-        return Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
+        return Tally.from_plain(read_json(out / SELECTION_NAME))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

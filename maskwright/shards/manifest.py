@@ -33,8 +33,6 @@ COUNTS_NAME = "unigram.counts"
 TOKENIZER_NAME = "tokenizer"
 SPLITS = ("train", "valid")
 
-MAX_MANIFEST_BYTES = 64 << 20  # enough for a hundred thousand shards
-
 _SHARD_NAME = re.compile(r"[0-9]{5,12}")  # digits only, so that it is not a path out of the folder
 _MAX_COUNT = (1 << 53) - 1  # the largest count that a JSON number represents exactly
 
@@ -125,7 +123,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     remedy = f"Remove {folder} and prepare the data again."
     try:
-        values: JsonObject = read_json(file, MAX_MANIFEST_BYTES)
+        values: JsonObject = read_json(file)
         if values.pop("format") != FORMAT:
             raise ValueError(f"format is not {FORMAT}")
         if (version := values.pop("version")) != VERSION:

@@ -33,7 +33,6 @@ from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,
     MANIFEST_NAME,
-    MAX_MANIFEST_BYTES,
     SPLITS,
     TOKENIZER_NAME,
     TOKENS,
@@ -264,7 +263,7 @@ def find_remedy(error: Exception) -> str | None:
 def _check_json(name: str, path: Path) -> None:
     """Raise ShardError unless a file is valid JSON, which a truncated file is not."""
     try:
-        read_json(path, MAX_MANIFEST_BYTES)
+        read_json(path)
     except ValueError as error:
         raise ShardError(f"{name} is not JSON: {error}") from None
 
