@@ -79,9 +79,8 @@ def from_mapping(
 ) -> ConfigType:
     """Build `cls` from nested plain values.
 
-    Raises:
-        UnknownKeyError: a key that `cls` does not have; names the nearest of `known`, or of `cls`.
-        ConfigError: a value of the wrong type, or one that breaks a rule of `cls`.
+    Raise UnknownKeyError for a key that it does not have, with the nearest of `known` or its
+    own; ConfigError for a value of the wrong type, or one that breaks a rule of `cls`.
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cast(Any, cls))]
@@ -147,11 +146,7 @@ def nested(dotted: str, value: Any) -> Plain:
 
 
 def read_yaml(path: Path) -> Plain:
-    """Read a YAML file of nested keys; plain data only, never Python objects.
-
-    Raises:
-        ConfigError: no such file, too large, not YAML, or not a mapping.
-    """
+    """Read a YAML file of nested keys; plain data only, never Python objects."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_YAML_BYTES + 1)
@@ -222,11 +217,7 @@ def describe_type(annotation: Any) -> str:
 
 
 def convert(value: Any, annotation: Any, name: str) -> Any:
-    """Convert one plain value to its field's type.
-
-    Raises:
-        ConfigError: the value is not of this type; names the nearest choice, if there is one.
-    """
+    """Convert one plain value to its field's type; raise ConfigError with the nearest choice."""
     try:
         return _convert(value, annotation, name)
     except (TypeError, ValueError, OverflowError):

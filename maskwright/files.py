@@ -95,11 +95,10 @@ def locking_folder(
     """Lock `folder` against other processes that lock it, too.
 
     The lock is on the folder itself and ends with its process, so no file is left behind, as by
-    the library filelock.
+    the library filelock. `report` warns if the file system has no locks.
 
     Args:
         when_busy: called if another process has the lock; if it returns, the lock is waited for.
-        report: called with a warning if the file system has no locks.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -152,11 +151,8 @@ class HeldFolder:
 
 
 def read_json(path: Path, max_bytes: int = _MAX_JSON_BYTES) -> Any:
-    """Read a JSON file of unknown origin in bounded memory.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is larger than `max_bytes`, or not JSON.
+    """Read a JSON file of unknown origin; raise ValueError if it is larger than `max_bytes`, or not
+    JSON.
     """
     with path.open("rb") as file:
         content = file.read(max_bytes + 1)
@@ -253,11 +249,7 @@ def flush(path: Path) -> None:
 
 
 def check_new_folder(out: Path) -> None:
-    """Raise unless the folder is missing or empty.
-
-    Raises:
-        InputError: it is not empty, or is a file.
-    """
+    """Raise InputError unless the folder is missing or empty."""
     if out.name in ("", "..") or out.resolve() == Path.cwd():
         raise InputError(f"--out = {out} must be a new folder. Name another one.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -265,11 +257,7 @@ def check_new_folder(out: Path) -> None:
 
 
 def check_new_file(out: Path) -> None:
-    """Raise unless the file is missing and can be created.
-
-    Raises:
-        InputError: it exists, or its folder does not.
-    """
+    """Raise InputError unless the file is missing and can be created."""
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out = {out}: its folder does not exist. Create it first.")
     if out.is_dir():

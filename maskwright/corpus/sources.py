@@ -85,10 +85,8 @@ def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compres
 def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> Iterator[Document]:
     """Yield the documents of one source, uncleaned, in bounded memory.
 
-    Unreadable files and records are counted in `counts` by reason.
-
-    Raises:
-        CorpusError: it is damaged, JSON without its suffix, or named by the user and unreadable.
+    Unreadable files and records are counted in `counts` by reason. Raise CorpusError if the source
+    is damaged, JSON without its suffix, or named by the user and unreadable.
     """
     number = 0
     limit = config.max_document_characters
@@ -177,14 +175,11 @@ def find_sources(
     """Return all sources that `paths` name, in the given order, folders sorted, each file once.
 
     Hidden files and folders are skipped; files of unknown suffix in folders are ignored and
-    counted in `counts`, and so are symbolic links to folders, which are not followed.
+    counted in `counts`, and so are symbolic links to folders, which are not followed. Raise
+    CorpusError for no input, a missing path, a folder with nothing to read, a device or pipe.
 
     Args:
         reads_json: also read ``.json`` files in folders.
-
-    Raises:
-        CorpusError: no input, a missing path, a pattern without matches, a folder with nothing
-            to read, a device or pipe, or an invalid dataset name.
     """
     if not paths:
         raise CorpusError("no input given. Name files, folders, hf:NAME, pydocs, or - for stdin.")
@@ -288,11 +283,7 @@ def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Sour
 
 
 def list_files(folder: Path, counts: Counter[str] | None = None) -> Iterator[Path]:
-    """Yield the files below `folder` except hidden ones, sorted; count links to folders.
-
-    Raises:
-        CorpusError: a folder cannot be listed.
-    """
+    """Yield the files below `folder` except hidden ones, sorted; count links to folders."""
 
     def fail(error: OSError) -> None:
         raise CorpusError(f"{error.filename} cannot be listed: {error.strerror}.")
@@ -361,9 +352,6 @@ def identify_source(source: Source) -> list[Any]:
 
     The parts of a file together cover its content. A dataset on the hub is identified by its name,
     so a change there is not noticed; a dataset in a local folder, by its files.
-
-    Raises:
-        CorpusError: a file cannot be read.
     """
     if source.path is not None:
         return [source.kind, source.compression, _hash_part(source.path, source)]

@@ -38,9 +38,6 @@ def read_blocks(
         ranges: the byte ranges to read of an uncompressed file, or of a bzip2 file with several
             streams.
         part: the part to yield of another compressed file, which is unpacked from its beginning.
-
-    Raises:
-        CorpusError: the file cannot be read, or its compressed data is damaged or cut off.
     """
     try:
         if path is None:
@@ -66,12 +63,8 @@ def read_blocks(
 class PackedPart:
     """A part of a text file whose compression cannot be cut.
 
-    It begins after the first document boundary that is unpacked once `start` bytes of the file were
-    read, and ends likewise at `end`; the first part begins at the beginning of the file.
-
-    Args:
-        end: None for the last part.
-        boundary: matches the end of a document.
+    It begins after the first document `boundary` that is unpacked once `start` bytes of the file
+    were read, and ends likewise at `end` (None: the last part).
     """
 
     def __init__(self, start: int, end: int | None, boundary: re.Pattern[bytes]) -> None:

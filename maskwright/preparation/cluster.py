@@ -26,11 +26,8 @@ SlurmPipelineExecutor: Any = import_module("datatrove.executor.slurm").SlurmPipe
 
 
 class TaskStep(PipelineStep):
-    """A pipeline step that runs every n-th task of a stage, for one rank of n, and counts them.
-
-    Args:
-        folder: the folder of the stages' files.
-        cores: processes in each rank.
+    """A pipeline step that runs every n-th task of a stage, in `cores` processes, for one rank of
+    n.
     """
 
     name = "tasks of a preparation"

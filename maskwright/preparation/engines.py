@@ -86,9 +86,6 @@ def work_through(
         workers: number of processes; with 1, or few items, this process does the work.
         place: the name of the work, for messages.
         apart: always use other processes.
-
-    Raises:
-        ShardError: a process died.
     """
     if items and not apart and (workers == 1 or len(items) <= _MIN_ITEMS):
         work = start()
@@ -173,12 +170,7 @@ def _exit_with_parent() -> None:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a preparation.
-
-    Attributes:
-        name: its name, and the name of its folder.
-        verb, unit: for messages such as "read 3 of 8 blocks".
-    """
+    """One stage of a preparation; `verb` and `unit` are for messages: "read 3 of 8 blocks"."""
 
     name: str
     num_tasks: int
@@ -194,8 +186,7 @@ Engine = Callable[[Work, Stage], Iterator[int]]
 def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
     """Yield the stages in order, each when the previous ones are done.
 
-    Args:
-        ahead: list all stages now, with all rounds of `connect` as one stage.
+    With `ahead`, list all stages now, with all rounds of `connect` as one stage.
     """
     plan = work.plan
     blocks, ranges = len(plan.blocks), plan.num_ranges
@@ -275,10 +266,7 @@ def _run_local_ranks(workers: int, work: Work, stage: Stage) -> Iterator[int]:
 
 
 def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[int]:
-    """Run tasks in n datatrove ranks, which are Ray tasks; each runs every n-th.
-
-    Ray restarts a rank if its process or node dies.
-    """
+    """Run tasks in n datatrove ranks, which are Ray tasks; Ray restarts one that dies."""
     run: Any = import_module("maskwright.preparation.cluster").run_rank
     ray, cores = _connect_to_ray(), cluster.cores
     left = len(list_undone(work, stage))
@@ -320,9 +308,6 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
     """Submit every stage as a job array that waits for the previous array.
 
     This process may exit afterwards. If a job fails, Slurm cancels the jobs that wait for it.
-
-    Raises:
-        ShardError: Slurm rejects the jobs.
     """
     modules: Any = import_module("maskwright.preparation.cluster")
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # with it, datatrove runs a rank instead
@@ -357,11 +342,7 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
 
 
 def find_jobs(out: Path) -> list[str]:
-    """Return the running and pending Slurm jobs that prepare `out`.
-
-    Raises:
-        ShardError: Slurm does not answer.
-    """
+    """Return the running and pending Slurm jobs that prepare `out`."""
     folder = find_work(out)
     if not folder or not (name := folder / _JOB_NAME).exists() or not shutil.which("squeue"):
         return []
@@ -376,11 +357,7 @@ def find_jobs(out: Path) -> list[str]:
 
 
 def choose_engine(config: PrepareConfig) -> Engine | None:
-    """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`).
-
-    Raises:
-        ConfigError: a package or program that the engine needs is missing.
-    """
+    """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`)."""
     workers = config.workers or count_cores()
     if config.engine == "local":
         return partial(run_locally, workers)

@@ -67,9 +67,6 @@ def list_blocks(
     """Return the blocks of ``corpus.valid_text`` and then of `paths`, and the number of the former.
 
     Ignored files are counted by reason.
-
-    Raises:
-        CorpusError: an input that is missing.
     """
     sources = find_sources(paths, counts)
     named = config.corpus.valid_text
@@ -80,12 +77,7 @@ def list_blocks(
 
 
 def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) -> str:
-    """Return the sha256 (hex) of the text that `paths` name and of its configuration.
-
-    Raises:
-        CorpusError: an input that is missing or cannot be read.
-        TokenizerError: `config.tokenizer.path` holds no tokenizer.
-    """
+    """Return the sha256 (hex) of the text that `paths` name and of its configuration."""
     blocks, num_held_out = list_blocks(paths, config, Counter())
     with ThreadPoolExecutor() as threads:  # hashing releases the GIL
         identities = list(threads.map(identify_block, blocks))
@@ -95,11 +87,7 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
 def fingerprint_blocks(
     identities: Iterable[Any], num_held_out: int, config: PrepareConfig, seed: int
 ) -> str:
-    """Return the fingerprint of an input whose blocks have these identities; see `identify_block`.
-
-    Raises:
-        CorpusError, TokenizerError: as `fingerprint_input`.
-    """
+    """Return the fingerprint of an input whose blocks have these identities."""
     evaluations = find_evaluations(config.select.decontaminate, Counter())
     other = [[identify_source(source) for source in evaluations], num_held_out, seed]
     described = json.dumps([VERSION, _describe(config), other, *identities], sort_keys=True)
@@ -111,9 +99,6 @@ def identify_plan(
 ) -> str:
     """Return the sha256 (hex) of a preparation without reading the text: files are identified by
     name, size and modification time.
-
-    Raises:
-        CorpusError, TokenizerError: as `fingerprint_input`.
     """
     evaluations = find_evaluations(config.select.decontaminate, Counter())
     sources = [*chain(evaluations, *(block.sources for block in blocks))]
@@ -153,11 +138,7 @@ def identify_block(block: Block) -> list[list[Any]]:
 
 @contextmanager
 def making_folder(folder: Path, report: Report) -> Generator[None]:
-    """Make `folder` and lock it; if another process prepares it, wait for that process.
-
-    Raises:
-        ShardError: `folder` is a file.
-    """
+    """Make `folder` and lock it; if another process prepares it, wait for that process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -179,11 +160,7 @@ def claim_finished(
 ) -> Manifest | None:
     """Return the manifest of a finished folder; None if it is damaged and must be prepared again.
 
-    Args:
-        source: the `source` of the manifest that this run would write.
-
-    Raises:
-        ShardError: `out` holds other data.
+    Raise ShardError if `out` holds other data; `source` is that of the manifest to be written.
     """
     manifest = read_manifest(out)
     if manifest.fingerprint != fingerprint:

@@ -104,12 +104,6 @@ def prepare(
 
     Returns:
         The manifest; None if the stages were submitted to Slurm, which runs them.
-
-    Raises:
-        CorpusError: text that cannot be read, or none.
-        TokenizerError: the text holds no word, or fewer new tokens than `extend_vocab` asks for.
-        ShardError: `out` holds other files, or Slurm jobs prepare it.
-        ConfigError, MissingPackageError: a package or program that `config` needs is missing.
     """
     engine = choose_engine(config)
     Selector(config.select)  # raises now, not after hours of reading, if a package is missing
@@ -150,11 +144,7 @@ def _check_jobs(out: Path) -> None:
 
 
 def describe_progress(out: Path) -> list[str]:
-    """Return a line about each stage of a preparation, on any engine, then lines about failures.
-
-    Raises:
-        ShardError: `out` holds no preparation, finished or not.
-    """
+    """Return a line about each stage of a preparation, on any engine, then lines about failures."""
     folder, jobs = find_work(out), find_jobs(out)
     if (out / MANIFEST_NAME).is_file() and not jobs:
         if not is_locked(out):

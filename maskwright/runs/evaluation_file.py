@@ -68,11 +68,9 @@ class DataFacts(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """The scores of one suite.
-
-    Attributes:
-        data: the data that the model was scored on.
-        settings: everything else that the scores depend on: masks, seed, metric, kind of interval.
+    """The scores of one suite; `settings` are everything but the data that they depend on: masks,
+    seed,
+    metric, kind of interval.
     """
 
     suite: str
@@ -172,8 +170,7 @@ def find_unusual(result: SuiteResult) -> dict[str, object]:
 def choose_result(results: Sequence[SuiteResult], suite: str) -> SuiteResult | None:
     """Return the latest result of a suite; None if there is none.
 
-    On the same data a usual measurement is preferred, even if another one is newer: a full one to
-    a fast one, then the usual metric and precision to others.
+    On the same data a usual measurement is preferred, even if another one is newer.
     """
     found = [result for result in reversed(results) if result.suite == suite]
     on_same_data = [r for r in found if r.data.get("name") == found[0].data.get("name")]

@@ -40,10 +40,7 @@ def is_hub_name(name: str) -> bool:
 def download_model(name: str) -> Path:
     """Return the folder in the hub's cache that holds the model ``hf:NAME[@REVISION]``.
 
-    Raises:
-        InputError: the hub has no such model or revision, access is denied, or no network.
-        MissingPackageError: huggingface_hub is not installed.
-        ModelFolderError: its weights are not in safetensors.
+    Raise InputError if it cannot be downloaded, ModelFolderError if it has no safetensors.
     """
     hub: Any = import_extra("huggingface_hub", "hub", name)
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
@@ -94,10 +91,7 @@ HELP = "a run directory, a model folder, or hf:NAME[@REVISION]"
 def find_model_folder(argument: Path | str) -> Path:
     """Return the model folder itself, the one in a run directory, or a downloaded one.
 
-    Raises:
-        InputError: the model cannot be downloaded.
-        MissingPackageError: huggingface_hub is not installed.
-        ModelFolderError: the folder does not exist, or the run has no model yet.
+    Raise ModelFolderError if the folder does not exist, or the run has no model yet.
     """
     if is_hub_name(str(argument)):
         return download_model(str(argument))
@@ -124,11 +118,7 @@ def find_model_folder(argument: Path | str) -> Path:
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
-    """Return the folder of the model that predicts masked tokens, which may not be ``model``.
-
-    Raises:
-        MaskwrightError: as `find_model_folder`.
-    """
+    """Return the folder of the model that predicts masked tokens, which may not be ``model``."""
     folder, run = find_model_folder(argument), find_run(argument)
     beside = run and OBJECTIVES[load_run_config(run, {}).objective.name].masked_model
     if not run or not beside:

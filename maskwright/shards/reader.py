@@ -258,15 +258,13 @@ class _OpenFile:
 
 
 class ConcatStore(TokenStore):
-    """One split of several prepared folders, concatenated.
+    """One split of several prepared folders with the same tokenizer, concatenated.
 
     Args:
-        stores: the stores by name; the caller ensures that they have the same tokenizer.
+        stores: the stores by name.
         passes: the passes of training over each store; empty: one each.
 
-    Attributes:
-        folder: the folder of the first store.
-        num_documents_each: the number of documents of each store, in order.
+    `num_documents_each` are the documents of each store; `folder` is that of the first.
     """
 
     def __init__(self, stores: Mapping[str, TokenStore], passes: Sequence[float] = ()) -> None:
@@ -299,11 +297,7 @@ class ConcatStore(TokenStore):
 
 
 def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
-    """Return a manifest (not a file) for the concatenation of these folders.
-
-    Args:
-        manifests: the manifests by name, with the same tokenizer; the names are in ``source``.
-    """
+    """Return a manifest (not a file) for the concatenation of these folders."""
     parts = [*manifests.values()]
     paths = [str(path) for part in parts for path in part.source.get("paths", [])]
     described = {
@@ -324,11 +318,7 @@ def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
 
 
 def fingerprint_folders(folders: Mapping[str, Path]) -> str:
-    """Return the fingerprint of the input of one folder, or of several concatenated ones.
-
-    Raises:
-        ShardError: a folder is missing or damaged.
-    """
+    """Return the fingerprint of the input of one folder, or of several concatenated ones."""
     found = [read_manifest(folder).fingerprint for folder in folders.values()]
     return found[0] if len(found) == 1 else _hash(found)
 

@@ -65,12 +65,7 @@ def is_remote(name: str) -> bool:
 
 
 class Mirror(PreparedFolder):
-    """A remote prepared folder, of which the files needed so far are here.
-
-    Attributes:
-        url: the URL, without a slash at its end.
-        num_retries: number of repeated requests.
-    """
+    """A remote prepared folder, of which the files needed so far are here."""
 
     def __init__(self, path: Path) -> None:
         """Use `open_mirror` or `open_folder`."""
@@ -93,11 +88,7 @@ class Mirror(PreparedFolder):
         }
 
     def check(self, split: str, verify: Verify) -> None:
-        """Remove files that differ from the manifest, and download the counts and ends.
-
-        Raises:
-            ShardError: these cannot be downloaded, or do not match the manifest.
-        """
+        """Remove files that differ from the manifest, and download the counts and ends."""
         for name, info in self._infos.items():
             path = self.path / name
             if name.startswith((COUNTS_NAME, f"{split}/")) and path.exists():
@@ -119,10 +110,9 @@ class Mirror(PreparedFolder):
     def place(self, name: str) -> Path:
         """Return the path of a file in the folder; download the file if it is missing.
 
-        If several threads or processes need it, one of them downloads it.
-
-        Raises:
-            ShardError: it cannot be downloaded, or there is no space for it.
+        If several threads or processes need it, one of them downloads it. Raise ShardError if it
+        cannot
+        be downloaded.
         """
         path = self.path / name
         if path.exists():
@@ -153,11 +143,7 @@ MIRRORS: dict[Path, Mirror] = {}  # the mirrors that this process has opened
 
 @cache
 def open_mirror(url: str) -> Mirror:
-    """Open the mirror of the prepared folder at `url`, as it was when first requested.
-
-    Raises:
-        ShardError: there is no prepared folder, it cannot be reached, or its manifest is damaged.
-    """
+    """Open the mirror of the prepared folder at `url`, as it was when first requested."""
     check_credentials(url)
     url = url.rstrip("/")
     with tempfile.TemporaryDirectory() as scratch:
@@ -180,11 +166,7 @@ def open_mirror(url: str) -> Mirror:
 
 
 def open_folder(name: Path | str) -> PreparedFolder:
-    """Open the prepared folder at a path or a URL.
-
-    Raises:
-        ShardError: there is no prepared folder, or its manifest is damaged.
-    """
+    """Open the prepared folder at a path or a URL."""
     if isinstance(name, str) and is_remote(name):
         return open_mirror(name)
     # Other folders may contain any file names, so only folders in the cache can be mirrors.
@@ -207,13 +189,9 @@ def show_path(path: Path) -> str:
 
 
 def _download(url: str, name: str, path: Path, check: Callable[[str, Path], None]) -> int:
-    """Download ``URL/NAME`` to `path`; return the number of retries.
+    """Download ``URL/NAME`` to `path`, and `check` the file; return the number of retries.
 
-    Args:
-        check: called with the name and the path; raises a ShardError if the file is damaged.
-
-    Raises:
-        ShardError: the file is missing or forbidden, which is not retried, or every attempt failed.
+    Raise ShardError if it is missing or forbidden, which is not retried, or every attempt failed.
     """
     try:
         system, root = importlib.import_module("fsspec").core.url_to_fs(url)
@@ -282,11 +260,7 @@ def check_credentials(url: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Return ``$MASKWRIGHT_CACHE``, or ``maskwright`` in the system's cache folder.
-
-    Raises:
-        ConfigError: there is no home folder.
-    """
+    """Return ``$MASKWRIGHT_CACHE``, or ``maskwright`` in the system's cache folder."""
     system = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return Path(os.environ.get(FOLDER) or f"{system}/maskwright").expanduser().absolute()

@@ -50,12 +50,7 @@ def parse_hub_name(name: str) -> HubName:
 
 
 def read_hub(reading: Reading) -> Iterator[str]:
-    """Yield the texts of a dataset's train split in order.
-
-    Raises:
-        CorpusError: the dataset cannot be found or read, or lacks the field.
-        MissingPackageError: `datasets` is not installed.
-    """
+    """Yield the texts of a dataset's train split in order."""
     name = reading.source.name
     parsed = parse_hub_name(name)
     datasets: Any = import_extra("datasets", "hub", name)
@@ -132,10 +127,8 @@ class ParquetTable:
 def opening_parquet(source: Source) -> Generator[ParquetTable]:
     """Open a file; a compressed one is unpacked first, because Parquet is read from its end.
 
-    Raises:
-        CorpusError: the file, or a part that is read in the block, is damaged.
-        MissingPackageError: pyarrow is not installed.
-        UnreadableError: the file is empty.
+    Raise CorpusError if it, or a part that is read in the block, is damaged; UnreadableError if it
+    is empty.
     """
     assert source.path is not None, "only files are Parquet"
     arrow: Any = import_extra("pyarrow", "parquet", source.name)
@@ -163,12 +156,7 @@ def opening_parquet(source: Source) -> Generator[ParquetTable]:
 
 
 def read_parquet(reading: Reading) -> Iterator[str]:
-    """Yield the texts of one column in the order of the rows; texts that are too long are counted.
-
-    Raises:
-        CorpusError: as `opening_parquet`, or the column is missing.
-        MissingPackageError, UnreadableError: as `opening_parquet`.
-    """
+    """Yield the texts of one column in the order of the rows; too long ones are counted."""
     source, field = reading.source, TextField(reading)
     with opening_parquet(source) as table:
         columns = table.columns

@@ -51,12 +51,8 @@ class Page:
 class DumpReader:
     """A parser of the XML of one dump.
 
-    Args:
-        name: the name of the dump, for messages.
-
-    Attributes:
-        namespaces: the wiki's names of its namespaces by number, such as 14: Kategorie; complete
-            before the first page is read.
+    `namespaces`, the wiki's names of its namespaces by number (14: Kategorie), is complete before
+    the first page is read.
     """
 
     def __init__(self, name: str) -> None:
@@ -76,10 +72,8 @@ class DumpReader:
         self._pages: list[Page] = []
 
     def read(self, blocks: Iterable[bytes]) -> Iterator[Page]:
-        """Yield all pages of all namespaces, redirects included.
-
-        Raises:
-            CorpusError: the XML is damaged, cut off, or not a dump of MediaWiki.
+        """Yield all pages of all namespaces, redirects included; raise CorpusError if the XML is
+        damaged, cut off, or not a dump of MediaWiki.
         """
         try:
             for block in blocks:

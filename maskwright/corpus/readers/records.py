@@ -82,9 +82,7 @@ class TextField:
 def read_jsonl(reading: Reading) -> Iterator[str]:
     """Yield the texts of JSON lines; lines that are not a JSON object are counted.
 
-    Raises:
-        UnreadableError: no line is a JSON object, or the file is a JSON array.
-        CorpusError: no object has the field.
+    Raise UnreadableError if no line is one, CorpusError if no object has the field.
     """
     field, counts = TextField(reading), reading.counts
     num_objects, first_bad, span = 0, 0, reading.source.span
@@ -127,11 +125,7 @@ def _read_lines(reading: Reading) -> Iterator[str]:
 
 
 def read_exact_lines(source: Source) -> Iterator[str]:
-    """Yield the lines of a text file.
-
-    Raises:
-        CorpusError: the file is damaged or not UTF-8, or a line is too long.
-    """
+    """Yield the lines of a text file; raise CorpusError if one is too long, or not UTF-8."""
     counts: Counter[str] = Counter()
     texts = decode_text(source.read_bytes(), source.name, exact=True)
     for number, line in enumerate(read_lines(texts, MAX_RECORD_CHARACTERS, counts), start=1):
