@@ -25,6 +25,10 @@ from maskwright.errors import ConfigError, UnknownKeyError, did_you_mean, find_n
 ConfigType = TypeVar("ConfigType")
 Plain = dict[str, Any]
 
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on"), True),
+    **dict.fromkeys(("false", "no", "off"), False),
+}
 _LIMITS = {"at_least": ge, "above": gt, "at_most": le, "below": lt}
 # The limit everywhere in the package; the largest published vocabularies have a million tokens.
 MAX_VOCAB_SIZE = 1 << 24
@@ -86,7 +90,10 @@ def from_mapping(
     names = [field.name for field in dataclasses.fields(cast(Any, cls))]
     known = fields_of(cls, path) if known is None else known
     values: Plain = {}
-    for key, value in _check_section(mapping, path).items():
+    if not isinstance(cast(Any, mapping), Mapping):
+        name = path.removesuffix(".") or "configuration"
+        raise ConfigError(name, mapping, "must be a section with keys and values")
+    for key, value in mapping.items():
         if key not in names:
             key = path + show_value(key)
             valid = [info.name for info in known]
@@ -102,13 +109,6 @@ def from_mapping(
         return cls(**values)
     except ConfigError as error:
         raise (error.within(path[:-1]) if path else error) from None
-
-
-def _check_section(value: Any, path: str) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return cast(Mapping[str, Any], value)
-    name = path.removesuffix(".") or "configuration"
-    raise ConfigError(name, value, "must be a section with keys and values")
 
 
 def to_mapping(config: Any) -> Plain:
@@ -165,18 +165,14 @@ def parse_yaml(text: str, name: str) -> Plain:
     try:
         loaded: Any = yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError("config", name, f"is not valid YAML: {_describe(error)}") from None
+        deep = isinstance(error, RecursionError)
+        reason = "it is nested too deeply" if deep else " ".join(str(error).split())
+        raise ConfigError("config", name, f"is not valid YAML: {reason}") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         raise ConfigError("config", name, "must contain keys and values")
     return cast(Plain, loaded)
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    return " ".join(str(error).split())
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -220,7 +216,7 @@ def convert(value: Any, annotation: Any, name: str) -> Any:
     """Convert one plain value to its field's type; raise ConfigError with the nearest choice."""
     try:
         return _convert(value, annotation, name)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, LookupError, OverflowError):
         rule = f"must be {describe_type(annotation)}"
         remedy = did_you_mean(value, _choices(annotation)) if isinstance(value, str) else ""
         raise ConfigError(name, value, rule, remedy) from None
@@ -292,14 +288,14 @@ def _convert_union(value: Any, arguments: tuple[Any, ...], name: str) -> Any:
         if argument is not type(None):
             try:
                 return _convert(value, argument, name)
-            except (TypeError, ValueError, OverflowError):
+            except (TypeError, ValueError, LookupError, OverflowError):
                 continue
     raise ValueError
 
 
 def _convert_scalar(value: Any, annotation: Any) -> Any:
     if annotation is bool:
-        return value if isinstance(value, bool) else _one_of_words(value)
+        return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
     if isinstance(value, bool):
         raise ValueError  # true is not a number
     if annotation is int:
@@ -309,27 +305,11 @@ def _convert_scalar(value: Any, annotation: Any) -> Any:
         if not math.isfinite(number):
             raise ValueError
         return number
-    if annotation is str:
-        return _convert_text(value)
-    raise TypeError(f"no rule for {annotation}")
-
-
-def _convert_text(value: Any) -> str:
-    if not isinstance(value, str | int | float | date):
+    if annotation is not str or not isinstance(value, str | int | float | date):
         raise ValueError
-    text = str(value)
     # Text that is not valid Unicode cannot be written; file names that are not UTF-8 can.
-    text.encode("utf-8", "surrogateescape")
-    return text
-
-
-def _one_of_words(value: Any) -> bool:
-    word = value.lower() if isinstance(value, str) else None
-    if word in ("true", "yes", "on"):
-        return True
-    if word in ("false", "no", "off"):
-        return False
-    raise ValueError
+    str(value).encode("utf-8", "surrogateescape")
+    return str(value)
 
 
 def _convert_integer(value: Any) -> int:

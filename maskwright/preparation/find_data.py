@@ -110,8 +110,8 @@ def locate_data(
     if named := named_sources(config):
         return named
     report(f"looking in {data_dir} for prepared data of this text")
-    fingerprint = _fingerprint(config)
-    folder = data_dir / _folder_name(config, fingerprint)
+    name, fingerprint = _name_folder(config)
+    folder = data_dir / name
     is_new = not is_prepared(folder)
     settings, private = _prepare_config(config), config.private
     prepare(config.text, folder, settings, report=report, fingerprint=fingerprint, private=private)
@@ -124,7 +124,7 @@ def find_prepared(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
     """Return the prepared folders of a run by name; empty if they do not exist yet."""
     if named := named_sources(config):
         return named
-    folder = data_dir / _folder_name(config, _fingerprint(config))
+    folder = data_dir / _name_folder(config)[0]
     return {folder.name: folder} if is_prepared(folder) else {}
 
 
@@ -132,22 +132,17 @@ def _prepare_config(config: PretrainConfig) -> PrepareConfig:
     return PrepareConfig(corpus=config.corpus, select=config.select, tokenizer=config.tokenizer)
 
 
-def _fingerprint(config: PretrainConfig) -> str | None:
-    """Hash the text and every setting that changes shards; None for standard input, which cannot be
-    hashed before it is read.
+def _name_folder(config: PretrainConfig) -> tuple[str, str | None]:
+    """Return NAME-HASH and the whole hash, of the text and every setting that changes shards.
+
+    Standard input cannot be hashed before it is read, and is prepared each time.
     """
     if "-" in config.text:
-        return None
-    return fingerprint_input(config.text, _prepare_config(config), seed=0)
-
-
-def _folder_name(config: PretrainConfig, fingerprint: str | None) -> str:
-    """Return NAME-HASH, or a new name for standard input, which is prepared each time."""
-    if fingerprint is None:
-        return f"stdin-{time.strftime('%Y%m%d-%H%M%S')}"
+        return f"stdin-{time.strftime('%Y%m%d-%H%M%S')}", None
+    fingerprint = fingerprint_input(config.text, _prepare_config(config), seed=0)
     stem = Path(config.text[0]).name.partition(".")[0] or "text"
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in stem)
-    return f"{name}-{fingerprint[:8]}"
+    return f"{name}-{fingerprint[:8]}", fingerprint
 
 
 def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
