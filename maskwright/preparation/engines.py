@@ -148,7 +148,9 @@ def _start_process(start: Start[Any]) -> tuple[Line, SpawnProcess]:
 def _work(start: Start[Any], line: Line) -> None:
     """Process the items that the parent sends, until it closes the connection or dies."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    parent = parent_process()
+    assert parent is not None, "this process was started by `_start_process`"
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     begun = cache(start)  # called with the first item, so that its errors are reported like others
     with suppress(EOFError, OSError):  # the parent has closed the connection
         while True:
@@ -159,13 +161,6 @@ def _work(start: Start[Any], line: Line) -> None:
             except Exception as error:
                 error.add_note(traceback.format_exc())  # the traceback itself cannot be sent
                 line.send(error)
-
-
-def _exit_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 @dataclass(frozen=True)
@@ -268,7 +263,13 @@ def _run_local_ranks(workers: int, work: Work, stage: Stage) -> Iterator[int]:
 def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[int]:
     """Run tasks in n datatrove ranks, which are Ray tasks; Ray restarts one that dies."""
     run: Any = import_module("maskwright.preparation.cluster").run_rank
-    ray, cores = _connect_to_ray(), cluster.cores
+    ray: Any = import_module("ray")
+    try:  # connect to the cluster at RAY_ADDRESS, or start one on this machine
+        ray.init(log_to_driver=False, include_dashboard=False, ignore_reinit_error=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        address = os.environ.get("RAY_ADDRESS")
+        raise ShardError(f"no Ray cluster at RAY_ADDRESS={address}: {error}. Fix it.") from None
+    cores = cluster.cores
     left = len(list_undone(work, stage))
     ranks = min(cluster.tasks, left)
     memory = cluster.memory_gigabytes * cores << 30
@@ -291,17 +292,6 @@ def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[in
             f"finish, perhaps for lack of memory or time; logs are in {work.folder / LOGS}. Run "
             "again to continue, with other --cluster.* settings."
         )
-
-
-def _connect_to_ray() -> Any:
-    """Connect to the cluster at RAY_ADDRESS, or start one on this machine; return the package."""
-    ray: Any = import_module("ray")
-    try:
-        ray.init(log_to_driver=False, include_dashboard=False, ignore_reinit_error=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        address = os.environ.get("RAY_ADDRESS")
-        raise ShardError(f"no Ray cluster at RAY_ADDRESS={address}: {error}. Fix it.") from None
-    return ray
 
 
 def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
@@ -377,8 +367,7 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
 
 def _new_logs(work: Work, stage: Stage) -> str:
     """Make a new folder for datatrove's logs; its completion markers hold for one run only."""
-    logs = work.folder / LOGS
-    number = len(list(logs.glob(f"{stage.name}-*"))) if logs.is_dir() else 0
-    folder = logs / f"{stage.name}-{number}"
+    number = len(list((work.folder / LOGS).glob(f"{stage.name}-*")))
+    folder = work.folder / LOGS / f"{stage.name}-{number}"
     folder.mkdir(parents=True)
     return str(folder)

@@ -52,7 +52,7 @@ def download_model(name: str) -> Path:
             ignore_patterns=[_BELOW],
         )
     except Exception as error:  # errors of several libraries, which differ between releases
-        raise InputError(f"{name}: {_explain(hub, error, repository, revision)}") from None
+        raise InputError(f"{name}: {_explain(hub, error, repository)}") from None
     if not any(Path(folder).glob("*.safetensors")):
         raise ModelFolderError(
             f"{name} holds no weights in safetensors; pickles (pytorch_model.bin) are never loaded,"
@@ -63,7 +63,7 @@ def download_model(name: str) -> Path:
     return Path(folder)
 
 
-def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
+def _explain(hub: Any, error: Exception, repository: str) -> str:
     """Return a line with the cause of a failed download and its remedy."""
     kinds = hub.errors
     login = "log in (hf auth login)"
@@ -72,10 +72,8 @@ def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
         return f"access to this model is restricted: accept its terms on {page} and {login}"
     if isinstance(error, kinds.RepositoryNotFoundError):
         return f"there is no such model on the hub; if it is private, {login}"
-    if isinstance(error, kinds.RevisionNotFoundError):
-        return f"the model has no revision {revision}"
-    if isinstance(error, kinds.HFValidationError):
-        return f"{repository!r} is not a model's name; write {PREFIX}OWNER/NAME"
+    if isinstance(error, kinds.RevisionNotFoundError | kinds.HFValidationError):
+        return f"there is no such revision or name; write {PREFIX}OWNER/NAME[@REVISION]"
     if isinstance(error, kinds.LocalEntryNotFoundError):
         return (
             "the hub does not answer, and the cache does not hold the whole model; download it"

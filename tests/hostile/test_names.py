@@ -77,19 +77,6 @@ def copy_run(workplace: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", "[" * 100_000, '{"prepared_data": 1}', '{"prepared_data": "x", "corpus": []}'],
-)
-def test_provenance_that_is_none(
-    workplace: Path, tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = copy_run(workplace, tmp_path)
-    (run / "provenance.json").write_text(content)
-    assert main(["pretrain", "--resume", str(run)]) == 2
-    assert capsys.readouterr().err.startswith("CheckpointError: ")
-
-
 @pytest.mark.parametrize("step", [-1, 10**400, "5", None, float("nan"), [5]])
 def test_states_that_are_none(step: object) -> None:
     values = {"position": {"row_length": 32, "epoch": 0, "row": 0}, "step": step}

@@ -14,7 +14,6 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import ShardError
-from maskwright.files import write_text
 from maskwright.shards.manifest import read_manifest
 from maskwright.shards.reader import TokenStore
 from tests.hostile.fuzzing import seeds
@@ -122,14 +121,6 @@ def test_links_to_what_is_no_shard(folder: Path, target: str) -> None:
     path.unlink()
     path.symlink_to(target)
     assert "00000.tokens" in error_of(folder)
-
-
-def test_a_link_under_a_temporary_name_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("precious")
-    (tmp_path / ".file.txt.tmp").symlink_to(tmp_path / "precious")
-    write_text(tmp_path / "file.txt", "new")
-    assert (tmp_path / "precious").read_text() == "precious"
-    assert not (tmp_path / "file.txt").is_symlink()
 
 
 def test_names_of_any_bytes_are_read_and_written(

@@ -26,7 +26,6 @@ from maskwright.preparation.folder import (
 from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig
-from tests.corpus.helpers import write
 from tests.preparation.helpers import (
     cut_small,
     prepare_quietly,
@@ -251,26 +250,6 @@ def test_work_is_identified_without_reading_the_text(tmp_path: Path) -> None:
     found = {first, identify(), identify(described), identify(seed=1)}
     found.add(identify(replace(config, corpus=CorpusConfig(deduplicate=False))))
     assert len(found) == 5
-
-
-def test_a_local_dataset_is_identified_by_its_files(tmp_path: Path) -> None:
-    for name in ("train.jsonl", "below/test.jsonl"):
-        write(tmp_path / name, '{"text": "a"}')
-    (tmp_path / "below" / "gone").symlink_to("nowhere")
-
-    def identify() -> str:
-        blocks, num_held_out = list_blocks([f"hf:{tmp_path}"], small_config(), Counter())
-        return identify_plan(blocks, num_held_out, small_config(), 0)
-
-    os.utime(tmp_path / "train.jsonl", (1, 1))
-    found = [identify(), identify()]
-    assert len(set(found)) == 1
-    os.utime(tmp_path / "below" / "test.jsonl", (1, 1))
-    found.append(identify())
-    write(tmp_path / "train.jsonl", '{"text": "ab"}')
-    os.utime(tmp_path / "train.jsonl", (1, 1))
-    found.append(identify())
-    assert len(set(found)) == 3
 
 
 def test_missing_inputs(tmp_path: Path) -> None:

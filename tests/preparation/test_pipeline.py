@@ -13,8 +13,7 @@ import pytest
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, CorpusError, ShardError, TokenizerError
-from maskwright.preparation import pipeline
-from maskwright.preparation.folder import fingerprint_input, making_folder
+from maskwright.preparation.folder import making_folder
 from maskwright.preparation.pipeline import describe_progress, prepare
 from maskwright.preparation.tasks import BlockReader
 from maskwright.selection.config import SelectionConfig
@@ -122,18 +121,6 @@ def test_damaged_data_is_prepared_again(damaged: str, tmp_path: Path) -> None:
     assert "reused" in prepare_quietly([path], out, small_config())[1][0]
 
 
-def test_a_known_fingerprint_is_not_worked_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    known = fingerprint_input([str(path)], small_config(), 0)
-    monkeypatch.delattr(pipeline, "fingerprint_input")
-    for _ in range(2):
-        manifest = prepare([str(path)], out, small_config(), fingerprint=known)
-        assert manifest is not None
-        assert manifest.fingerprint == known
-
-
 def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
     prepare_quietly([path], out, small_config())
@@ -181,7 +168,6 @@ def test_two_processes_prepare_one_folder_one_after_the_other(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("workers", "stop", "code", "stage"),
     [
-        (1, signal.SIGKILL, -signal.SIGKILL, "encode"),
         (2, signal.SIGKILL, -signal.SIGKILL, "read"),
         (2, signal.SIGINT, 128 + signal.SIGINT, "encode"),
     ],
@@ -289,23 +275,6 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not list((tmp_path / "piped").rglob("*stdin*"))
 
 
-def test_standard_input_is_continued_if_the_same_text_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut_small(monkeypatch, 10_000)
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    begun = interrupt_at(monkeypatch, BlockReader, 3)
-    for error in (KeyboardInterrupt, None):
-        pipe(monkeypatch, path.read_bytes())
-        if error is None:
-            prepare_quietly(["-"], out, small_config())
-        else:
-            with pytest.raises(error):
-                prepare_quietly(["-"], out, small_config())
-    assert begun[:4] == [0, 1, 2, 2]
-    assert not list(out.rglob("*stdin*"))
-
-
 def test_what_was_dropped_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, 10_000)
     path = tmp_path / "a.jsonl"
@@ -356,14 +325,6 @@ def test_messages_name_what_was_given(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(CorpusError) as caught:
         prepare_quietly(["-"], tmp_path / "out", config)
     assert str(caught.value).startswith("-: nothing is left to train on")
-
-
-def test_json_lines_on_standard_input_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipe(monkeypatch, b'{"text": "words"}\n')
-    with pytest.raises(CorpusError, match=r"^- begins with a JSON object, .* NAME\.jsonl"):
-        prepare_quietly(["-"], tmp_path / "out", small_config())
 
 
 def test_nothing_is_kept(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from maskwright.corpus.documents import fingerprint_text
 from maskwright.errors import CorpusError
 from maskwright.preparation.split import (
     Split,
-    Splits,
     choose_valid_fraction,
     cut_tail,
     estimate_tokens,
@@ -79,14 +78,6 @@ def test_named_files_are_held_out_and_nothing_else(tmp_path: Path) -> None:
     assert found["valid"] == ["sentence 7", "another one"]
     assert len(found["train"]) == 499
     assert "sentence 7" not in found["train"]
-
-
-def test_named_files_are_held_out_where_copies_stay(tmp_path: Path) -> None:
-    path, held_out = tmp_path / "train.txt", tmp_path / "valid.txt"
-    path.write_text("one\ntwo\none\nthree\ntwo\n")
-    held_out.write_text("two\ntwo\n")
-    config = CorpusConfig(documents="line", valid_text=(str(held_out),), deduplicate=False)
-    assert split_texts(path, config) == {"train": ["one", "one", "three"], "valid": ["two", "two"]}
 
 
 def test_a_file_to_hold_out_must_hold_text(tmp_path: Path) -> None:
@@ -173,12 +164,6 @@ def test_a_copy_of_what_is_cut_is_cut(tmp_path: Path) -> None:
     assert not any(tail in head for tail in found["valid"] for head in found["train"])
 
 
-def test_text_that_is_all_held_out_by_name_says_so(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path / "a.txt")
-    with pytest.raises(CorpusError, match=r"duplicate of held-out text: \d+"):
-        split_texts(path, CorpusConfig(valid_text=(str(path),)))
-
-
 def test_what_the_hash_holds_out_is_enough_when_it_is_half_of_the_share(tmp_path: Path) -> None:
     path = tmp_path / "even.txt"
     path.write_text("\n\n".join(f"document number {number}" for number in range(300)))
@@ -216,17 +201,6 @@ def test_the_share_is_chosen_by_the_size_of_the_text_unless_it_is_given(tmp_path
     large.write_text("\n".join(f"{number} words of a line" * 20 for number in range(10_000)))
     found = settle_splits(find_duplicates(large, CorpusConfig(documents="line")))
     assert found.valid_fraction == round(80_000 / (large.stat().st_size - 9_999), 4)
-
-
-def test_a_share_that_is_given_is_taken(tmp_path: Path) -> None:
-    small = write_corpus(tmp_path / "small.txt", 0.2)
-    corpus = CorpusConfig(valid_fraction=0.02)
-    assert settle_splits(find_duplicates(small, corpus)) == Splits(0.02)
-
-
-def test_the_share_is_the_fraction() -> None:
-    num_valid = sum(is_validation(fingerprint_text(str(n)), 0.1) for n in range(20_000))
-    assert 1_850 < num_valid < 2_150  # 3.5 standard deviations
 
 
 @given(st.integers(0, 2**64 - 1), st.floats(0, 0.5), st.floats(0, 0.5))

@@ -132,18 +132,6 @@ def test_what_killed_tasks_leave_is_not_moved(tmp_path: Path) -> None:
     assert read_manifest(out).splits["train"].num_documents > 0
 
 
-def test_a_folder_that_is_moved_is_not_moved_again(tmp_path: Path) -> None:
-    """As by a task that was killed in the middle, while one that encodes is done a second time."""
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    work = make_work(out, [path], small_config(), ENCODE)
-    expected = read_folder(work.folder / "train")
-    (work.folder / "train").rename(out / "train")
-    (work.folder / "train").mkdir()
-    (work.folder / "train" / "00000.tokens").write_bytes(b"late")
-    run_stages(work, "finish")
-    assert read_folder(out / "train") == expected
-
-
 @pytest.mark.parametrize("select", [SelectionConfig(), SelectionConfig(near_duplicates=0.8)])
 def test_a_description_changes_nothing_of_the_data(tmp_path: Path, select: SelectionConfig) -> None:
     text = write_mixed(tmp_path / "text")

@@ -13,9 +13,8 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import fingerprint_pair
 from maskwright.errors import CorpusError
 from maskwright.preparation.tasks import CUT
-from maskwright.preparation.work import BEFORE_MENDING, KEYS, READ, SIGNATURES, Work, add_counts
+from maskwright.preparation.work import BEFORE_MENDING, KEYS, READ, Work
 from maskwright.selection.config import QualityLimits, SelectionConfig
-from maskwright.selection.near_duplicates import NUM_HASHES
 from maskwright.shards.manifest import Manifest
 from tests.corpus.dumps import write_dump, write_multistream
 from tests.limits import limited_file_size
@@ -77,21 +76,6 @@ def test_a_text_that_is_mended_has_the_key_of_the_original_too(tmp_path: Path) -
     assert read_facts(work)[0]["counts"] == {"repaired by ftfy": 1}
 
 
-def test_blocks_have_the_documents_of_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_mixed(tmp_path / "text")
-    whole = make_work(tmp_path / "whole", [folder], small_config(), READ)
-    cut_small(monkeypatch, 2_000)
-    work = make_work(tmp_path / "out", [folder], small_config(), READ)
-    assert len(whole.plan.blocks) == 1
-    assert len(work.plan.blocks) > 5
-    assert read_texts(work) == read_texts(whole)
-    counts = [add_counts(facts["counts"] for facts in read_facts(each)) for each in (whole, work)]
-    assert counts[0] == counts[1]
-    assert work.plan.ignored == {"ignored file .doc": 1}
-
-
 def write_mixed(folder: Path) -> Path:
     """Files of several kinds with what cleaning, cutting and counting have to do with."""
     folder.mkdir()
@@ -146,13 +130,6 @@ def test_what_is_held_out_by_name_is_neither_judged_nor_mended(tmp_path: Path) -
     )
     assert list(work.read_texts(0)) == texts
     assert work.facts(READ, 0)["tally"]["read"] == 0
-
-
-def test_there_is_a_signature_for_each_document(tmp_path: Path) -> None:
-    config = replace(small_config(), select=SelectionConfig(near_duplicates=0.8))
-    work = make_work(tmp_path / "out", [write_corpus(tmp_path / "a.txt", 0.02)], config, READ)
-    shape = work.read(READ, 0, SIGNATURES).shape
-    assert shape == (read_facts(work)[0]["num_documents"], NUM_HASHES)
 
 
 def test_a_file_that_a_disk_has_no_room_for_is_named(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from maskwright.corpus import blocks
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.split import Splits, make_vocabulary
-from maskwright.preparation.work import EXACT, VOCABULARY
+from maskwright.preparation.split import Splits
+from maskwright.preparation.work import VOCABULARY
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -106,17 +106,6 @@ def test_a_stream_of_unknown_size_is_sampled_from_beginning_to_end(
     assert documents.index(sampled[-1]) > 0.8 * len(documents)
 
 
-def test_another_seed_draws_another_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: list[str]
-) -> None:
-    cut_small(monkeypatch, 50_000)
-    path, found = write_corpus(tmp_path / "a.txt", 0.2), list[list[str]]()
-    for seed in (0, 1):
-        prepare_quietly([path], tmp_path / str(seed), configure(), seed)
-        found.append([*sampled])
-    assert found[0] != found[1]
-
-
 def test_the_sample_has_neither_what_is_dropped_nor_what_is_held_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: list[str]
 ) -> None:
@@ -180,13 +169,3 @@ def test_an_extension_is_measured_on_text_that_it_was_not_learned_from(tmp_path:
     assert found["held_out_words"] > 0.8 * manifest.splits["valid"].num_words
     assert found["fertility"] < found["fertility_before"]
     assert sum("tokens per word of held-out text" in line for line in lines) == 1
-
-
-def test_a_task_that_is_done_twice_makes_the_same(tmp_path: Path) -> None:
-    work = make_work(tmp_path / "out", [write_corpus(tmp_path / "a.txt")], configure(), EXACT)
-    (work.folder / VOCABULARY).mkdir()
-    found = list[str]()
-    for _ in range(2):
-        make_vocabulary(work, VOCABULARY, 0)
-        found.append(Tokenizer.load(work.folder / TOKENIZER_NAME).fingerprint)
-    assert found[0] == found[1]

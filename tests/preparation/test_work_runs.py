@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from maskwright.preparation import work
 from maskwright.preparation.work import (
     Leaders,
     Records,
-    cut_range,
     read_all,
     read_between,
     read_parts,
@@ -105,17 +103,6 @@ def test_an_interrupted_file_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(TypeError), writing_runs(tmp_path / "file", PAIR) as writer:
         writer.add(np.concatenate([records, np.zeros(1, [("other", "<u8"), ("field", "S9")])]))
     assert not list(tmp_path.iterdir())
-
-
-@given(BOUNDS, st.integers(1, 70))
-def test_parts_of_bounds_meet(bounds: list[int], number: int) -> None:
-    low, high = bounds
-    parts = [cut_range(low, high, part, number) for part in range(number)]
-    assert parts[0][0] == low
-    assert parts[-1][1] == high
-    assert all(before[1] == after[0] for before, after in pairwise(parts))
-    sizes = [end - begin for begin, end in parts]
-    assert max(sizes) - min(sizes) <= 1
 
 
 RECORDS = st.tuples(VALUES, VALUES, VALUES)

@@ -90,11 +90,6 @@ def test_the_order_of_documents_decides_which_one_stays() -> None:
     assert found == [False, False, True, True]
 
 
-@pytest.mark.parametrize("count", [0, 1, 1001])
-def test_there_is_a_signature_for_each_document(count: int) -> None:
-    assert sign([write_document(random.Random(3))] * count).shape == (count, NUM_HASHES)
-
-
 def test_short_texts_are_compared_whole() -> None:
     texts = ["One two three.", "one, two, three!", "One two four.", "…"]
     found = is_dropped(sign([split_words(text) for text in texts]), 0.8)
@@ -157,18 +152,6 @@ def test_rounds_over_any_ranges_find_the_components_of_union_find(
         if find(first, places[number]) != places[number]
     }
     assert connect_in_ranges(to_pairs(ones, others), num_ranges, draw) == expected
-
-
-@pytest.mark.parametrize(("length", "most"), [(2, 2), (100, 13), (1000, 20)])
-def test_a_chain_takes_few_rounds(length: int, most: int) -> None:
-    """Twice the binary logarithm of its length; each round joins what is farther apart."""
-    numbers = np.random.default_rng(0).permutation(length).astype(np.uint64)
-    found, num_rounds = connect(to_pairs(numbers[:-1], numbers[1:])), 1
-    while found.changed:
-        found, num_rounds = connect(found.pairs), num_rounds + 1
-    assert num_rounds <= most
-    assert set(found.least.tolist()) == {0}
-    assert sorted(found.nodes.tolist()) == list(range(1, length))
 
 
 def test_no_pairs_are_no_components() -> None:

@@ -1,5 +1,4 @@
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +70,6 @@ def test_ranges_outside(tmp_path: Path) -> None:
         with pytest.raises(IndexError):
             store.tokens(start, stop)
     assert store.tokens(15, 15).tolist() == []
-
-
-def test_a_pickled_store_is_small_and_the_same(tmp_path: Path) -> None:
-    write_prepared(tmp_path)
-    store = TokenStore.open(tmp_path, "train")
-    pickled = pickle.dumps(store)
-    assert len(pickled) < 1000
-    assert pickle.loads(pickled).tokens(4, 13).tolist() == [5] * 9
 
 
 def test_an_empty_split(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Several prepared folders read as one."""
 
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,13 +57,6 @@ def test_the_manifest_of_all_adds_up(folders: dict[str, Path]) -> None:
     assert joint.manifest.source["sources"]["b"]["fingerprint"] == "b" * 64
     assert joint.manifest.dropped == {"empty": 6}
     assert joint.name == "a + b"
-
-
-def test_a_pickled_store_opens_its_files_again(folders: dict[str, Path]) -> None:
-    joint = join(folders, 1.0, 2.0)
-    again = pickle.loads(pickle.dumps(joint))
-    assert again.tokens(0, 3).tolist() == joint.tokens(0, 3).tolist()
-    assert again.passes == (1.0, 2.0)
 
 
 def test_what_lies_elsewhere_is_fetched_in_the_order_of_all(

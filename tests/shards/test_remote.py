@@ -155,13 +155,6 @@ def test_what_was_damaged_in_the_cache_comes_again(
     assert all(line.startswith(name) for line, name in zip(lines, names, strict=True))
 
 
-def test_a_manifest_damaged_in_the_cache_comes_again(local: Path) -> None:
-    store = TokenStore.open(URL, "train")
-    (store.folder / "manifest.json").write_text("{")
-    start_anew()
-    assert read_all(TokenStore.open(URL, "train")) == read_all(TokenStore.open(local, "train"))
-
-
 def test_ends_that_are_none_name_the_url(local: Path) -> None:
     values = json.loads((local / "manifest.json").read_text())
     content = np.array([4, 3], "<u8").tobytes()
@@ -264,7 +257,6 @@ def test_what_fails_in_the_background_is_told_to_who_reads_it(
     "url",
     [
         "https://me:secret@host/data",
-        "http://secret@host/data",
         "HTTP://secret@host",
         "sftp://secret@host/data",
         "abfs://container:secret@account.dfs.core.windows.net/data",
@@ -291,13 +283,6 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, loca
         monkeypatch.delitem(_registry, protocol, raising=False)
     with pytest.raises(ShardError, match=r"s3fs.* Run: pip install .*\[remote\]'"):
         TokenStore.open("s3://bucket/data", "train")
-
-
-def test_a_package_of_no_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "adlfs", None)
-    monkeypatch.delitem(_registry, "az", raising=False)
-    with pytest.raises(ShardError, match=r"^az://x cannot be .*Install adlfs .*of others"):
-        TokenStore.open("az://x", "train")
 
 
 def test_a_protocol_that_nobody_knows() -> None:
@@ -328,11 +313,3 @@ def test_what_is_final_is_not_tried_again(
         store.tokens(0, 3)
     assert len(asked) == 1
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("s3://b/d", True), ("hf://datasets/a/b", True), ("a/b", False), ("C:/x", False), ("", False)],
-)
-def test_what_is_a_url(name: str, expected: bool) -> None:
-    assert remote.is_remote(name) is expected

@@ -25,10 +25,6 @@ def test_bytes_that_are_no_utf8_stay_visible() -> None:
     assert "".join(decode_text([content], "x")).endswith("Gr\udcff\udcffe")
 
 
-def test_a_byte_order_mark_is_no_text() -> None:
-    assert "".join(decode_text([b"\xef\xbb\xbfabc"], "x")) == "abc"
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -80,10 +76,6 @@ def test_another_encoding_is_named_and_read_if_it_is_given(encoding: str) -> Non
 def test_a_byte_order_mark_counts_more_than_the_encoding(encoding: str) -> None:
     content = GERMAN.encode(encoding)
     assert "".join(decode_text(split_anywhere(content, [7, 100, 1]), "x", "cp1252")) == GERMAN
-
-
-def test_utf8_among_files_of_another_encoding_stays_utf8() -> None:
-    assert "".join(decode_text([GERMAN.encode()], "x", "cp1252")) == GERMAN
 
 
 def test_the_limit_counts_all_bytes_so_far() -> None:
