@@ -1,6 +1,5 @@
 import gzip
 import os
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -195,12 +194,6 @@ def test_read_clean_deduplicate(encyclopedia: str) -> None:
     }
 
 
-def test_duplicates_are_kept_on_request(encyclopedia: str) -> None:
-    documents = stream(encyclopedia, deduplicate=False)
-    assert len(documents) == 601
-    assert len({document.text for document in documents}) == 301
-
-
 def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", '{"text": " "}\n{"text": "\\n"}\n{bad\n')
     with pytest.raises(
@@ -211,24 +204,6 @@ def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> 
     write(tmp_path / "folder" / "x.txt", bytes(1_000))
     with pytest.raises(CorpusError, match=r"nothing is left .* \(binary file: 1\)\.$"):
         stream(str(tmp_path / "folder"))
-
-
-def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
-    line = b"a few words that are the same in every line of this file. "
-    write(tmp_path / "x.txt.gz", gzip.compress(line * 500_000, compresslevel=1))  # 29 MB, 1 line
-    tracemalloc.start()
-    try:
-        counts: Counter[str] = Counter()
-        num_characters = sum(
-            len(document.text)
-            for document in stream_corpus([str(tmp_path)], CorpusConfig(deduplicate=False), counts)
-        )
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert num_characters == pytest.approx(29_000_000, rel=0.01)
-    assert counts["long line cut"] >= 29
-    assert peak < 24_000_000
 
 
 def test_an_encyclopedia_in_one_file() -> None:

@@ -280,13 +280,6 @@ def test_each_item_is_done(tmp_path: Path) -> None:
     assert worker_ids() == set()
 
 
-@pytest.mark.parametrize(("items", "workers"), [(range(5), 1), (range(2), 2), (range(0), 2)])
-def test_a_few_are_done_by_this_process(tmp_path: Path, items: range, workers: int) -> None:
-    done = work_through(items, partial(begin_writing, tmp_path), workers, "the text")
-    assert len(list(done)) == len(items)
-    assert {path.read_text() for path in tmp_path.iterdir()} <= {str(os.getpid())}
-
-
 def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     results = work_through([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text", apart=True)
     next(results)

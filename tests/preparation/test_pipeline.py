@@ -69,13 +69,6 @@ def test_each_stage_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Monke
         assert shares[-1] == 100, stage
 
 
-def test_a_vocabulary_that_the_text_does_not_give_is_smaller(tmp_path: Path) -> None:
-    config = replace(small_config(), tokenizer=TokenizerConfig(vocab_size=8192))
-    manifest, lines = prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", config)
-    assert manifest.vocab_size < 8192
-    assert sum("8,192" in line and f"{manifest.vocab_size:,}" in line for line in lines) == 1
-
-
 def test_unigram_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, 10_000)
     prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", small_config())
@@ -215,22 +208,6 @@ def test_a_task_that_is_done_is_not_done_again(
     assert again == whole
 
 
-def test_what_is_left_of_other_text_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut_small(monkeypatch, 10_000)
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    begun = interrupt_at(monkeypatch, BlockReader, 4)
-    with pytest.raises(KeyboardInterrupt):
-        prepare_quietly([path], out, small_config())
-    write_corpus(path, seed=1)
-    num_begun = len(begun)
-    prepare_quietly([path], out, small_config())
-    assert begun[num_begun] == 0
-    prepare_quietly([path], tmp_path / "fresh", small_config())
-    assert read_folder(out) == read_folder(tmp_path / "fresh")
-
-
 def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> None:
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
     first = tmp_path / "first"
@@ -241,17 +218,6 @@ def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> N
     assert "\n" not in str(error.value)
     prepare_quietly([path], out, small_config())
     assert read_folder(out) == read_folder(first)
-
-
-def test_an_existing_tokenizer(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path / "a.txt")
-    first, _ = prepare_quietly([path], tmp_path / "first", small_config())
-    folder = str(tmp_path / "first" / "tokenizer")
-    config = replace(small_config(), tokenizer=TokenizerConfig(path=folder))
-    second, lines = prepare_quietly([path], tmp_path / "second", config)
-    assert second.tokenizer_fingerprint == first.tokenizer_fingerprint
-    assert second.splits == first.splits
-    assert not any("training" in line for line in lines)
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:

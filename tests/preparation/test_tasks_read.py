@@ -204,16 +204,6 @@ def test_an_article_of_any_length_is_read_whole(tmp_path: Path) -> None:
     assert "".join("".join(texts).split()).count("\uac00") == 99 * 30_000
 
 
-def test_a_dump_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
-    write_dump(tmp_path / "plain.xml", PAGES)
-    once = [tmp_path / "plain.xml"]
-    first, _ = prepare_quietly(once, tmp_path / "once", small_config())
-    twice = [*once, f"{tmp_path}/./plain.xml"]
-    second, _ = prepare_quietly(twice, tmp_path / "twice", small_config())
-    assert second.dropped == first.dropped
-    assert tokens_of(tmp_path / "twice", second) == tokens_of(tmp_path / "once", first)
-
-
 def test_a_dump_that_is_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, 4_000)
     write_dump(tmp_path / "plain.xml", PAGES[:30])
@@ -224,9 +214,3 @@ def test_a_dump_that_is_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert manifest.splits["train"].num_documents == 25
     assert manifest.dropped["in corpus.valid_text"] == 5
     assert manifest.source["corpus"]["valid_text"] == [str(held_out)]
-
-
-def test_a_dump_without_articles_is_one_line(tmp_path: Path) -> None:
-    dump = write_dump(tmp_path / "plain.xml", [])
-    with pytest.raises(CorpusError, match=r"plain\.xml is empty"):
-        prepare_quietly([dump], tmp_path / "out", small_config())

@@ -96,36 +96,22 @@ _BATCH_ROWS, _BATCH_BYTES = 64, 64 << 20
 _DAMAGE = (OSError, ValueError, ArithmeticError, LookupError, RuntimeError)
 
 
-@dataclass(frozen=True)
-class ParquetTable:
-    """An open Parquet file: `file` is pyarrow's."""
-
-    file: Any
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of its columns."""
-        return [str(name) for name in self.file.schema_arrow.names]
-
-    @property
-    def num_groups(self) -> int:
-        """The number of its row groups."""
-        return self.file.num_row_groups
-
-    def read(self, columns: Sequence[str], groups: range | None = None) -> Iterator[Any]:
-        """Yield the rows of some row groups, by default all, in pyarrow's record batches of at most
-        about 64 MB.
-        """
-        groups = range(self.num_groups) if groups is None else groups
-        infos = [self.file.metadata.row_group(number) for number in groups]
-        largest = max((info.total_byte_size / max(info.num_rows, 1) for info in infos), default=0)
-        rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(largest, 1))))
-        return self.file.iter_batches(rows, groups, columns=columns)
+def read_batches(
+    file: Any, columns: Sequence[str], groups: Sequence[int] | None = None
+) -> Iterator[Any]:
+    """Yield the rows of some row groups, by default all, in pyarrow's record batches of at most
+    about 64 MB.
+    """
+    groups = range(file.num_row_groups) if groups is None else groups
+    infos = [file.metadata.row_group(number) for number in groups]
+    largest = max((info.total_byte_size / max(info.num_rows, 1) for info in infos), default=0)
+    rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(largest, 1))))
+    return file.iter_batches(rows, groups, columns=columns)
 
 
 @contextmanager
-def opening_parquet(source: Source) -> Generator[ParquetTable]:
-    """Open a file; a compressed one is unpacked first, because Parquet is read from its end.
+def opening_parquet(source: Source) -> Generator[Any]:
+    """Open a file with pyarrow; a compressed one is unpacked first, as Parquet is read from its end.
 
     Raise CorpusError if it, or a part that is read in the block, is damaged; UnreadableError if it
     is empty.
@@ -146,8 +132,7 @@ def opening_parquet(source: Source) -> Generator[ParquetTable]:
         if is_empty:
             raise UnreadableError("empty file", f"{source.name} is empty: it has no text.")
         try:
-            table = parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-            yield ParquetTable(table)
+            yield parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
         except (*_DAMAGE, arrow.ArrowException) as error:
             reason = " ".join(str(error).split()).rstrip(".")
             raise CorpusError(
@@ -159,13 +144,13 @@ def read_parquet(reading: Reading) -> Iterator[str]:
     """Yield the texts of one column in the order of the rows; too long ones are counted."""
     source, field = reading.source, TextField(reading)
     with opening_parquet(source) as table:
-        columns = table.columns
+        columns: list[str] = table.schema_arrow.names
         field.check_columns(columns)
-        kind = str(table.file.schema_arrow.field(columns.index(field.name)).type)
+        kind = str(table.schema_arrow.field(columns.index(field.name)).type)
         if not kind.removeprefix("dictionary<values=").startswith(("string", "large_string")):
             raise field.no_text()
         groups = range(source.span.start, source.span.end) if source.span else None
-        for batch in table.read([field.name], groups):
+        for batch in read_batches(table, [field.name], groups):
             for content in map(_read_content, batch.column(0)):
                 size = 0 if content is None else len(content)
                 if size > MAX_RECORD_CHARACTERS:

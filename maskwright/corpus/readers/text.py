@@ -133,8 +133,12 @@ def decode_text(
     is_checked, span = span is not None, span or Span(0, 0)
     if not first and not span.total:  # a part in which no document ends is empty
         raise UnreadableError("empty file", f"{name} is empty: it has no text.")
-    if not is_checked:
-        _check_signature(first, name)
+    for signature, kind in _SIGNATURES.items():
+        if first.startswith(signature) and not is_checked:
+            remedy = (
+                "Save it as text, or a table as CSV, in UTF-8; other formats need their suffix."
+            )
+            raise UnreadableError("binary file", f"{name} is {kind}, not text. {remedy}")
     mark = _find_mark(first) if span.is_beginning else b""
     blocks = chain([first[len(mark) :]], rest, [b""])
     known = _MARKS.get(mark) or span.encoding
@@ -212,16 +216,6 @@ def _reads_ascii(encoding: str) -> bool:
 def has_safe_line_ends(encoding: str) -> bool:
     """Return True if every byte 10 is a line end after which decoding can begin."""
     return _reads_ascii(encoding) and not codecs.lookup(encoding).name.startswith("iso2022")
-
-
-def _check_signature(first: bytes, name: str) -> None:
-    for signature, kind in _SIGNATURES.items():
-        if first.startswith(signature):
-            raise UnreadableError(
-                "binary file",
-                f"{name} is {kind}, not text. Save it as text, or a table as CSV, in UTF-8; other "
-                "formats that are read need their suffix.",
-            )
 
 
 def _check_control(text: str, block: bytes, name: str, encoding: str) -> None:

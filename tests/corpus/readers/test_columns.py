@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from maskwright.corpus.readers.columns import HubName, expand_home, opening_parquet, parse_hub_name
+from maskwright.corpus.readers.columns import (
+    HubName,
+    expand_home,
+    opening_parquet,
+    parse_hub_name,
+    read_batches,
+)
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError, MissingPackageError
 from tests.corpus.helpers import read_all, write
@@ -81,11 +87,11 @@ def test_rows_of_long_texts_are_read_a_few_at_a_time(
     texts = [noise(10_000, number) for number in range(20)]
     [source] = find_sources([make(tmp_path / "x.parquet", text=texts)])
     with opening_parquet(source) as table:
-        assert [len(batch) for batch in table.read(["text"])] == [4] * 5
+        assert [len(batch) for batch in read_batches(table, ["text"])] == [4] * 5
     path = make(tmp_path / "x.parquet", text=[noise(30_000), *["short"] * 69])
     [source] = find_sources([path])
     with opening_parquet(source) as table:
-        assert [len(batch) for batch in table.read(["text"])] == [64, 6]
+        assert [len(batch) for batch in read_batches(table, ["text"])] == [64, 6]
 
 
 def noise(length: int, seed: int = 0) -> str:
