@@ -111,7 +111,7 @@ def read_batches(
 
 @contextmanager
 def opening_parquet(source: Source) -> Generator[Any]:
-    """Open a file with pyarrow; a compressed one is unpacked first, as Parquet is read from its end.
+    """Open a file with pyarrow; a compressed one is unpacked first: Parquet is read from its end.
 
     Raise CorpusError if it, or a part that is read in the block, is damaged; UnreadableError if it
     is empty.
