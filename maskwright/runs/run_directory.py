@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any, NoReturn, NotRequired, TypedDict, cast
-from urllib.parse import urlsplit
 
 from maskwright.config import (
     Plain,
@@ -39,7 +38,7 @@ from maskwright.shards.remote import is_remote
 from maskwright.train.config import MILESTONE
 
 _HUB = "hf:"
-_LOCAL_SCHEMES = ("file", "local", "memory")
+_LOCAL_SCHEMES = ("file:", "local:", "memory:")
 _LOCAL = re.compile(r"[/.~]")
 _MAX_DEPTH = 8
 _CPU = "cpu"  # in provenance: words that may have a slash, "w/ Radeon Graphics", but are no path
@@ -51,7 +50,9 @@ def shorten_path(path: str) -> str:
     Hub names are kept whole; a URL loses user and query, which may be credentials.
     """
     if is_remote(path):
-        return _shorten_url(path)
+        url = re.split(r"[?#]", path)[0]
+        is_local = url.lower().startswith(_LOCAL_SCHEMES)
+        return PurePath(url).name if is_local else re.sub(r"(?<=://)[^/]*@", "", url)
     if path.startswith(_HUB):
         name, mark, field = path.removeprefix(_HUB).partition("#")
         return f"{_HUB}{PurePath(name).name if _LOCAL.match(name) else name}{mark}{field}"
@@ -103,17 +104,6 @@ def _shorten_all(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_shorten_all(item) for item in cast(Sequence[Any], value)]
     return shorten_path(value) if isinstance(value, str) else value
-
-
-def _shorten_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # such as brackets that do not close
-        return PurePath(url).name
-    if parts.scheme in _LOCAL_SCHEMES:
-        return PurePath(parts.path).name
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
 CONFIG_NAME = "config.yaml"
