@@ -141,15 +141,11 @@ def _end_of_kept(path: Path, last_step: int | None) -> int:
     end = content.rfind(b"\n") + 1
     while end and last_step is not None:
         start = content.rfind(b"\n", 0, end - 1) + 1
-        if _read_step(content[start:end]) <= last_step:
-            break
+        step = (parse_object(content[start:end]) or {}).get("step")
+        if isinstance(step, int | float) and step <= last_step:
+            break  # anything else is no record, or one that is written again
         end = start
     return end
-
-
-def _read_step(line: bytes) -> float:
-    step = (parse_object(line) or {}).get("step")
-    return step if isinstance(step, int | float) else math.inf  # not a record: remove it
 
 
 def _jsonable(value: Any) -> Any:

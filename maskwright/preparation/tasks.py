@@ -299,7 +299,9 @@ class BlockEncoder:
             shards: dict[str, ShardWriter] = {}
             for text, drop, parts in self.splits.divide_block(self.work, number):
                 if drop is not None:
-                    tally.drop(self._explain(*drop), text)
+                    stage, by = drop
+                    exact = HELD_OUT if self.work.is_held_out(by) else "duplicate"
+                    tally.drop(exact if stage == EXACT else "near duplicate", text)
                 elif self.plan.config.select.does_anything:
                     tally.keep(text)
                 counts[CUT] += len(parts) > 1
@@ -325,11 +327,6 @@ class BlockEncoder:
             write_array(self.work.path(ENCODE, number, COUNTS), unigrams, shared=True)
         described = {split: {"shard": info, **sizes[split]} for split, info in infos.items()}
         return {"splits": described, "counts": counts + tally.dropped, "tally": tally.to_plain()}
-
-    def _explain(self, stage: str, by: int) -> str:
-        if stage != EXACT:
-            return "near duplicate"
-        return HELD_OUT if self.work.is_held_out(by) else "duplicate"
 
 
 def describe_source(paths: Sequence[str], config: PrepareConfig, seed: int) -> JsonObject:

@@ -12,6 +12,7 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -324,14 +325,9 @@ def fingerprint_folders(folders: Mapping[str, Path]) -> str:
 
 
 def _join_splits(parts: Sequence[SplitInfo]) -> SplitInfo:
-    return SplitInfo(
-        num_tokens=sum(part.num_tokens for part in parts),
-        num_documents=sum(part.num_documents for part in parts),
-        num_characters=sum(part.num_characters for part in parts),
-        num_bytes=sum(part.num_bytes for part in parts),
-        num_words=sum(part.num_words for part in parts),
-        shards=tuple(shard for part in parts for shard in part.shards),
-    )
+    names = [field.name for field in fields(SplitInfo) if field.name != "shards"]
+    totals = {name: sum(getattr(part, name) for part in parts) for name in names}
+    return SplitInfo(**totals, shards=tuple(shard for part in parts for shard in part.shards))
 
 
 def _hash(texts: Sequence[str]) -> str:

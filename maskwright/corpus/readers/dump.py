@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from xml.parsers import expat
 
-from maskwright.corpus.documents import Reading, Source
+from maskwright.corpus.documents import Reading
 from maskwright.corpus.readers.wikitext import Prefixes, list_prefixes, read_wikitext
 from maskwright.errors import CorpusError
 
@@ -126,17 +126,13 @@ def read_dump(reading: Reading) -> Iterator[str]:
     source = reading.source
     reader = DumpReader(source.name)
     hidden: Prefixes | None = None
+    # A part of the dump lacks the end tag of the XML.
+    is_part = source.path and source.span and source.span.end < source.path.stat().st_size
     with closing(source.read_bytes()) as blocks:
-        for page in reader.read(chain(blocks, _complete(source))):
+        for page in reader.read(chain(blocks, [DUMP_END] if is_part else [])):
             hidden = hidden or list_prefixes(reader.namespaces)
             if article := read_article(page, hidden, reading.counts):
                 yield article
-
-
-def _complete(source: Source) -> Iterator[bytes]:
-    """Yield the end tag of the XML if the source is a part that lacks it."""
-    if source.path and source.span and source.span.end < source.path.stat().st_size:
-        yield DUMP_END
 
 
 def read_article(page: Page, hidden: Prefixes, counts: Counter[str]) -> str:
