@@ -141,11 +141,11 @@ def decode_text(
             raise UnreadableError("binary file", f"{name} is {kind}, not text. {remedy}")
     mark = _find_mark(first) if span.is_beginning else b""
     blocks = chain([first[len(mark) :]], rest, [b""])
-    known = _MARKS.get(mark) or span.encoding
+    known, flagged = _MARKS.get(mark) or span.encoding, None if exact else encoding
     num_bytes, num_bad, num_lines = span.start, 0, 0
     for block, text, chosen in _decode(blocks, name, encoding, known):
         if not is_checked:
-            _check_control(text[:_HEAD_BYTES], block, name, chosen)
+            _check_control(text[:_HEAD_BYTES], block, name, chosen, flagged)
             is_checked = True
         num_bytes += len(block)
         if not text.isascii() and (bad := _UNDECODABLE.search(text)):
@@ -153,7 +153,7 @@ def decode_text(
             if exact or num_bad > _MAX_UNDECODABLE * num_bytes:
                 line = num_lines + text.count("\n", 0, bad.start()) + 1
                 place = name if span.start else f"{name}:{line}"
-                raise not_decodable(block or first, place, chosen, None if exact else encoding)
+                raise not_decodable(block or first, place, chosen, flagged)
         num_lines += text.count("\n")
         yield text
 
@@ -218,13 +218,13 @@ def has_safe_line_ends(encoding: str) -> bool:
     return _reads_ascii(encoding) and not codecs.lookup(encoding).name.startswith("iso2022")
 
 
-def _check_control(text: str, block: bytes, name: str, encoding: str) -> None:
+def _check_control(text: str, block: bytes, name: str, encoding: str, given: str | None) -> None:
     """Raise if the beginning of a file is binary or in an undeclared wide encoding."""
     share = len(_CONTROL.findall(text)) / max(len(text), 1)
     if share <= _MAX_CONTROL:
         return
     if (guess_encoding(block) or "").startswith(("utf-16", "utf-32")):
-        raise not_decodable(block, name, encoding, encoding)
+        raise not_decodable(block, name, encoding, given)
     raise UnreadableError(
         "binary file",
         f"{name} is binary: {share:.0%} of its first {len(text):,} characters are control "
