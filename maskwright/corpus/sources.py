@@ -32,7 +32,7 @@ from maskwright.corpus.readers.columns import expand_home, parse_hub_name, read_
 from maskwright.corpus.readers.dump import read_dump
 from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, read_jsonl, read_table
-from maskwright.corpus.readers.text import read_markdown, read_plain
+from maskwright.corpus.readers.text import read_plain
 from maskwright.corpus.unpack import COMPRESSIONS, Compression
 from maskwright.errors import CorpusError
 from maskwright.files import flush, naming_file, temporary_path
@@ -57,7 +57,7 @@ class Format:
 
 FORMATS: dict[str, Format] = {
     "plain": Format(read_plain, (".txt", ".text")),
-    "markdown": Format(read_markdown, (".md",)),
+    "markdown": Format(partial(read_plain, auto="file"), (".md",)),
     "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), (".json",)),
     "csv": Format(read_table, (".csv",)),
     "tsv": Format(partial(read_table, own="\t"), (".tsv",)),

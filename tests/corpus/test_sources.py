@@ -150,15 +150,6 @@ def test_what_comes_of_a_dump_or_with_it_is_no_dump(tmp_path: Path):
     assert [source.label for source in found] == [f"{DUMP}.xml.jsonl", f"{DUMP}.xml.txt"]
 
 
-def test_the_pattern_for_a_dump_leaves_its_checksum_out(tmp_path: Path):
-    for suffix in (".xml.bz2", ".xml.bz2.md5"):
-        write(tmp_path / f"{DUMP}{suffix}", "x")
-    with pytest.raises(CorpusError) as caught:
-        find_sources([str(tmp_path)])
-    pattern = str(caught.value).rpartition(" ")[2]
-    assert [source.kind for source in find_sources([pattern])] == ["dump"]
-
-
 def test_names_are_shown_as_unicode() -> None:
     assert show_name("größe.txt") == "größe.txt"
     assert show_name("a\udcff.txt") == "a\ufffd.txt"

@@ -12,11 +12,10 @@ import pytest
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import fingerprint_pair
 from maskwright.errors import CorpusError
-from maskwright.preparation.tasks import CUT
 from maskwright.preparation.work import BEFORE_MENDING, KEYS, READ, Work
 from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.shards.manifest import Manifest
-from tests.corpus.dumps import write_dump, write_multistream
+from tests.corpus.dumps import write_dump
 from tests.limits import limited_file_size
 from tests.preparation.helpers import (
     cut_small,
@@ -168,30 +167,6 @@ def tokens_of(folder: Path, manifest: Manifest) -> bytes:
         for split, info in manifest.splits.items()
         for shard in info.shards
     )
-
-
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_all_layouts_of_a_dump_give_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str
-) -> None:
-    pages = [(title, f"{'낱말' if language == 'ko' else 'word'} {text}") for title, text in PAGES]
-    write_multistream(tmp_path / "multi.xml.bz2", pages, language)
-    write_multistream(tmp_path / "bare.xml.bz2", pages, language)
-    (tmp_path / "bare-index.txt.bz2").unlink()
-    write_dump(tmp_path / "single.xml.bz2", pages, language)
-    write_dump(tmp_path / "plain.xml", pages, language)
-    found: dict[str, bytes] = {}
-    for size in (2_000, 10_000_000):
-        cut_small(monkeypatch, size)
-        for name in ("multi.xml.bz2", "bare.xml.bz2", "single.xml.bz2", "plain.xml"):
-            out = tmp_path / f"{name}-{size}"
-            manifest, _ = prepare_quietly([tmp_path / name], out, small_config())
-            dropped = {"page that is no article": 1, "redirect": 1}
-            assert {n: c for n, c in manifest.dropped.items() if n != CUT} == dropped
-            num_shards = len(manifest.splits["train"].shards)
-            assert (num_shards > 3) == (size == 2_000 and name != "single.xml.bz2")
-            found[out.name] = tokens_of(out, manifest)
-    assert len(set(found.values())) == 1
 
 
 def test_an_article_of_any_length_is_read_whole(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from maskwright.preparation import work
 from maskwright.preparation.work import (
-    Leaders,
     Records,
     read_all,
     read_between,
@@ -106,14 +105,3 @@ def test_an_interrupted_file_is_not_there(tmp_path: Path) -> None:
 
 
 RECORDS = st.tuples(VALUES, VALUES, VALUES)
-
-
-@given(st.lists(st.lists(RECORDS, min_size=1, max_size=9), max_size=6))
-def test_leaders_are_those_of_a_dictionary(chunks: list[list[tuple[int, int, int]]]) -> None:
-    leaders, expected = Leaders(), dict[tuple[int, int], int]()
-    for chunk in chunks:
-        leaders.add(*np.array(chunk, np.uint64).T)
-        for first, second, rank in chunk:
-            expected[first, second] = min(rank, expected.get((first, second), TOP))
-    asked = np.array(list(expected), np.uint64).reshape(-1, 2)
-    assert leaders.find(*asked.T).tolist() == list(expected.values())

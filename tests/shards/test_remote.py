@@ -107,19 +107,6 @@ def test_a_file_that_is_always_wrong(plan: Plan, capsys: pytest.CaptureFixture[s
     assert store.tokens(4, 13).tolist() == [5] * 9  # it is right again
 
 
-def test_a_file_that_is_not_there_is_asked_for_once(plan: Plan) -> None:
-    fsspec.filesystem("memory").rm("/bucket/mine/train/00000.tokens")
-    store = TokenStore.open(URL, "train")
-    with pytest.raises(ShardError, match=r"mine/train/00000\.tokens cannot be read: FileNotFound"):
-        store.tokens(0, 3)
-    assert plan.asked["/bucket/mine/train/00000.tokens"] == 1
-
-
-def test_a_url_without_data(plan: Plan) -> None:
-    with pytest.raises(ShardError, match=r"^memory://nowhere/manifest.json cannot be read: .*URL"):
-        TokenStore.open("memory://nowhere/", "train")
-
-
 def test_a_manifest_that_is_none_names_the_url(local: Path) -> None:
     values = json.loads((local / "manifest.json").read_text())
     fsspec.filesystem("memory").pipe_file(

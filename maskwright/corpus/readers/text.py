@@ -67,20 +67,11 @@ def _keep_visible(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("maskwright-keep", _keep_visible)
 
 
-def read_plain(reading: Reading) -> Iterator[str]:
-    """Yield the documents of a text file."""
-    return _read_documents(reading, reading.config.unit)
-
-
-def read_markdown(reading: Reading) -> Iterator[str]:
-    """Yield a Markdown file as one document, unless ``corpus.documents`` is set."""
-    mode = reading.config.unit
-    return _read_documents(reading, "file" if mode == "auto" else mode)
-
-
-def _read_documents(reading: Reading, mode: DocumentMode) -> Iterator[str]:
-    span, limit = reading.source.span, reading.config.max_document_characters
-    mode = (span and span.mode) or mode
+def read_plain(reading: Reading, auto: DocumentMode = "auto") -> Iterator[str]:
+    """Yield the documents of a text file, in the mode `auto` unless ``corpus.documents`` is set."""
+    span, config = reading.source.span, reading.config
+    mode = (span and span.mode) or (auto if config.unit == "auto" else config.unit)
+    limit = config.max_document_characters
     return split_documents(read_text(reading), mode, limit, reading.counts)
 
 
