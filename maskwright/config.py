@@ -25,6 +25,10 @@ from maskwright.errors import ConfigError, UnknownKeyError, did_you_mean, find_n
 ConfigType = TypeVar("ConfigType")
 Plain = dict[str, Any]
 
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on"), True),
+    **dict.fromkeys(("false", "no", "off"), False),
+}
 _LIMITS = {"at_least": ge, "above": gt, "at_most": le, "below": lt}
 # The limit everywhere in the package; the largest published vocabularies have a million tokens.
 MAX_VOCAB_SIZE = 1 << 24
@@ -79,15 +83,17 @@ def from_mapping(
 ) -> ConfigType:
     """Build `cls` from nested plain values.
 
-    Raises:
-        UnknownKeyError: a key that `cls` does not have; names the nearest of `known`, or of `cls`.
-        ConfigError: a value of the wrong type, or one that breaks a rule of `cls`.
+    Raise UnknownKeyError for a key that it does not have, with the nearest of `known` or its
+    own; ConfigError for a value of the wrong type, or one that breaks a rule of `cls`.
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cast(Any, cls))]
     known = fields_of(cls, path) if known is None else known
     values: Plain = {}
-    for key, value in _check_section(mapping, path).items():
+    if not isinstance(cast(Any, mapping), Mapping):
+        name = path.removesuffix(".") or "configuration"
+        raise ConfigError(name, mapping, "must be a section with keys and values")
+    for key, value in mapping.items():
         if key not in names:
             key = path + show_value(key)
             valid = [info.name for info in known]
@@ -103,13 +109,6 @@ def from_mapping(
         return cls(**values)
     except ConfigError as error:
         raise (error.within(path[:-1]) if path else error) from None
-
-
-def _check_section(value: Any, path: str) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return cast(Mapping[str, Any], value)
-    name = path.removesuffix(".") or "configuration"
-    raise ConfigError(name, value, "must be a section with keys and values")
 
 
 def to_mapping(config: Any) -> Plain:
@@ -147,11 +146,7 @@ def nested(dotted: str, value: Any) -> Plain:
 
 
 def read_yaml(path: Path) -> Plain:
-    """Read a YAML file of nested keys; plain data only, never Python objects.
-
-    Raises:
-        ConfigError: no such file, too large, not YAML, or not a mapping.
-    """
+    """Read a YAML file of nested keys; plain data only, never Python objects."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_YAML_BYTES + 1)
@@ -170,18 +165,14 @@ def parse_yaml(text: str, name: str) -> Plain:
     try:
         loaded: Any = yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError("config", name, f"is not valid YAML: {_describe(error)}") from None
+        deep = isinstance(error, RecursionError)
+        reason = "it is nested too deeply" if deep else " ".join(str(error).split())
+        raise ConfigError("config", name, f"is not valid YAML: {reason}") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         raise ConfigError("config", name, "must contain keys and values")
     return cast(Plain, loaded)
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    return " ".join(str(error).split())
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -222,14 +213,10 @@ def describe_type(annotation: Any) -> str:
 
 
 def convert(value: Any, annotation: Any, name: str) -> Any:
-    """Convert one plain value to its field's type.
-
-    Raises:
-        ConfigError: the value is not of this type; names the nearest choice, if there is one.
-    """
+    """Convert one plain value to its field's type; raise ConfigError with the nearest choice."""
     try:
         return _convert(value, annotation, name)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, LookupError, OverflowError):
         rule = f"must be {describe_type(annotation)}"
         remedy = did_you_mean(value, _choices(annotation)) if isinstance(value, str) else ""
         raise ConfigError(name, value, rule, remedy) from None
@@ -301,14 +288,14 @@ def _convert_union(value: Any, arguments: tuple[Any, ...], name: str) -> Any:
         if argument is not type(None):
             try:
                 return _convert(value, argument, name)
-            except (TypeError, ValueError, OverflowError):
+            except (TypeError, ValueError, LookupError, OverflowError):
                 continue
     raise ValueError
 
 
 def _convert_scalar(value: Any, annotation: Any) -> Any:
     if annotation is bool:
-        return value if isinstance(value, bool) else _one_of_words(value)
+        return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
     if isinstance(value, bool):
         raise ValueError  # true is not a number
     if annotation is int:
@@ -318,27 +305,11 @@ def _convert_scalar(value: Any, annotation: Any) -> Any:
         if not math.isfinite(number):
             raise ValueError
         return number
-    if annotation is str:
-        return _convert_text(value)
-    raise TypeError(f"no rule for {annotation}")
-
-
-def _convert_text(value: Any) -> str:
-    if not isinstance(value, str | int | float | date):
+    if annotation is not str or not isinstance(value, str | int | float | date):
         raise ValueError
-    text = str(value)
     # Text that is not valid Unicode cannot be written; file names that are not UTF-8 can.
-    text.encode("utf-8", "surrogateescape")
-    return text
-
-
-def _one_of_words(value: Any) -> bool:
-    word = value.lower() if isinstance(value, str) else None
-    if word in ("true", "yes", "on"):
-        return True
-    if word in ("false", "no", "off"):
-        return False
-    raise ValueError
+    str(value).encode("utf-8", "surrogateescape")
+    return str(value)
 
 
 def _convert_integer(value: Any) -> int:

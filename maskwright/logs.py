@@ -27,13 +27,8 @@ _GUESS = re.compile(r"(^[✓✗]|⟨[^⟩]*⟩)")
 class MetricsLog:
     """A writer of ``metrics.jsonl``, which flushes each record, so a killed run loses none.
 
-    Args:
-        path: the file; an incomplete last line, which a crash may leave, is removed.
-        last_step: the step to resume from; records of later steps are removed, because the run
-            writes them again.
-
-    Raises:
-        OSError: the file cannot be opened or truncated; names the file.
+    An incomplete last line, which a crash may leave, is removed. So are records after `last_step`,
+    from which the run resumes: it writes them again.
     """
 
     def __init__(self, path: Path, last_step: int | None = None) -> None:
@@ -47,9 +42,7 @@ class MetricsLog:
             raise
 
     def write(self, record: Record) -> None:
-        """Append one record. Numbers that JSON cannot hold (NaN, infinity) become null.
-
-        Other numbers keep eight significant digits.
+        """Append one record: eight significant digits; null for NaN and infinity.
 
         Raises:
             OSError: for example, the disk is full; names the file.
@@ -143,23 +136,16 @@ def is_number(value: Any) -> bool:
 
 
 def _end_of_kept(path: Path, last_step: int | None) -> int:
-    """Return the number of bytes of a metrics file to keep when its run resumes from `last_step`.
-
-    Steps only grow, so the file is searched from its end, which is fast for long runs too.
-    """
+    """Return the bytes of a metrics file to keep when its run resumes; searched from the end."""
     content = path.read_bytes()
     end = content.rfind(b"\n") + 1
     while end and last_step is not None:
         start = content.rfind(b"\n", 0, end - 1) + 1
-        if _read_step(content[start:end]) <= last_step:
-            break
+        step = (parse_object(content[start:end]) or {}).get("step")
+        if isinstance(step, int | float) and step <= last_step:
+            break  # anything else is no record, or one that is written again
         end = start
     return end
-
-
-def _read_step(line: bytes) -> float:
-    step = (parse_object(line) or {}).get("step")
-    return step if isinstance(step, int | float) else math.inf  # not a record: remove it
 
 
 def _jsonable(value: Any) -> Any:

@@ -165,7 +165,7 @@ def _find_spans(
 
 def _cut_parquet(source: Source, config: CorpusConfig, num_parts: int) -> Iterator[Span]:
     with opening_parquet(source) as table:
-        num_groups = table.num_groups
+        num_groups: int = table.num_row_groups
     _check_beginning(replace(source, span=Span(0, 1)), config)
     each = -(-num_groups // num_parts)
     starts = range(0, num_groups, each)

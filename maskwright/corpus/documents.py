@@ -27,11 +27,10 @@ _MAX_LINES_A_BLANK = 500
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document: its text, its id, and its source.
+    """One document: its text, its id, and its source, which is the input as the user named it.
 
-    `id` is short and readable (``wiki.txt.gz:17``: the 17th document of that file;
-    ``wiki.txt@64000000:17``: of its part that begins at that byte); `source` is the input as the
-    user named it.
+    ``wiki.txt.gz:17`` is the 17th document of a file, ``wiki.txt@64000000:17`` that of its part
+    that begins at this byte.
     """
 
     text: str
@@ -44,12 +43,11 @@ class Span:
     """A part of a file, in bytes or, for Parquet, in row groups.
 
     Attributes:
-        head: number of bytes at the beginning of the file that are read before the part: the header
-            line of a table, or the XML before the first page of a dump.
-        mode: the unit that is one document, as inferred from the beginning of the file.
-        encoding: the encoding, also inferred; None if the beginning is ASCII.
-        total: number of row groups of a Parquet file, or of bytes of a file whose compression
-            cannot be cut, so that each part unpacks everything before it. Else 0.
+        head: bytes at the beginning of the file that are read before the part: the header line of
+            a table, or the XML before the first page of a dump.
+        mode, encoding: as inferred from the beginning of the file (None: it is ASCII).
+        total: row groups of a Parquet file, or bytes of a file whose compression cannot be cut, so
+            that each part unpacks everything before it. Else 0.
     """
 
     start: int
@@ -58,11 +56,6 @@ class Span:
     mode: DocumentMode | None = None
     encoding: str | None = None
     total: int = 0
-
-    @property
-    def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The byte ranges to read, in order."""
-        return ((0, self.head), (self.start, self.end))
 
     @property
     def is_beginning(self) -> bool:
@@ -75,15 +68,13 @@ class Source:
     """One input to read: a file, a part of a file, or a stream of texts.
 
     Attributes:
-        title: the input as the user named it.
-        label: the short name in document ids.
+        title: the input as the user named it; `label` is its short name in document ids.
         kind: a key of `maskwright.corpus.sources.FORMATS`.
         compression: the suffix of the file's compression; "" for none.
         path: the file; None for other inputs.
         explicit: the user named this file itself, so it is an error if it cannot be read; an
             unreadable file in a folder or of a pattern is skipped and counted.
-        span: the part to read; None: all. Only a file with a document at its beginning is cut, so
-            a part without documents is not an error.
+        span: the part to read; None: all. A part without documents is not an error.
     """
 
     title: str
@@ -95,19 +86,15 @@ class Source:
     span: Span | None = None
 
     def read_bytes(self) -> Generator[bytes]:
-        """Yield the decompressed bytes of the source in blocks of bounded size.
-
-        Raises:
-            CorpusError: the file cannot be read, or its compressed data is damaged.
-        """
-        span = self.span
-        if span is None or not span.total:
-            ranges = ((0, sys.maxsize),) if span is None else span.ranges
-            return read_blocks(self.path, self.compression, self.name, ranges)
-        end = span.end if span.end < span.total else None
-        boundary = BLANK_LINE if span.mode == "blank_line" else LINE_END
-        part = PackedPart(span.start, end, boundary)
-        return read_blocks(self.path, self.compression, self.name, part=part)
+        """Yield the decompressed bytes of the source in blocks; errors as in `read_blocks`."""
+        span, ranges, part = self.span, ((0, sys.maxsize),), None
+        if span is not None and span.total:
+            end = span.end if span.end < span.total else None
+            boundary = BLANK_LINE if span.mode == "blank_line" else LINE_END
+            part = PackedPart(span.start, end, boundary)
+        elif span is not None:
+            ranges = ((0, span.head), (span.start, span.end))
+        return read_blocks(self.path, self.compression, self.name, ranges, part)
 
     @property
     def name(self) -> str:
@@ -120,11 +107,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The arguments of a reader.
-
-    Attributes:
-        counts: the reader's counts of dropped and repaired items, by reason.
-    """
+    """The arguments of a reader; it counts dropped and repaired items by reason."""
 
     source: Source
     config: CorpusConfig
@@ -134,8 +117,8 @@ class Reading:
 class UnreadableError(CorpusError):
     """A source has no text of the expected kind: it is binary, empty, or other JSON.
 
-    This is an error for a file that the user named; a file in a folder is skipped and counted under
-    `reason`. Damage, such as a truncated archive, is a `CorpusError` in both cases.
+    A file in a folder is then skipped and counted under `reason`. Damage, such as a truncated
+    archive, is a `CorpusError` there, too.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -177,19 +160,17 @@ def read_lines(texts: Iterable[str], limit: int, counts: Counter[str]) -> Iterat
     pending = ""
     for text in texts:
         lines = (pending + text).split("\n")
-        pending = lines.pop()
-        if len(pending) > limit:
-            # The last piece may continue in the next block.
-            *pieces, pending = cut_text(pending, limit)
-            lines += pieces
-            counts["long line cut"] += len(pieces)
+        *pieces, pending = cut_text(lines.pop(), limit)  # it may continue in the next block
         for line in lines:
             if len(line) <= limit:
                 yield line
             else:
-                pieces = list(cut_text(line, limit))
-                counts["long line cut"] += len(pieces) - 1
-                yield from pieces
+                cut = list(cut_text(line, limit))
+                counts["long line cut"] += len(cut) - 1
+                yield from cut
+        if pieces:
+            counts["long line cut"] += len(pieces)
+            yield from pieces
     if pending:
         yield pending
 

@@ -32,7 +32,7 @@ from maskwright.corpus.readers.columns import expand_home, parse_hub_name, read_
 from maskwright.corpus.readers.dump import read_dump
 from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, read_jsonl, read_table
-from maskwright.corpus.readers.text import read_markdown, read_plain
+from maskwright.corpus.readers.text import read_plain
 from maskwright.corpus.unpack import COMPRESSIONS, Compression
 from maskwright.errors import CorpusError
 from maskwright.files import flush, naming_file, temporary_path
@@ -46,10 +46,8 @@ Reader = Callable[[Reading], Iterator[str] | Iterator[tuple[str, str]]]
 class Format:
     """The reader of one kind of source, and the suffixes of its files.
 
-    Attributes:
-        suffixes: suffixes of its files.
-        suffixes_if_named: suffixes that count only for a file that the user names. Data sets often
-            name JSON lines .json, but in a folder such files are usually settings.
+    `suffixes_if_named` count only for a file that the user names: data sets often name JSON lines
+    .json, but in a folder such files are usually settings.
     """
 
     read: Reader
@@ -59,7 +57,7 @@ class Format:
 
 FORMATS: dict[str, Format] = {
     "plain": Format(read_plain, (".txt", ".text")),
-    "markdown": Format(read_markdown, (".md",)),
+    "markdown": Format(partial(read_plain, auto="file"), (".md",)),
     "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), (".json",)),
     "csv": Format(read_table, (".csv",)),
     "tsv": Format(partial(read_table, own="\t"), (".tsv",)),
@@ -72,11 +70,7 @@ _DUMP_PART = re.compile(r"\.xml-p\d+p\d+")  # a file with the pages of these num
 
 
 def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compression]:
-    """Return the kind of a file (None for an unknown suffix) and its compression ("" for none).
-
-    Args:
-        named: the user named this file itself.
-    """
+    """Return the kind of a file (None for an unknown suffix) and its compression ("" for none)."""
     suffixes = [_DUMP_PART.sub(".xml", suffix.lower()) for suffix in path.suffixes]
     compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
     if compression:
@@ -91,10 +85,8 @@ def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compres
 def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> Iterator[Document]:
     """Yield the documents of one source, uncleaned, in bounded memory.
 
-    Unreadable files and records are counted in `counts` by reason.
-
-    Raises:
-        CorpusError: it is damaged, JSON without its suffix, or named by the user and unreadable.
+    Unreadable files and records are counted in `counts` by reason. Raise CorpusError if the source
+    is damaged, JSON without its suffix, or named by the user and unreadable.
     """
     number = 0
     limit = config.max_document_characters
@@ -135,7 +127,6 @@ _DUMP = re.compile(r"pages-articles[^.]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$")
 _INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
 # JSON escapes a character with at most six; a longer line of a file would be cut.
 _MAX_TEXT_CHARACTERS = MAX_RECORD_CHARACTERS // 8
-
 _READ_BYTES = 1 << 20
 
 PathLike = str | os.PathLike[str]
@@ -184,14 +175,11 @@ def find_sources(
     """Return all sources that `paths` name, in the given order, folders sorted, each file once.
 
     Hidden files and folders are skipped; files of unknown suffix in folders are ignored and
-    counted in `counts`, and so are symbolic links to folders, which are not followed.
+    counted in `counts`, and so are symbolic links to folders, which are not followed. Raise
+    CorpusError for no input, a missing path, a folder with nothing to read, a device or pipe.
 
     Args:
         reads_json: also read ``.json`` files in folders.
-
-    Raises:
-        CorpusError: no input, a missing path, a pattern without matches, a folder with nothing
-            to read, a device or pipe, or an invalid dataset name.
     """
     if not paths:
         raise CorpusError("no input given. Name files, folders, hf:NAME, pydocs, or - for stdin.")
@@ -220,7 +208,7 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
     for match in list_matches(given):
         if match.is_dir():
             yield from _walk(match, counts, reads_json)
-        elif _is_dump_index(match):
+        elif _INDEX.search(match.name):
             raise CorpusError(f"{match} is the index of a dump, without text. Name the dump.")
         elif match.is_file():
             kind, compression = recognize_name(match, named=True)
@@ -242,17 +230,16 @@ def list_matches(given: str) -> list[Path]:
         return [path]
     if not any(character in given for character in "*?["):
         raise CorpusError(f"{given} does not exist. Check the path.")
-    matches = [match for match in _match(path) if not _is_dump_index(match)]
+    matches = [match for match in _match(path) if not _INDEX.search(match.name)]
     if not matches:
         raise CorpusError(f"{given} matches no file. Check the pattern and the folder.")
     return matches
 
 
 def _exists(path: Path) -> bool:
-    try:
+    with suppress(OSError, ValueError):  # the name is too long or has a NUL
         return path.exists()
-    except (OSError, ValueError):  # the name is too long or has a NUL
-        return False
+    return False
 
 
 def _match(pattern: Path) -> list[Path]:
@@ -284,7 +271,7 @@ def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Sour
                 f"{path} is a Wikipedia dump, which is not read from a folder by default. Name the "
                 f"file, {path}, or a pattern, {pattern}"
             )
-        if kind in (None, "dump") or _is_dump_index(path) or not path.is_file():
+        if kind in (None, "dump") or _INDEX.search(path.name) or not path.is_file():
             counts[f"ignored file {show_name(path.suffix.lower()) or 'without suffix'}"] += 1
             continue
         empty = False
@@ -295,16 +282,8 @@ def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Sour
         raise CorpusError(f"{folder} contains no readable file. Known suffixes: {known}.")
 
 
-def _is_dump_index(path: Path) -> bool:
-    return _INDEX.search(path.name) is not None
-
-
 def list_files(folder: Path, counts: Counter[str] | None = None) -> Iterator[Path]:
-    """Yield the files below `folder` except hidden ones, sorted; count links to folders.
-
-    Raises:
-        CorpusError: a folder cannot be listed.
-    """
+    """Yield the files below `folder` except hidden ones, sorted; count links to folders."""
 
     def fail(error: OSError) -> None:
         raise CorpusError(f"{error.filename} cannot be listed: {error.strerror}.")
@@ -331,14 +310,12 @@ def keep_texts(
     resumed run finds its text.
 
     Args:
-        text: the caller's argument `text`; must be empty, as `texts` replaces it.
-        texts: read once, as a stream.
+        text: the caller's argument `text`, which `texts` replaces.
         field: the name of the field that holds the text.
 
     Raises:
         TypeError: `text` is given too, or `texts` contains anything but strings.
         CorpusError: there are no texts.
-        OSError: the file cannot be written; the error names it.
     """
     if text:
         raise TypeError("give text or texts, not both")
@@ -375,9 +352,6 @@ def identify_source(source: Source) -> list[Any]:
 
     The parts of a file together cover its content. A dataset on the hub is identified by its name,
     so a change there is not noticed; a dataset in a local folder, by its files.
-
-    Raises:
-        CorpusError: a file cannot be read.
     """
     if source.path is not None:
         return [source.kind, source.compression, _hash_part(source.path, source)]

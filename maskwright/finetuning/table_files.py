@@ -20,7 +20,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.readers.columns import opening_parquet
+from maskwright.corpus.readers.columns import opening_parquet, read_batches
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
 from maskwright.corpus.readers.text import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources, recognize_name
@@ -138,7 +138,7 @@ def list_names(path: Path | str) -> list[str]:
     source = _find_one(str(path))
     if source.kind == "parquet":
         with opening_parquet(source) as table:
-            return table.columns
+            return table.schema_arrow.names
     if source.kind == "jsonl":
         first = next(filter(str.strip, read_exact_lines(source)), "")
         return list(_parse_object(first, f"{source.name}:1"))
@@ -151,7 +151,7 @@ def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
     source, names = _find_one(str(path)), list_names(path)
     if source.kind == "parquet":
         with opening_parquet(source) as table:
-            batches = table.read(names)
+            batches = read_batches(table, names)
             records = chain.from_iterable(batch.to_pylist() for batch in batches)
             found: list[JsonObject] = [*islice(records, _PEEKED)]
     elif source.kind == "jsonl":
@@ -311,14 +311,14 @@ def _parse_object(line: str, place: str) -> JsonObject:
 
 def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     with opening_parquet(source) as table:
-        known, names = table.columns, dict[str, str]()
+        known, names = list[str](table.schema_arrow.names), dict[str, str]()
         for role, column in columns.items():
             if isinstance(column, int) and column < len(known):
                 column = known[column]
             if not isinstance(column, str) or column not in known:
                 raise _missing(source, role, column, known, columns)
             names[role] = column
-        batches = table.read(sorted(set(names.values())))
+        batches = read_batches(table, sorted(set(names.values())))
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         for number, record in enumerate(rows, start=1):
             values = {role: record[name] for role, name in names.items()}
@@ -400,7 +400,6 @@ def naming_source(name: str) -> Generator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        reason = f"byte {error.object[error.start]:#x} cannot be decoded"
-        raise not_decodable(error.object, name, UTF_8, reason) from None
+        raise not_decodable(error.object, name, UTF_8) from None
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}.") from None

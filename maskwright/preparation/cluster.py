@@ -10,7 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from maskwright.preparation.engines import Stage, TaskRunner, list_rounds, list_undone, work_through
+from maskwright.preparation.engines import (
+    Stage,
+    list_rounds,
+    list_undone,
+    start_runner,
+    work_through,
+)
 from maskwright.preparation.work import CONNECT, Work
 
 # datatrove has no type annotations.
@@ -20,11 +26,8 @@ SlurmPipelineExecutor: Any = import_module("datatrove.executor.slurm").SlurmPipe
 
 
 class TaskStep(PipelineStep):
-    """A pipeline step that runs every n-th task of a stage, for one rank of n, and counts them.
-
-    Args:
-        folder: the folder of the stages' files.
-        cores: processes in each rank.
+    """A pipeline step that runs every n-th task of a stage, in `cores` processes, for one rank of
+    n.
     """
 
     name = "tasks of a preparation"
@@ -39,7 +42,7 @@ class TaskStep(PipelineStep):
         work = Work(self.folder)
         try:
             os.chdir(work.plan.directory)
-            runner = partial(TaskRunner, self.folder)
+            runner = partial(start_runner, self.folder)
             for stage in list_rounds(work) if self.stage.name == CONNECT else [self.stage]:
                 tasks = list_undone(work, stage, rank, world_size)
                 for _ in work_through(tasks, runner, self.cores, stage.name):

@@ -15,7 +15,6 @@ import secrets
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from itertools import count
 from multiprocessing import get_context, parent_process, resource_tracker
@@ -36,7 +35,7 @@ from typing import Any, TypeAlias, TypeVar
 from maskwright.errors import ConfigError, ShardError
 from maskwright.extras import check_extra
 from maskwright.files import write_text
-from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
+from maskwright.preparation.config import ClusterConfig, PrepareConfig
 from maskwright.preparation.folder import find_work
 from maskwright.preparation.split import make_vocabulary
 from maskwright.preparation.tasks import (
@@ -66,10 +65,8 @@ Item = TypeVar("Item")
 Start: TypeAlias = Callable[[], Callable[[Item], None]]
 
 _MIN_ITEMS = 2  # take less time than starting other processes
-_PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # package: the extra that installs it
 _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
-_CONNECT_SECONDS = 10.0
 
 
 def count_cores() -> int:
@@ -89,9 +86,6 @@ def work_through(
         workers: number of processes; with 1, or few items, this process does the work.
         place: the name of the work, for messages.
         apart: always use other processes.
-
-    Raises:
-        ShardError: a process died.
     """
     if items and not apart and (workers == 1 or len(items) <= _MIN_ITEMS):
         work = start()
@@ -154,7 +148,9 @@ def _start_process(start: Start[Any]) -> tuple[Line, SpawnProcess]:
 def _work(start: Start[Any], line: Line) -> None:
     """Process the items that the parent sends, until it closes the connection or dies."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    parent = parent_process()
+    assert parent is not None, "this process was started by `_start_process`"
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     begun = cache(start)  # called with the first item, so that its errors are reported like others
     with suppress(EOFError, OSError):  # the parent has closed the connection
         while True:
@@ -167,21 +163,9 @@ def _work(start: Start[Any], line: Line) -> None:
                 line.send(error)
 
 
-def _exit_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a preparation.
-
-    Attributes:
-        name: its name, and the name of its folder.
-        verb, unit: for messages such as "read 3 of 8 blocks".
-    """
+    """One stage of a preparation; `verb` and `unit` are for messages: "read 3 of 8 blocks"."""
 
     name: str
     num_tasks: int
@@ -197,8 +181,7 @@ Engine = Callable[[Work, Stage], Iterator[int]]
 def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
     """Yield the stages in order, each when the previous ones are done.
 
-    Args:
-        ahead: list all stages now, with all rounds of `connect` as one stage.
+    With `ahead`, list all stages now, with all rounds of `connect` as one stage.
     """
     plan = work.plan
     blocks, ranges = len(plan.blocks), plan.num_ranges
@@ -222,29 +205,6 @@ def list_rounds(work: Work) -> Iterator[Stage]:
         yield Stage(f"{CONNECT}-{number}", work.plan.num_ranges, verb, "range")
 
 
-class TaskRunner:
-    """Runner of tasks. Data that a stage loads is kept until a task of another stage arrives."""
-
-    def __init__(self, folder: Path) -> None:
-        self._work, self._stage = Work(folder), ""
-        self._run: Callable[[int], Facts] | None = None
-
-    def __call__(self, task: tuple[str, int]) -> None:
-        """Run a task, given as stage name and number, unless it is done."""
-        stage, number = task
-        if self._work.is_done(stage, number):
-            return
-        if stage != self._stage or self._run is None:
-            self._run, self._stage = self._begin(stage), stage
-        self._work.report_done(stage, number, self._run(number))
-
-    def _begin(self, stage: str) -> Callable[[int], Facts]:
-        (self._work.folder / stage).mkdir(exist_ok=True)
-        if stage in (READ, ENCODE):
-            return (BlockReader if stage == READ else BlockEncoder)(self._work)
-        return partial(_TASKS[stage.partition("-")[0]], self._work, stage)
-
-
 _TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
     EXACT: find_exact,
     NEAR: find_near,
@@ -252,6 +212,28 @@ _TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
     VOCABULARY: make_vocabulary,
     FINISH: finish_folder,
 }
+
+
+def start_runner(folder: Path) -> Callable[[tuple[str, int]], None]:
+    """Return a function that runs a task, given as stage name and number, unless it is done.
+
+    Data that a stage loads is kept until a task of another stage arrives.
+    """
+    work = Work(folder)
+
+    @lru_cache(1)
+    def load(stage: str) -> Callable[[int], Facts]:
+        (folder / stage).mkdir(exist_ok=True)
+        if stage in (READ, ENCODE):
+            return (BlockReader if stage == READ else BlockEncoder)(work)
+        return partial(_TASKS[stage.partition("-")[0]], work, stage)
+
+    def run(task: tuple[str, int]) -> None:
+        stage, number = task
+        if not work.is_done(stage, number):
+            work.report_done(stage, number, load(stage)(number))
+
+    return run
 
 
 def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list[tuple[str, int]]:
@@ -262,8 +244,8 @@ def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list
 
 def run_locally(workers: int, work: Work, stage: Stage) -> Iterator[int]:
     """Run tasks in processes on this machine; a free process takes the next task."""
-    tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
-    for _ in work_through(tasks, start, workers, str(work.out)):
+    start = partial(start_runner, work.folder)
+    for _ in work_through(list_undone(work, stage), start, workers, str(work.out)):
         yield 1
 
 
@@ -279,12 +261,15 @@ def _run_local_ranks(workers: int, work: Work, stage: Stage) -> Iterator[int]:
 
 
 def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[int]:
-    """Run tasks in n datatrove ranks, which are Ray tasks; each runs every n-th.
-
-    Ray restarts a rank if its process or node dies.
-    """
+    """Run tasks in n datatrove ranks, which are Ray tasks; Ray restarts one that dies."""
     run: Any = import_module("maskwright.preparation.cluster").run_rank
-    ray, cores = _connect_to_ray(), cluster.cores
+    ray: Any = import_module("ray")
+    try:  # connect to the cluster at RAY_ADDRESS, or start one on this machine
+        ray.init(log_to_driver=False, include_dashboard=False, ignore_reinit_error=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        address = os.environ.get("RAY_ADDRESS")
+        raise ShardError(f"no Ray cluster at RAY_ADDRESS={address}: {error}. Fix it.") from None
+    cores = cluster.cores
     left = len(list_undone(work, stage))
     ranks = min(cluster.tasks, left)
     memory = cluster.memory_gigabytes * cores << 30
@@ -309,30 +294,10 @@ def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[in
         )
 
 
-def _connect_to_ray() -> Any:
-    """Connect to the cluster at RAY_ADDRESS, or start one on this machine; return the package."""
-    ray: Any = import_module("ray")
-    if ray.is_initialized():
-        return ray
-    address = os.environ.get("RAY_ADDRESS", "")
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        if colon and port.isdecimal():  # checked here because Ray waits for minutes
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-        ray.init(log_to_driver=False, include_dashboard=False)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise ShardError(f"no Ray cluster at RAY_ADDRESS={address}: {reason}. Fix it.") from None
-    return ray
-
-
 def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
     """Submit every stage as a job array that waits for the previous array.
 
     This process may exit afterwards. If a job fails, Slurm cancels the jobs that wait for it.
-
-    Raises:
-        ShardError: Slurm rejects the jobs.
     """
     modules: Any = import_module("maskwright.preparation.cluster")
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # with it, datatrove runs a rank instead
@@ -367,11 +332,7 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
 
 
 def find_jobs(out: Path) -> list[str]:
-    """Return the running and pending Slurm jobs that prepare `out`.
-
-    Raises:
-        ShardError: Slurm does not answer.
-    """
+    """Return the running and pending Slurm jobs that prepare `out`."""
     folder = find_work(out)
     if not folder or not (name := folder / _JOB_NAME).exists() or not shutil.which("squeue"):
         return []
@@ -386,15 +347,17 @@ def find_jobs(out: Path) -> list[str]:
 
 
 def choose_engine(config: PrepareConfig) -> Engine | None:
-    """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`).
-
-    Raises:
-        ConfigError: a package or program that the engine needs is missing.
-    """
+    """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`)."""
     workers = config.workers or count_cores()
     if config.engine == "local":
         return partial(run_locally, workers)
-    _check_installed(config.engine)
+    check_extra("datatrove", "cluster", f"engine = {config.engine}")
+    if config.engine == "datatrove-ray":
+        check_extra("ray", "ray", f"engine = {config.engine}")
+    missing = [name for name in _SLURM if shutil.which(name) is None]
+    if config.engine == "datatrove-slurm" and missing:
+        rule, remedy = "needs sbatch, squeue and scancel", "Run it on a login node of the cluster."
+        raise ConfigError("engine", config.engine, rule, remedy)
     logs: Any = import_module("datatrove.utils.logging")
     logs.logger.disable("datatrove")  # in this process; the ranks log to files
     if config.engine == "datatrove-local":
@@ -402,20 +365,9 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
     return partial(_run_on_ray, config.cluster) if config.engine == "datatrove-ray" else None
 
 
-def _check_installed(engine: EngineName) -> None:
-    for package in ("datatrove", "ray") if engine == "datatrove-ray" else ("datatrove",):
-        check_extra(package, _PACKAGES[package], f"engine = {engine}")
-    if engine == "datatrove-slurm":
-        missing = [name for name in _SLURM if shutil.which(name) is None]
-        if missing:
-            rule = f"needs {', '.join(missing)}, not found on PATH"
-            raise ConfigError("engine", engine, rule, "Run it on a login node of the cluster.")
-
-
 def _new_logs(work: Work, stage: Stage) -> str:
     """Make a new folder for datatrove's logs; its completion markers hold for one run only."""
-    logs = work.folder / LOGS
-    number = len(list(logs.glob(f"{stage.name}-*"))) if logs.is_dir() else 0
-    folder = logs / f"{stage.name}-{number}"
+    number = len(list((work.folder / LOGS).glob(f"{stage.name}-*")))
+    folder = work.folder / LOGS / f"{stage.name}-{number}"
     folder.mkdir(parents=True)
     return str(folder)

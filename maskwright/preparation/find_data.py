@@ -33,12 +33,7 @@ def is_elsewhere(config: PretrainConfig) -> bool:
 
 
 def locate_prepared(names: Sequence[str]) -> list[Path]:
-    """Return the prepared folders of `names`, or mirrors of URLs; empty for text.
-
-    Raises:
-        InputError: `names` are prepared data and text.
-        ShardError: a URL cannot be read, or is not prepared data.
-    """
+    """Return the prepared folders of `names`, or mirrors of URLs; empty for text."""
     prepared = [name for name in names if is_remote(name) or is_prepared(Path(name))]
     folders = [locate(name) for name in prepared]
     other = [name for name in names if name not in prepared]
@@ -52,12 +47,7 @@ def locate_prepared(names: Sequence[str]) -> list[Path]:
 
 
 def named_sources(config: PretrainConfig) -> dict[str, Path]:
-    """Return the prepared folders that the run names as its text, by their last path components.
-
-    Raises:
-        InputError: the run also names text, or two folders of one name.
-        ShardError: a URL cannot be read, or is not prepared data.
-    """
+    """Return the prepared folders that the run names as its text, by their last path components."""
     folders = locate_prepared(config.text)
     names = [Path(text).absolute().name for text in config.text]  # that of a URL, too
     for number, name in enumerate(names if folders else []):
@@ -70,25 +60,16 @@ def named_sources(config: PretrainConfig) -> dict[str, Path]:
 
 
 def named_folder(config: PretrainConfig) -> Path | None:
-    """Return the first prepared folder that the run names as its text, or None.
-
-    Raises:
-        InputError, ShardError: as `named_sources`.
-    """
+    """Return the first prepared folder that the run names as its text, or None."""
     return next(iter(named_sources(config).values()), None)
 
 
 def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
     """Return `config` with the preparation settings of the prepared folder that it names, if any.
 
-    Several folders have one tokenizer, and the settings of the first one are returned.
-
-    Args:
-        given: the values that the user set over recipe and file, nested.
-
-    Raises:
-        ConfigError: `given` has other preparation settings, which would have no effect; or a
-            mixture is set for one folder, or for text.
+    Several folders have one tokenizer, and the settings of the first one are returned. Raise
+    ConfigError if `given`, which the user set over recipe and file, has other settings, which
+    would have no effect; or if a mixture is set for one folder, or for text.
     """
     folders = named_sources(config)
     _check_mixture(config, len(folders))
@@ -129,8 +110,8 @@ def locate_data(
     if named := named_sources(config):
         return named
     report(f"looking in {data_dir} for prepared data of this text")
-    fingerprint = _fingerprint(config)
-    folder = data_dir / _folder_name(config, fingerprint)
+    name, fingerprint = _name_folder(config)
+    folder = data_dir / name
     is_new = not is_prepared(folder)
     settings, private = _prepare_config(config), config.private
     prepare(config.text, folder, settings, report=report, fingerprint=fingerprint, private=private)
@@ -143,7 +124,7 @@ def find_prepared(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
     """Return the prepared folders of a run by name; empty if they do not exist yet."""
     if named := named_sources(config):
         return named
-    folder = data_dir / _folder_name(config, _fingerprint(config))
+    folder = data_dir / _name_folder(config)[0]
     return {folder.name: folder} if is_prepared(folder) else {}
 
 
@@ -151,31 +132,21 @@ def _prepare_config(config: PretrainConfig) -> PrepareConfig:
     return PrepareConfig(corpus=config.corpus, select=config.select, tokenizer=config.tokenizer)
 
 
-def _fingerprint(config: PretrainConfig) -> str | None:
-    """Hash the text and every setting that changes shards.
+def _name_folder(config: PretrainConfig) -> tuple[str, str | None]:
+    """Return NAME-HASH and the whole hash, of the text and every setting that changes shards.
 
-    Return None for standard input, which cannot be hashed before it is read.
+    Standard input cannot be hashed before it is read, and is prepared each time.
     """
     if "-" in config.text:
-        return None
-    return fingerprint_input(config.text, _prepare_config(config), seed=0)
-
-
-def _folder_name(config: PretrainConfig, fingerprint: str | None) -> str:
-    """Return NAME-HASH, or a new name for standard input, which is prepared each time."""
-    if fingerprint is None:
-        return f"stdin-{time.strftime('%Y%m%d-%H%M%S')}"
+        return f"stdin-{time.strftime('%Y%m%d-%H%M%S')}", None
+    fingerprint = fingerprint_input(config.text, _prepare_config(config), seed=0)
     stem = Path(config.text[0]).name.partition(".")[0] or "text"
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in stem)
-    return f"{name}-{fingerprint[:8]}"
+    return f"{name}-{fingerprint[:8]}", fingerprint
 
 
 def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
-    """Raise unless a prepared folder holds tokens of the model's tokenizer.
-
-    Raises:
-        ShardError: it was prepared with another tokenizer.
-    """
+    """Raise ShardError unless a prepared folder holds tokens of the model's tokenizer."""
     made_with = Tokenizer.load(data / TOKENIZER_NAME)
     # Only the model's copy must state whether inputs have [CLS] and [SEP].
     if wrap_inputs(made_with, bool(wraps_inputs(tokenizer))).fingerprint != tokenizer.fingerprint:
@@ -190,9 +161,6 @@ def locate(name: str) -> Path:
     """Return the folder of `name`; for a URL its mirror, with manifest and tokenizer.
 
     A `TokenStore` downloads the other files of a mirror when it needs them.
-
-    Raises:
-        ShardError: a URL cannot be read, or is not prepared data.
     """
     if not is_remote(name):
         return Path(name)

@@ -24,7 +24,7 @@ from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks,
 from maskwright.corpus.readers.columns import parse_hub_name
 from maskwright.corpus.sources import find_sources, identify_source, list_files
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import find_link, locking_folder, read_json
+from maskwright.files import locking_folder, read_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.work import PLAN_NAME
 from maskwright.provenance import find_version
@@ -45,7 +45,6 @@ SELECTION_NAME = "selection.json"  # what selection dropped and why
 STDIN_NAME = "stdin-{}"  # a copy, of no known suffix; {} is the hash of its content
 STDIN_TEMPORARY = ".stdin.txt.tmp"
 _STDIN_NAMES, _WORK_NAMES = STDIN_NAME.format("?" * 16), ".work-*"
-_MAX_TALLY_BYTES = 16 << 20
 
 Report = Callable[[str], None]
 
@@ -68,9 +67,6 @@ def list_blocks(
     """Return the blocks of ``corpus.valid_text`` and then of `paths`, and the number of the former.
 
     Ignored files are counted by reason.
-
-    Raises:
-        CorpusError: an input that is missing.
     """
     sources = find_sources(paths, counts)
     named = config.corpus.valid_text
@@ -81,12 +77,7 @@ def list_blocks(
 
 
 def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) -> str:
-    """Return the sha256 (hex) of the text that `paths` name and of its configuration.
-
-    Raises:
-        CorpusError: an input that is missing or cannot be read.
-        TokenizerError: `config.tokenizer.path` holds no tokenizer.
-    """
+    """Return the sha256 (hex) of the text that `paths` name and of its configuration."""
     blocks, num_held_out = list_blocks(paths, config, Counter())
     with ThreadPoolExecutor() as threads:  # hashing releases the GIL
         identities = list(threads.map(identify_block, blocks))
@@ -96,11 +87,7 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
 def fingerprint_blocks(
     identities: Iterable[Any], num_held_out: int, config: PrepareConfig, seed: int
 ) -> str:
-    """Return the fingerprint of an input whose blocks have these identities; see `identify_block`.
-
-    Raises:
-        CorpusError, TokenizerError: as `fingerprint_input`.
-    """
+    """Return the fingerprint of an input whose blocks have these identities."""
     evaluations = find_evaluations(config.select.decontaminate, Counter())
     other = [[identify_source(source) for source in evaluations], num_held_out, seed]
     described = json.dumps([VERSION, _describe(config), other, *identities], sort_keys=True)
@@ -112,9 +99,6 @@ def identify_plan(
 ) -> str:
     """Return the sha256 (hex) of a preparation without reading the text: files are identified by
     name, size and modification time.
-
-    Raises:
-        CorpusError, TokenizerError: as `fingerprint_input`.
     """
     evaluations = find_evaluations(config.select.decontaminate, Counter())
     sources = [*chain(evaluations, *(block.sources for block in blocks))]
@@ -154,11 +138,7 @@ def identify_block(block: Block) -> list[list[Any]]:
 
 @contextmanager
 def making_folder(folder: Path, report: Report) -> Generator[None]:
-    """Make `folder` and lock it; if another process prepares it, wait for that process.
-
-    Raises:
-        ShardError: `folder` is a file.
-    """
+    """Make `folder` and lock it; if another process prepares it, wait for that process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -169,15 +149,10 @@ def making_folder(folder: Path, report: Report) -> Generator[None]:
 
 
 def check_use(out: Path) -> None:
-    """Raise ShardError if a folder holds anything but prepared data, finished or not, or links."""
+    """Raise ShardError if a folder holds anything but prepared data, finished or not."""
     ours = (out / MANIFEST_NAME).is_file() or any(out.glob(_WORK_NAMES))
     if not ours and {*out.iterdir()} - {*out.glob(_STDIN_NAMES), out / STDIN_TEMPORARY}:
         raise ShardError(f"{out} holds files that are not prepared data. Choose another --out.")
-    if link := find_link(out):
-        raise ShardError(
-            f"{link} is a symbolic link, so data would be written elsewhere. Link {out} as a whole,"
-            " or choose another --out."
-        )
 
 
 def claim_finished(
@@ -185,11 +160,7 @@ def claim_finished(
 ) -> Manifest | None:
     """Return the manifest of a finished folder; None if it is damaged and must be prepared again.
 
-    Args:
-        source: the `source` of the manifest that this run would write.
-
-    Raises:
-        ShardError: `out` holds other data.
+    Raise ShardError if `out` holds other data; `source` is that of the manifest to be written.
     """
     manifest = read_manifest(out)
     if manifest.fingerprint != fingerprint:
@@ -274,7 +245,7 @@ def tidy_folder(out: Path) -> None:
 def read_tally(out: Path) -> Tally | None:
     """Return the selection counts of the folder `out`; None if they are missing or damaged."""
     try:
-        return Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
+        return Tally.from_plain(read_json(out / SELECTION_NAME))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -104,18 +104,16 @@ def prepare(
 
     Returns:
         The manifest; None if the stages were submitted to Slurm, which runs them.
-
-    Raises:
-        CorpusError: text that cannot be read, or none.
-        TokenizerError: the text holds no word, or fewer new tokens than `extend_vocab` asks for.
-        ShardError: `out` holds other files, or Slurm jobs prepare it.
-        ConfigError, MissingPackageError: a package or program that `config` needs is missing.
     """
     engine = choose_engine(config)
     Selector(config.select)  # raises now, not after hours of reading, if a package is missing
     with making_folder(out, report):
         check_use(out)
-        _check_jobs(out)
+        if jobs := " ".join(find_jobs(out)):
+            raise ShardError(
+                f"{out} is being prepared by the Slurm jobs {jobs}. Wait for them (prepare --status"
+                f" shows their progress), or cancel them: scancel {jobs}"
+            )
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
         if (out / MANIFEST_NAME).is_file():
             fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
@@ -141,20 +139,8 @@ def prepare(
         return manifest
 
 
-def _check_jobs(out: Path) -> None:
-    if jobs := " ".join(find_jobs(out)):
-        raise ShardError(
-            f"{out} is being prepared by the Slurm jobs {jobs}. Wait for them (prepare --status "
-            f"shows their progress), or cancel them: scancel {jobs}"
-        )
-
-
 def describe_progress(out: Path) -> list[str]:
-    """Return a line about each stage of a preparation, on any engine, then lines about failures.
-
-    Raises:
-        ShardError: `out` holds no preparation, finished or not.
-    """
+    """Return a line about each stage of a preparation, on any engine, then lines about failures."""
     folder, jobs = find_work(out), find_jobs(out)
     if (out / MANIFEST_NAME).is_file() and not jobs:
         if not is_locked(out):
@@ -190,7 +176,8 @@ def plan_work(
     blocks, num_held_out = list_blocks(inputs, config, ignored, report)
     identity = identify_plan(blocks, num_held_out, config, seed)
     work = Work(claim_work(out, identity))
-    work.forget_failures()
+    for failure in work.folder.glob("*/*.error"):  # of an earlier attempt
+        failure.unlink()
     if not (work.folder / PLAN_NAME).exists():
         if config.select.decontaminate:
             _read_evaluation(config.select, work, report)
@@ -260,24 +247,19 @@ def _report_result(work: Work, out: Path, private: bool, report: Report) -> Mani
 def _summarize(manifest: Manifest) -> str:
     train, valid = manifest.splits["train"], manifest.splits["valid"]
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest.dropped.items())
-    lines = [
-        f"{count_noun(train.num_documents, 'document')}, "
-        f"{count_noun(train.num_tokens, 'token')} to train on; "
-        f"{count_noun(valid.num_documents, 'document')}, "
-        f"{count_noun(valid.num_tokens, 'token')} held out; "
-        f"dropped or repaired: {dropped or 'nothing'}"
+    sizes = [
+        f"{count_noun(split.num_documents, 'document')}, {count_noun(split.num_tokens, 'token')}"
+        for split in (train, valid)
     ]
+    line = f"{sizes[0]} to train on; {sizes[1]} held out; dropped or repaired: "
+    line += dropped or "nothing"
     if not valid.num_tokens:
-        lines.append(
-            "no text is held out, which pretrain and inspect need. Prepare it again without "
-            "--corpus.valid_fraction 0."
-        )
-    elif valid.num_tokens < _MIN_HELD_OUT:
-        lines.append(
-            f"only {valid.num_tokens:,} validation tokens: scores will be noisy. Raise "
-            "--corpus.valid_fraction or name files with --corpus.valid_text."
-        )
-    return "\n".join(lines)
+        line += "\nno text is held out, which pretrain and inspect need. Prepare it again without "
+        return line + "--corpus.valid_fraction 0."
+    if valid.num_tokens < _MIN_HELD_OUT:
+        line += f"\nonly {valid.num_tokens:,} validation tokens: scores will be noisy. Raise "
+        line += "--corpus.valid_fraction or name files with --corpus.valid_text."
+    return line
 
 
 def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:

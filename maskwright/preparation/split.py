@@ -76,11 +76,8 @@ def raise_valid_fraction(
 ) -> float:
     """Return the share to hold out if `fraction` yields less than half of `enough` tokens.
 
-    Further documents are held out until there are enough tokens, or the next one is so long that
-    there would be more than twice as many.
-
-    Args:
-        documents: the fingerprint and the number of tokens of each document.
+    Further documents, given as fingerprints and tokens, are held out until there are enough, or the
+    next one is so long that there would be more than twice as many.
     """
     beyond = list[tuple[int, float]]()
     num_tokens = 0.0
@@ -138,10 +135,7 @@ def settle_splits(work: Work) -> Splits:
     """Return the splits of the documents that are left after deduplication.
 
     Reads only the first keys (8 MB of text), unless far too little or too much text is held out.
-
-    Raises:
-        CorpusError: no document is left to train or validate on, or too little text to hold some of
-            it out.
+    Raise CorpusError if no document is left, or too little text to hold some of it out.
     """
     fraction, least, aim = _choose_share(work)
     splits, blocks = Splits(fraction), range(work.plan.num_held_out, len(work.plan.blocks))

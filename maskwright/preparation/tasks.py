@@ -99,6 +99,7 @@ EXTENSION_KEY = "tokenizer_extension"
 HELD_OUT = "in corpus.valid_text"  # a reason for dropping a document
 CUT = "document cut in two to hold out its end"
 IN_SENTENCES = "document cut into sentences"
+_SIZES = ("num_characters", "num_bytes", "num_words")  # of the text of a split
 
 
 class BlockReader:
@@ -211,9 +212,7 @@ def find_exact(work: Work, stage: str, number: int) -> Facts:
 def _list_leaders(
     parts: Iterable[Part], first: str, second: str
 ) -> Iterator[tuple[Values, Values]]:
-    """Yield the keys of records, and for each the smallest key with the same identity, which is in
-    the fields `first` and `second`.
-    """
+    """Yield the keys of records, and for each the smallest key with the same two fields."""
     for part in parts:
         leaders = Leaders()
         for records in part():
@@ -300,7 +299,9 @@ class BlockEncoder:
             shards: dict[str, ShardWriter] = {}
             for text, drop, parts in self.splits.divide_block(self.work, number):
                 if drop is not None:
-                    tally.drop(self._explain(*drop), text)
+                    stage, by = drop
+                    exact = HELD_OUT if self.work.is_held_out(by) else "duplicate"
+                    tally.drop(exact if stage == EXACT else "near duplicate", text)
                 elif self.plan.config.select.does_anything:
                     tally.keep(text)
                 counts[CUT] += len(parts) > 1
@@ -319,19 +320,13 @@ class BlockEncoder:
                     shards[split].add(encoded.ids, encoded.word_starts)
                     if split == "train":
                         np.add.at(unigrams, encoded.ids, 1)
-                    sizes[split]["num_characters"] += len(part)
-                    sizes[split]["num_bytes"] += len(part.encode())
-                    sizes[split]["num_words"] += len(part.split())
+                    measured = len(part), len(part.encode()), len(part.split())
+                    sizes[split].update(dict(zip(_SIZES, measured, strict=True)))
             infos = {split: asdict(shard.close()) for split, shard in shards.items()}
         if "train" in infos:
             write_array(self.work.path(ENCODE, number, COUNTS), unigrams, shared=True)
         described = {split: {"shard": info, **sizes[split]} for split, info in infos.items()}
         return {"splits": described, "counts": counts + tally.dropped, "tally": tally.to_plain()}
-
-    def _explain(self, stage: str, by: int) -> str:
-        if stage != EXACT:
-            return "near duplicate"
-        return HELD_OUT if self.work.is_held_out(by) else "duplicate"
 
 
 def describe_source(paths: Sequence[str], config: PrepareConfig, seed: int) -> JsonObject:
@@ -398,11 +393,10 @@ def _count_unigrams(work: Work, vocab_size: int) -> FileInfo:
 def _add_shards(split: str, encoded: Sequence[Facts]) -> SplitInfo:
     found = [facts["splits"][split] for facts in encoded if split in facts["splits"]]
     shards = tuple(parse_shard(each["shard"]) for each in found)
+    texts = {name: sum(each[name] for each in found) for name in _SIZES}
     return SplitInfo(
         num_tokens=sum(shard.num_tokens for shard in shards),
         num_documents=sum(shard.num_documents for shard in shards),
-        num_characters=sum(each["num_characters"] for each in found),
-        num_bytes=sum(each["num_bytes"] for each in found),
-        num_words=sum(each["num_words"] for each in found),
         shards=shards,
+        **texts,
     )

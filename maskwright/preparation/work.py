@@ -112,7 +112,6 @@ class Plan:
 
     @property
     def finds_near(self) -> bool:
-        """Whether near duplicates are searched for."""
         return self.config.select.near_duplicates > 0
 
     def count_tasks(self, stage: str) -> int:
@@ -154,7 +153,6 @@ class Work:
         return Plan.read(self.folder / PLAN_NAME)
 
     def path(self, stage: str, number: int, suffix: str) -> Path:
-        """Return the path of a file of task `number`."""
         return self.folder / stage / f"{number:05d}.{suffix}"
 
     def is_done(self, stage: str, number: int) -> bool:
@@ -188,11 +186,6 @@ class Work:
             return error
         return None
 
-    def forget_failures(self) -> None:
-        """Remove all stored errors."""
-        for path in self.folder.glob("*/*.error"):
-            path.unlink()
-
     def facts(self, stage: str, number: int = 0) -> Facts:
         """Return the report of a finished task."""
         return json.loads(self.path(stage, number, "json").read_text(encoding="utf-8"))
@@ -225,7 +218,6 @@ class Work:
         return writing_runs(self.path(stage, number, kind.suffix), kind.dtype)
 
     def read(self, stage: str, number: int, kind: Kind) -> Records:
-        """Return the records that task `number` wrote."""
         return read_all(self.path(stage, number, kind.suffix), kind.dtype)
 
     def read_range(self, stage: str, kind: Kind, low: int, high: int) -> Iterator[Part]:

@@ -250,9 +250,6 @@ def fetch_ahead(
     """Start to download the missing files of remote data, in the order in which they are read.
 
     One rank of each machine downloads for all of its ranks.
-
-    Raises:
-        ShardError: the disk has no room for all files.
     """
     if world.local_rank == 0 and data.train.is_remote:
         planner = build_row_source(config, data).planner(position.row_length)

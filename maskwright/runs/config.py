@@ -127,11 +127,9 @@ def default_recipe(overrides: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class ConfigLayers:
-    """The layers of a configuration, each over the one before it.
-
-    Attributes:
-        recipe: its name; None if a file has none.
-        file, singly: the values of a YAML file and those that are set one by one, nested.
+    """The layers of a configuration, each over the one before it: a recipe (None if a file has
+    none),
+    the values of a YAML file, and those that are set one by one, nested.
     """
 
     recipe: str | None = None
@@ -169,11 +167,7 @@ def resolve(
     config_file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> PretrainConfig:
-    """Return the configuration of a recipe, overridden by a YAML file and then by single values.
-
-    Raises:
-        ConfigError: an unknown key, or a value that breaks a rule.
-    """
+    """Return the configuration of a recipe, overridden by a YAML file and then by single values."""
     return ConfigLayers.read(recipe, config_file, overrides or {}).resolve()
 
 
@@ -190,11 +184,9 @@ _WITHOUT_EFFECT: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
 
 
 def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:
-    """Return a line for each value that the user set and that the method does not use. It is no
-    error, so that a sweep can vary methods and their settings together.
-
-    Args:
-        given: the values that the user set singly, nested.
+    """Return a line for each value of `given`, set singly, that the method does not use. It is no
+    error,
+    so that a sweep can vary methods and their settings together.
     """
     lines: list[str] = []
     for decider, values, names in _WITHOUT_EFFECT:
@@ -212,9 +204,6 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     Fields with the same purpose are replaced, too: a budget replaces all budgets, batch tokens and
     their schedule replace each other, a row length replaces the schedule of row lengths, and a
     model size replaces its choice by the budget.
-
-    Raises:
-        ConfigError: the layer sets both batch tokens and their schedule.
     """
     train, data, model = (as_mapping(layer.get(name)) for name in ("train", "data", "model"))
     replaced: set[str] = set()

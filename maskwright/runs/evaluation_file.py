@@ -16,7 +16,6 @@ from maskwright.provenance import Environment
 
 RESULTS_NAME = "evaluation.json"
 FORMAT = 1
-_MAX_BYTES = 64 << 20
 # The settings that make another measurement on the same data, with their usual values.
 _USUAL: dict[str, object] = {
     "fast": False,
@@ -69,11 +68,9 @@ class DataFacts(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """The scores of one suite.
-
-    Attributes:
-        data: the data that the model was scored on.
-        settings: everything else that the scores depend on: masks, seed, metric, kind of interval.
+    """The scores of one suite; `settings` are everything but the data that they depend on: masks,
+    seed,
+    metric, kind of interval.
     """
 
     suite: str
@@ -149,7 +146,7 @@ def merge_earlier(path: Path, new: EvaluationResult) -> EvaluationResult:
     """
     replaced = {_identify(suite) for suite in new["suites"]}
     try:
-        earlier = read_json(path, _MAX_BYTES)
+        earlier = read_json(path)
         is_same = earlier["model"]["sha256"] == new["model"]["sha256"]
         suites = earlier["suites"] if is_same and earlier["format"] == FORMAT else ()
         kept = [suite for suite in suites if _identify(suite) not in replaced]
@@ -173,8 +170,7 @@ def find_unusual(result: SuiteResult) -> dict[str, object]:
 def choose_result(results: Sequence[SuiteResult], suite: str) -> SuiteResult | None:
     """Return the latest result of a suite; None if there is none.
 
-    On the same data a usual measurement is preferred, even if another one is newer: a full one to
-    a fast one, then the usual metric and precision to others.
+    On the same data a usual measurement is preferred, even if another one is newer.
     """
     found = [result for result in reversed(results) if result.suite == suite]
     on_same_data = [r for r in found if r.data.get("name") == found[0].data.get("name")]
@@ -189,49 +185,45 @@ def _count_unusual(result: SuiteResult) -> tuple[bool, int]:
 def parse_results(values: Any, where: str) -> list[SuiteResult]:
     """Return the results of an ``evaluation.json`` of unknown origin, validated.
 
+    A score whose value is null (it was not finite) is skipped.
+
     Args:
-        values: the content of the file.
-        where: its name, for messages.
+        where: the name of the file, for messages.
 
     Raises:
         InputError: a value of another type than `SuiteResult` and `Score` have, or a score that is
-            not finite. A score whose value is null (it was not finite) is skipped.
+            not finite.
     """
-    suites = _check(values, dict, "an object", where).get("suites")
     found: list[SuiteResult] = []
-    for number, suite in enumerate(_check(suites, list, "a list", f"{where}: suites")):
+    for number, suite in enumerate(_get(values, "suites", list, where)):
         place = f"{where}: suites[{number}]"
-        entries = _check(suite, dict, "an object", place)
-        name, data, settings, listed = (
-            _check(entries.get(field), kind, description, f"{place}.{field}")
-            for field, kind, description in (
-                ("suite", str, "a text"),
-                ("data", dict, "an object"),
-                ("settings", dict, "an object"),
-                ("scores", list, "a list"),
-            )
-        )
-        scores = [_parse_score(score, f"{place}.scores[{n}]") for n, score in enumerate(listed)]
+        scores = [
+            _parse_score(score, f"{place}.scores[{n}]")
+            for n, score in enumerate(_get(suite, "scores", list, place))
+        ]
+        name, data = _get(suite, "suite", str, place), _get(suite, "data", dict, place)
         kept = tuple(score for score in scores if score is not None)
-        found.append(SuiteResult(name, data, settings, kept))
+        found.append(SuiteResult(name, data, _get(suite, "settings", dict, place), kept))
     return found
 
 
 def _parse_score(values: Any, where: str) -> Score | None:
-    entries = _check(values, dict, "an object", where)
-    _check(entries.get("name"), str, "a text", f"{where}.name")
-    names = [field.name for field in fields(Score)]
-    for name in names[1:]:
-        value = entries.get(name)
+    name = _get(values, "name", str, where)
+    numbers = {field.name: values.get(field.name) for field in fields(Score)[1:]}
+    for field, value in numbers.items():
         if value is not None and not is_number(value):
-            _refuse(value, "a finite number or null", f"{where}.{name}")
-    if entries.get("value") is None:
-        return None
-    return Score(**{name: entries.get(name) for name in names})
+            _refuse(value, "a finite number or null", f"{where}.{field}")
+    return None if numbers["value"] is None else Score(name, **numbers)
 
 
-def _check(value: Any, kind: type, description: str, where: str) -> Any:
-    return value if isinstance(value, kind) else _refuse(value, description, where)
+def _get(entries: Any, field: str, kind: type, where: str) -> Any:
+    """Return a field of an object; raise InputError unless it is of this type."""
+    if not isinstance(entries, dict):
+        _refuse(entries, "an object", where)
+    value = cast(dict[str, Any], entries).get(field)
+    if not isinstance(value, kind):
+        _refuse(value, {dict: "an object", list: "a list", str: "a text"}[kind], f"{where}.{field}")
+    return value
 
 
 def _refuse(value: Any, description: str, where: str) -> NoReturn:

@@ -40,10 +40,7 @@ def is_hub_name(name: str) -> bool:
 def download_model(name: str) -> Path:
     """Return the folder in the hub's cache that holds the model ``hf:NAME[@REVISION]``.
 
-    Raises:
-        InputError: the hub has no such model or revision, access is denied, or no network.
-        MissingPackageError: huggingface_hub is not installed.
-        ModelFolderError: its weights are not in safetensors.
+    Raise InputError if it cannot be downloaded, ModelFolderError if it has no safetensors.
     """
     hub: Any = import_extra("huggingface_hub", "hub", name)
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
@@ -55,7 +52,7 @@ def download_model(name: str) -> Path:
             ignore_patterns=[_BELOW],
         )
     except Exception as error:  # errors of several libraries, which differ between releases
-        raise InputError(f"{name}: {_explain(hub, error, repository, revision)}") from None
+        raise InputError(f"{name}: {_explain(hub, error, repository)}") from None
     if not any(Path(folder).glob("*.safetensors")):
         raise ModelFolderError(
             f"{name} holds no weights in safetensors; pickles (pytorch_model.bin) are never loaded,"
@@ -66,7 +63,7 @@ def download_model(name: str) -> Path:
     return Path(folder)
 
 
-def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
+def _explain(hub: Any, error: Exception, repository: str) -> str:
     """Return a line with the cause of a failed download and its remedy."""
     kinds = hub.errors
     login = "log in (hf auth login)"
@@ -75,10 +72,8 @@ def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
         return f"access to this model is restricted: accept its terms on {page} and {login}"
     if isinstance(error, kinds.RepositoryNotFoundError):
         return f"there is no such model on the hub; if it is private, {login}"
-    if isinstance(error, kinds.RevisionNotFoundError):
-        return f"the model has no revision {revision}"
-    if isinstance(error, kinds.HFValidationError):
-        return f"{repository!r} is not a model's name; write {PREFIX}OWNER/NAME"
+    if isinstance(error, kinds.RevisionNotFoundError | kinds.HFValidationError):
+        return f"there is no such revision or name; write {PREFIX}OWNER/NAME[@REVISION]"
     if isinstance(error, kinds.LocalEntryNotFoundError):
         return (
             "the hub does not answer, and the cache does not hold the whole model; download it"
@@ -94,10 +89,7 @@ HELP = "a run directory, a model folder, or hf:NAME[@REVISION]"
 def find_model_folder(argument: Path | str) -> Path:
     """Return the model folder itself, the one in a run directory, or a downloaded one.
 
-    Raises:
-        InputError: the model cannot be downloaded.
-        MissingPackageError: huggingface_hub is not installed.
-        ModelFolderError: the folder does not exist, or the run has no model yet.
+    Raise ModelFolderError if the folder does not exist, or the run has no model yet.
     """
     if is_hub_name(str(argument)):
         return download_model(str(argument))
@@ -124,11 +116,7 @@ def find_model_folder(argument: Path | str) -> Path:
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
-    """Return the folder of the model that predicts masked tokens, which may not be ``model``.
-
-    Raises:
-        MaskwrightError: as `find_model_folder`.
-    """
+    """Return the folder of the model that predicts masked tokens, which may not be ``model``."""
     folder, run = find_model_folder(argument), find_run(argument)
     beside = run and OBJECTIVES[load_run_config(run, {}).objective.name].masked_model
     if not run or not beside:

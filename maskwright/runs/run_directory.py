@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any, NoReturn, NotRequired, TypedDict, cast
-from urllib.parse import urlsplit
 
 from maskwright.config import (
     Plain,
@@ -26,7 +25,6 @@ from maskwright.errors import CheckpointError, ConfigError, InputError, find_nea
 from maskwright.files import (
     JsonObject,
     as_mapping,
-    find_link,
     locking_folder,
     read_json,
     temporary_path,
@@ -40,7 +38,7 @@ from maskwright.shards.remote import is_remote
 from maskwright.train.config import MILESTONE
 
 _HUB = "hf:"
-_LOCAL_SCHEMES = ("file", "local", "memory")
+_LOCAL_SCHEMES = ("file:", "local:", "memory:")
 _LOCAL = re.compile(r"[/.~]")
 _MAX_DEPTH = 8
 _CPU = "cpu"  # in provenance: words that may have a slash, "w/ Radeon Graphics", but are no path
@@ -52,7 +50,9 @@ def shorten_path(path: str) -> str:
     Hub names are kept whole; a URL loses user and query, which may be credentials.
     """
     if is_remote(path):
-        return _shorten_url(path)
+        url = re.split(r"[?#]", path)[0]
+        is_local = url.lower().startswith(_LOCAL_SCHEMES)
+        return PurePath(url).name if is_local else re.sub(r"(?<=://)[^/]*@", "", url)
     if path.startswith(_HUB):
         name, mark, field = path.removeprefix(_HUB).partition("#")
         return f"{_HUB}{PurePath(name).name if _LOCAL.match(name) else name}{mark}{field}"
@@ -94,28 +94,16 @@ def _count_lines(diff: Any) -> str:
     return f"{len(diff.splitlines()):,} lines" if isinstance(diff, str) else ""
 
 
-def _find(values: Mapping[str, Any], dotted: str) -> Any:
-    found: Any = values
+def _find(values: Any, dotted: str) -> Any:
     for name in dotted.split("."):
-        found = as_mapping(found).get(name)
-    return found
+        values = as_mapping(values).get(name)
+    return values
 
 
 def _shorten_all(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_shorten_all(item) for item in cast(Sequence[Any], value)]
     return shorten_path(value) if isinstance(value, str) else value
-
-
-def _shorten_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # such as brackets that do not close
-        return PurePath(url).name
-    if parts.scheme in _LOCAL_SCHEMES:
-        return PurePath(parts.path).name
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
 CONFIG_NAME = "config.yaml"
@@ -130,7 +118,6 @@ TEACHER = "teacher"  # and the model that it learns from
 RUNS_NAME = "runs"  # the default of --runs-dir
 # Sections of the configuration that may change when a run is resumed.
 _CHANGEABLE = ("train", "optim", "evaluate")
-_MAX_PROVENANCE_BYTES = 64 << 20
 _TRACKER_FOLDERS = ("tensorboard", "trackers")
 
 
@@ -167,10 +154,8 @@ class RunFacts(TypedDict):
 
 
 def check_new(run: Path) -> None:
-    """Raise unless a run directory is new, or holds a run that ended before its first checkpoint.
-
-    Raises:
-        InputError: it is neither, it is a file, or it cannot be created.
+    """Raise InputError unless a run directory can be created, or its run ended before its first
+    checkpoint.
     """
     existing = next(path for path in (run, *run.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
@@ -206,28 +191,21 @@ def find_run(argument: str | Path) -> Path | None:
 
 
 def read_example_files(run: Path) -> Mapping[str, Any]:
-    """Return the files of a fine-tuning run and their layout: ``columns``, ``has_header``, ….
-
-    Empty for anything else.
-    """
+    """Return the files of a fine-tuning run and their layout; empty for anything else."""
     return read_asked(run).get("files", {})
 
 
 def read_asked(run: Path) -> Mapping[str, Any]:
     """Return the arguments of ``maskwright finetune`` in a run directory; empty for others."""
     try:
-        asked = read_json(run / PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
+        asked = read_json(run / PROVENANCE_NAME)["asked"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return as_mapping(asked)
 
 
 def check_pretraining(run: Path) -> None:
-    """Raise unless `run` is a run directory of pretraining.
-
-    Raises:
-        InputError: it is not a run directory, or is one of fine-tuning.
-    """
+    """Raise InputError unless `run` is a run directory of pretraining."""
     if not (run / CONFIG_NAME).is_file():
         raise InputError(
             f"{run} is not a run directory: it holds no {CONFIG_NAME}{suggest_run(run) or '.'}"
@@ -253,32 +231,19 @@ def _is_dead(run: Path) -> bool:
 
 @contextmanager
 def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
-    """Lock `run` against other training processes; the lock ends with its process.
-
-    Raises:
-        InputError: another process trains in it, or it contains a symbolic link.
-    """
+    """Lock `run`; raise InputError if another process trains in it."""
 
     def refuse() -> NoReturn:
         raise InputError(f"{run} is being trained by another process")
 
     with locking_folder(run, refuse, report):
-        if link := find_link(run):
-            raise InputError(
-                f"{link} is a symbolic link, so the run would be written elsewhere. Link {run} as a"
-                " whole."
-            )
         yield
 
 
 def begin_run(
     run: Path, config: str, facts: Mapping[str, object], report: Callable[[str], None]
 ) -> None:
-    """Write config.yaml and provenance.json; remove files of a run without checkpoints.
-
-    Raises:
-        InputError: `run` is no longer new.
-    """
+    """Write config.yaml and provenance.json; remove files of a run without checkpoints."""
     check_new(run)
     if (run / CONFIG_NAME).exists():
         report(f"{run} holds a run that ended before its first checkpoint; this one replaces it")
@@ -290,14 +255,10 @@ def begin_run(
 
 
 def read_provenance(run: Path) -> JsonObject:
-    """Read provenance.json.
-
-    Raises:
-        CheckpointError: it is missing or damaged.
-    """
+    """Read provenance.json; raise CheckpointError if it is missing or damaged."""
     path = run / PROVENANCE_NAME
     try:
-        values = read_json(path, _MAX_PROVENANCE_BYTES)
+        values = read_json(path)
         name_prepared(values)
         if not isinstance(values.get("resumptions", []), list):
             raise TypeError("resumptions is not a list")
@@ -319,20 +280,13 @@ def find_micro_batch(provenance: Mapping[str, Any]) -> int | None:
 
 
 def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the prepared folders of a run by name, from its provenance.json.
-
-    Raises:
-        TypeError, KeyError: the entry is invalid or missing.
-    """
+    """Return the prepared folders of a run by name, from its provenance.json."""
     found: Any = provenance["prepared_data"]
     if isinstance(found, str):
         return {Path(found).name: Path(found)}
-    paths = as_mapping(found)
-    if not isinstance(found, dict) or not all(isinstance(path, str) for path in paths.values()):
-        raise TypeError("prepared_data is not a path")
-    if not paths:
-        raise TypeError("prepared_data is empty")
-    return {name: Path(path) for name, path in paths.items()}
+    if not as_mapping(found):
+        raise TypeError("prepared_data is neither a path nor paths by name")
+    return {name: Path(path) for name, path in found.items()}
 
 
 def is_prepared(folder: Path) -> bool:
@@ -350,12 +304,7 @@ def list_prepared(run: Path) -> dict[str, Path]:
 
 
 def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
-    """Return the configuration of a run, overridden by other values.
-
-    Raises:
-        CheckpointError: there is no such run.
-        ConfigError: a value cannot change.
-    """
+    """Return the configuration of a run, overridden by other values; raise if one cannot change."""
     path = run / CONFIG_NAME
     if not path.is_file():
         raise CheckpointError(
@@ -369,11 +318,7 @@ def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
 
 
 def load_recorded_config(run: Path) -> PretrainConfig:
-    """Return the configuration that a run last had, though config.yaml may have been edited.
-
-    Raises:
-        CheckpointError: there is no such run, or its provenance.json is damaged.
-    """
+    """Return the configuration that a run last had, though config.yaml may have been edited."""
     recorded = read_provenance(run).get("config")
     # The runs of earlier versions did not record it.
     return from_mapping(PretrainConfig, recorded) if recorded else load_run_config(run, {})
@@ -394,11 +339,7 @@ def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> Plain:
 
 
 def check_changes(changes: Mapping[str, Any]) -> None:
-    """Raise unless only values of train, optim and evaluate change.
-
-    Raises:
-        ConfigError: another value changes, which would make it another run.
-    """
+    """Raise ConfigError unless only values of train, optim and evaluate change."""
     for section, values in changes.items():
         fields = as_mapping(values)
         names = list(fields)
@@ -418,10 +359,8 @@ def record_resumption(
     changes: Mapping[str, Any],
     computation: Mapping[str, str | int],
 ) -> None:
-    """Write the new configuration, and add the step and the changes to provenance.json.
-
-    The entry also has those values of the environment, and the `computation` (see `RunFacts`), that
-    differ from the start of the run.
+    """Write the new configuration, and add the step, the changes, and what differs of environment
+    and `computation` from the start of the run, to provenance.json.
     """
     provenance = read_provenance(run)
     now = {**describe_environment(), "computation": computation}

@@ -32,11 +32,7 @@ WORDS, MIN_WORDS = 13, 8
 
 
 class EvaluationTexts:
-    """The word runs that no training text may contain: sorted hashes, by run length.
-
-    Args:
-        texts: sentences, questions, answers, …
-    """
+    """The word runs of `texts` that no training text may contain: sorted hashes, by run length."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         hashes, found = WordHashes(), defaultdict[int, list[Hashes]](list)
@@ -73,11 +69,7 @@ class EvaluationTexts:
 
 
 def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source]:
-    """Return the evaluation files; in folders, files without text are counted in `ignored`.
-
-    Raises:
-        CorpusError: a file that is missing, or of an unsupported kind.
-    """
+    """Return the evaluation files; in folders, files without text are counted in `ignored`."""
     sources = find_sources(paths, ignored, reads_json=True) if paths else []
     for source in sources:
         if source.path is None or source.kind in ("parquet", "dump"):
@@ -92,9 +84,6 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
     """Yield the texts in evaluation files: fields of tables, values of JSON, lines of text.
 
     A file that is a single JSON value is read whole.
-
-    Raises:
-        CorpusError: as `find_evaluations`, or a file that cannot be read.
     """
     for source in find_evaluations(paths, ignored):
         texts = decode_text(source.read_bytes(), source.name, exact=True)

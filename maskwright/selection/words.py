@@ -73,9 +73,8 @@ class WordHashes:
 
 
 def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, Hashes]]:
-    """Yield for each n of `lengths`, smallest first, a hash of each n consecutive words.
-
-    W words have W - n + 1 such hashes; an n above W is left out.
+    """Yield each n of `lengths`, smallest first, and the hashes of all n-grams of words [W - n +
+    1].
     """
     joined, joined_words = hashes, 1
     for n in sorted(lengths):

@@ -33,8 +33,6 @@ COUNTS_NAME = "unigram.counts"
 TOKENIZER_NAME = "tokenizer"
 SPLITS = ("train", "valid")
 
-MAX_MANIFEST_BYTES = 64 << 20  # enough for a hundred thousand shards
-
 _SHARD_NAME = re.compile(r"[0-9]{5,12}")  # digits only, so that it is not a path out of the folder
 _MAX_COUNT = (1 << 53) - 1  # the largest count that a JSON number represents exactly
 
@@ -85,8 +83,7 @@ class SplitInfo:
 class Manifest:
     """The description of a prepared folder.
 
-    `fingerprint` identifies the input (text and configuration), so that it is not prepared twice;
-    `source` describes the input for people: paths, configuration, seed.
+    `fingerprint` identifies the input; `source` describes it for people: paths, settings, seed.
     """
 
     vocab_size: int
@@ -108,11 +105,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read ``manifest.json``; the files that it lists are not checked.
-
-    Raises:
-        ShardError: the manifest is missing, damaged, or of another version.
-    """
+    """Read ``manifest.json``; the files that it lists are not checked."""
     file = folder / MANIFEST_NAME
     if not folder.exists():
         raise ShardError(
@@ -126,7 +119,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     remedy = f"Remove {folder} and prepare the data again."
     try:
-        values: JsonObject = read_json(file, MAX_MANIFEST_BYTES)
+        values: JsonObject = read_json(file)
         if values.pop("format") != FORMAT:
             raise ValueError(f"format is not {FORMAT}")
         if (version := values.pop("version")) != VERSION:
@@ -136,13 +129,8 @@ def read_manifest(folder: Path) -> Manifest:
             )
         return parse_manifest(values)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ShardError(f"{file} is damaged: {describe(error)}. {remedy}") from None
-
-
-def describe(error: Exception) -> str:
-    """Return an error as one line; a KeyError names the missing key."""
-    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    return " ".join(text.split())
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ShardError(f"{file} is damaged: {reason}. {remedy}") from None
 
 
 def parse_manifest(values: Mapping[str, Any]) -> Manifest:
@@ -169,10 +157,8 @@ def parse_manifest(values: Mapping[str, Any]) -> Manifest:
 def _parse_split(values: Mapping[str, Any]) -> SplitInfo:
     shards = tuple(parse_shard(shard) for shard in values["shards"])
     split = _build(SplitInfo, values, shards=shards)
-    for total, added in (
-        (split.num_tokens, sum(shard.num_tokens for shard in shards)),
-        (split.num_documents, sum(shard.num_documents for shard in shards)),
-    ):
+    for field in ("num_tokens", "num_documents"):
+        total, added = getattr(split, field), sum(getattr(shard, field) for shard in shards)
         if total != added:
             raise ValueError(f"the shards do not add up: {added}, not {total}")
     return split
@@ -213,14 +199,9 @@ REMEDY = "Prepare the data again."
 
 
 class PreparedFolder:
-    """A local prepared folder.
+    """A local prepared folder; raises ShardError if its manifest is missing or damaged.
 
-    Attributes:
-        path: the path of the folder.
-        name: a name that distinguishes it from other folders.
-
-    Raises:
-        ShardError: the manifest is missing or damaged.
+    `name` distinguishes it from other folders.
     """
 
     def __init__(self, path: Path) -> None:
@@ -229,11 +210,7 @@ class PreparedFolder:
         self.manifest = read_manifest(path)
 
     def check(self, split: str, verify: Verify) -> None:
-        """Compare the files of a split, and the counts, with the manifest.
-
-        Raises:
-            ShardError: a file is missing or differs; the error names it.
-        """
+        """Raise ShardError unless the files of a split, and the counts, match the manifest."""
         check_file(self.path / COUNTS_NAME, self.manifest.unigram_counts, verify)
         for shard in self.manifest.splits[split].shards:
             for kind in (TOKENS, ENDS, STARTS):
@@ -265,11 +242,7 @@ def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
 
 
 def check_known(name: str, ids: NDArray[np.unsignedinteger[Any]], vocab_size: int) -> None:
-    """Raise ShardError unless every id, [n] with n > 0, is in the vocabulary: has an embedding.
-
-    Args:
-        name: the name of the file, for the message.
-    """
+    """Raise ShardError unless every id of file `name`, [n] with n > 0, has an embedding."""
     if (highest := int(ids.max())) >= vocab_size:
         raise ShardError(
             f"{name} is damaged: it contains the id {highest}, but vocab_size is {vocab_size}. "
@@ -285,10 +258,7 @@ def check_ids(path: Path, manifest: Manifest) -> None:
 
 
 def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
-    """Raise ShardError unless file sizes match the counts, and ends rise to the number of tokens.
-
-    Reads only the file of document ends.
-    """
+    """Raise ShardError unless file sizes match the counts, and ends rise to the tokens."""
     expected = {
         TOKENS: shard.num_tokens * TOKEN_DTYPES[dtype].itemsize,
         ENDS: shard.num_documents * ENDS_DTYPE.itemsize,

@@ -12,8 +12,9 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property, lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from maskwright.shards.manifest import (
     check_known,
     read_manifest,
 )
-from maskwright.shards.remote import AT_ONCE, Mirror, make_room, open_folder
+from maskwright.shards.remote import AT_ONCE, Mirror, open_folder
 
 _MAX_OPEN = 128  # open files of a store; the usual limit of a process is 1024
 
@@ -61,11 +62,8 @@ class TokenStore:
     """
 
     def __init__(self, folders: Sequence[PreparedFolder], split: str, manifest: Manifest) -> None:
-        """Use `open`, which checks the files.
-
-        Args:
-            folders: the folders whose shards are concatenated; one, except for a `ConcatStore`.
-            manifest: the manifest of the concatenation.
+        """Use `open`, which checks the files. Only a `ConcatStore` has several folders, and a
+        `manifest` of all.
         """
         self.folders = folders
         self.folder = folders[0].path
@@ -126,36 +124,29 @@ class TokenStore:
         Args:
             positions: token positions in the order of reading, in arrays [n]. Files without any of
                 them are downloaded last.
-
-        Raises:
-            ShardError: the cache has not enough space.
         """
-        mirrors = [folder for folder in self.folders if isinstance(folder, Mirror)]
-        found = {mirror: mirror.find_missing(mirror.list_files(self.split)) for mirror in mirrors}
-        missing = {mirror: sizes for mirror, sizes in found.items() if sizes}
-        make_room(missing)
-        what: list[str] = []
-        for mirror, sizes in missing.items():
-            what.append(f"{sum(sizes.values()) / 1e6:,.1f} MB of {mirror.url}/{self.split}")
-            files = f"({len(sizes):,} files) to {mirror.path}"
-            tell(f"downloading {what[-1]} {files} in the background")
-        if missing:
-            _fetch(self._order_files(positions), list(missing), " and ".join(what))
+        mirrors, what = list[Mirror](), list[str]()
+        for mirror in self.folders:
+            if isinstance(mirror, Mirror) and (sizes := mirror.find_missing(self.split)):
+                mirrors.append(mirror)
+                what.append(f"{sum(sizes.values()) / 1e6:,.1f} MB of {mirror.url}/{self.split}")
+                files = f"({len(sizes):,} files) to {mirror.path}"
+                tell(f"downloading {what[-1]} {files} in the background")
+        if mirrors:
+            _fetch(self._order_files(positions), mirrors, " and ".join(what))
 
     def _order_files(self, positions: Iterable[NDArray[np.int64]]) -> Iterator[File]:
         """Yield the files of all shards in the order in which `positions` need them."""
-        listed = set[int]()
-        for shards in chain(map(self._find_shards, positions), [range(len(self._tokens))]):
-            for shard in shards:
-                if shard not in listed:
-                    listed.add(shard)
-                    yield self._tokens[shard]
-                    yield self._starts[shard]
-            if len(listed) == len(self._tokens):
+        left = dict.fromkeys(range(len(self._tokens)))
+        for some in positions:
+            for shard in np.searchsorted(self._offsets, some, side="right") - 1:
+                if int(shard) in left:
+                    del left[int(shard)]
+                    yield from (self._tokens[shard], self._starts[shard])
+            if not left:
                 return
-
-    def _find_shards(self, positions: NDArray[np.int64]) -> list[int]:
-        return (np.searchsorted(self._offsets, positions, side="right") - 1).tolist()
+        for shard in left:
+            yield from (self._tokens[shard], self._starts[shard])
 
     @cached_property
     def unigram_counts(self) -> NDArray[np.int64]:
@@ -201,29 +192,27 @@ class TokenStore:
 def _fetch(files: Iterator[File], mirrors: Sequence[Mirror], what: str) -> None:
     """Download files in order, in daemon threads, so the program may end before they do."""
     begun, turn, failed = time.monotonic(), threading.Lock(), list[File]()
+    left = AT_ONCE
 
     def work() -> None:
+        nonlocal left
         while True:
             with turn:
-                file = next(files, None)
-            if file is None:
-                return
+                if (file := next(files, None)) is None:
+                    left -= 1
+                    is_last = not left
+                    break
             try:
                 file[0].place(file[1])
             except ShardError:
                 failed.append(file)
+        if is_last:
+            seconds, retries = time.monotonic() - begun, sum(one.num_retries for one in mirrors)
+            lost = f", {len(failed):,} files could not be downloaded" if failed else ""
+            tell(f"downloaded {what} in {seconds:,.1f} seconds, {retries:,} retries{lost}")
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(AT_ONCE)]
-
-    def conclude() -> None:
-        for thread in threads:
-            thread.join()
-        seconds, retries = time.monotonic() - begun, sum(mirror.num_retries for mirror in mirrors)
-        lost = f", {len(failed):,} files could not be downloaded" if failed else ""
-        tell(f"downloaded {what} in {seconds:,.1f} seconds, {retries:,} retries{lost}")
-
-    for thread in (*threads, threading.Thread(target=conclude, daemon=True)):
-        thread.start()
+    for _ in range(AT_ONCE):
+        threading.Thread(target=work, daemon=True).start()
 
 
 def _list_files(folders: Sequence[PreparedFolder], split: str, kind: str) -> list[File]:
@@ -270,15 +259,13 @@ class _OpenFile:
 
 
 class ConcatStore(TokenStore):
-    """One split of several prepared folders, concatenated.
+    """One split of several prepared folders with the same tokenizer, concatenated.
 
     Args:
-        stores: the stores by name; the caller ensures that they have the same tokenizer.
+        stores: the stores by name.
         passes: the passes of training over each store; empty: one each.
 
-    Attributes:
-        folder: the folder of the first store.
-        num_documents_each: the number of documents of each store, in order.
+    `num_documents_each` are the documents of each store; `folder` is that of the first.
     """
 
     def __init__(self, stores: Mapping[str, TokenStore], passes: Sequence[float] = ()) -> None:
@@ -311,11 +298,7 @@ class ConcatStore(TokenStore):
 
 
 def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
-    """Return a manifest (not a file) for the concatenation of these folders.
-
-    Args:
-        manifests: the manifests by name, with the same tokenizer; the names are in ``source``.
-    """
+    """Return a manifest (not a file) for the concatenation of these folders."""
     parts = [*manifests.values()]
     paths = [str(path) for part in parts for path in part.source.get("paths", [])]
     described = {
@@ -336,24 +319,15 @@ def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
 
 
 def fingerprint_folders(folders: Mapping[str, Path]) -> str:
-    """Return the fingerprint of the input of one folder, or of several concatenated ones.
-
-    Raises:
-        ShardError: a folder is missing or damaged.
-    """
+    """Return the fingerprint of the input of one folder, or of several concatenated ones."""
     found = [read_manifest(folder).fingerprint for folder in folders.values()]
     return found[0] if len(found) == 1 else _hash(found)
 
 
 def _join_splits(parts: Sequence[SplitInfo]) -> SplitInfo:
-    return SplitInfo(
-        num_tokens=sum(part.num_tokens for part in parts),
-        num_documents=sum(part.num_documents for part in parts),
-        num_characters=sum(part.num_characters for part in parts),
-        num_bytes=sum(part.num_bytes for part in parts),
-        num_words=sum(part.num_words for part in parts),
-        shards=tuple(shard for part in parts for shard in part.shards),
-    )
+    names = [field.name for field in fields(SplitInfo) if field.name != "shards"]
+    totals = {name: sum(getattr(part, name) for part in parts) for name in names}
+    return SplitInfo(**totals, shards=tuple(shard for part in parts for shard in part.shards))
 
 
 def _hash(texts: Sequence[str]) -> str:

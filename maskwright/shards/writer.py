@@ -49,11 +49,7 @@ class ShardWriter:
         self._stack.__exit__(*error)
 
     def add(self, ids: NDArray[Any], word_starts: NDArray[np.bool_]) -> None:
-        """Add a document of at least one token.
-
-        Raises:
-            ValueError: no token, unequal lengths, or an id that the dtype cannot hold.
-        """
+        """Add a document of at least one token; raise ValueError if the dtype cannot hold an id."""
         if not len(ids) or len(ids) != len(word_starts):
             raise ValueError(f"{len(ids)} tokens with {len(word_starts)} word starts")
         if int(ids.max()) > np.iinfo(self._dtype).max:

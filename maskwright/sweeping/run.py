@@ -54,13 +54,9 @@ _RANGE = re.compile(r"(?P<low>[^.:]+(?:\.\d+[^.:]*)?)\.\.(?P<high>[^:]+?)(?P<log
 
 @dataclass(frozen=True)
 class Dimension:
-    """One setting and its values: a range, or a list of choices.
+    """One setting and its values: a range with both ends, or choices as flags spell them.
 
-    Attributes:
-        name: dotted, as the flag.
-        low, high: the ends of a range, integers where the setting is one; both belong to it.
-        is_log: equal ratios are equally likely, not equal differences.
-        choices: values as flags spell them; empty for a range.
+    Of a range with `is_log` equal ratios are equally likely, not equal differences.
     """
 
     name: str
@@ -97,8 +93,7 @@ def list_combinations(space: Sequence[Dimension], seed: int) -> list[dict[str, s
     """Return all combinations of choices in an order set by `seed`; none if one is a range."""
     combinations = list(product(*(dimension.choices for dimension in space)))
     random.Random(seed).shuffle(combinations)
-    names = [dimension.name for dimension in space]
-    return [dict(zip(names, values, strict=True)) for values in combinations]
+    return [{one.name: v for one, v in zip(space, values, strict=True)} for values in combinations]
 
 
 def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:
@@ -140,12 +135,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is run, and what is varied.
-
-    Attributes:
-        arguments: of the command, without those that say where a run goes.
-        out: the folder of the trials.
-    """
+    """What is run, and what is varied; `out` is the folder of the trials."""
 
     command: Command
     arguments: tuple[str, ...]
@@ -159,10 +149,6 @@ class Sweep:
         metric = _find_value(self.arguments, "--metric")
         is_small = self.command == "pretrain" or metric in LOWER_IS_BETTER
         return "minimize" if is_small else "maximize"
-
-    def refuse(self) -> NoReturn:
-        """Raise the InputError of a sweep whose folder another process uses."""
-        raise InputError(f"{self.out} is in use by another sweep. Wait, or name another --out.")
 
     def folder(self, number: int) -> Path:
         return self.out / f"trial-{number:03}"
@@ -179,11 +165,6 @@ class Sweep:
             where = ["--runs-dir", str(folder.parent), "--name", folder.name, "--auto-resume"]
         program = [sys.executable, "-m", "maskwright", self.command]
         return [*program, *self.arguments, *self.flags(settings), *where]
-
-    def describe(self) -> dict[str, Any]:
-        """Return what all trials of a sweep share, as it comes back from JSON."""
-        space = [{**asdict(one), "choices": list(one.choices)} for one in self.space]
-        return {"command": [self.command, *self.arguments], "space": space, "seed": self.seed}
 
 
 def sweep(
@@ -233,25 +214,36 @@ def sweep(
     space = [one for one in space if one not in given]
     plan = Sweep(command, tuple(arguments), tuple(space), Path(out), seed)
     plan.out.mkdir(parents=True, exist_ok=True)
-    with locking_folder(plan.out, plan.refuse, report):
+
+    def refuse() -> NoReturn:
+        raise InputError(f"{out} is in use by another sweep. Wait, or name another --out.")
+
+    with locking_folder(plan.out, refuse, report):
         return _search(plan, trials, report)
 
 
 def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Trial]:
-    study = _open_study(plan)
+    optuna: Any = import_extra("optuna", "sweep", "maskwright sweep")
+    study = _open_study(plan, optuna)
     if combinations := list_combinations(plan.space, plan.seed)[:trials]:
         trials = len(combinations)
         for settings in combinations:
             study.enqueue_trial(settings, skip_if_exists=True)
     num_before = len(_list_finished(study))
     while len(finished := _list_finished(study)) < trials:
-        _check_failures(plan, finished[num_before:])
-        trial = _ask(study, plan)
+        last = finished[num_before:][-_MAX_FAILURES:]
+        if len(last) == _MAX_FAILURES and all(trial.value is None for trial in last):
+            log = plan.folder(last[-1].number).with_suffix(".log")
+            raise TrainingError(f"{_MAX_FAILURES} trials failed one after the other; see {log}")
+        trial = _ask(study, plan, optuna)
         settings = dict(trial.params)
-        shown = ", ".join(f"{name} {_shorten(value)}" for name, value in settings.items())
+        shown = ", ".join(
+            f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in settings.items()
+        )
         report(f"trial {trial.number + 1} of {trials}: {shown}")
         score = _run(plan, trial.number, settings)
-        state = _optuna().trial.TrialState["FAIL" if score is None else "COMPLETE"]
+        state = optuna.trial.TrialState["FAIL" if score is None else "COMPLETE"]
         study.tell(trial.number, score, state=state)
         report(f"trial {trial.number + 1}: {'failed' if score is None else f'{score:.4f}'}")
         _write_page(plan, study)
@@ -272,24 +264,23 @@ def _find_value(arguments: Sequence[str], flag: str) -> str | None:
     return found
 
 
-def _optuna() -> Any:
-    return import_extra("optuna", "sweep", "maskwright sweep")
-
-
-def _open_study(plan: Sweep) -> Any:
+def _open_study(plan: Sweep, optuna: Any) -> Any:
     """Return the study of a folder; a new one if there is none with a score or a checkpoint.
 
     Raise InputError if the folder holds another sweep, or something else.
     """
-    optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path = plan.out / STUDY_NAME
     if any(plan.out.iterdir()) and not path.exists():
         raise InputError(f"{plan.out} holds something else. Name another folder with --out.")
     where = {"storage": f"sqlite:///{path.resolve()}", "study_name": "sweep"}
     create = partial(optuna.create_study, **where, direction=plan.direction, load_if_exists=True)
-    study, described = create(), plan.describe()
-    if not _has_results(plan, study):  # such as after a mistake in the command
+    space = [{**asdict(one), "choices": list(one.choices)} for one in plan.space]  # as in JSON
+    command = [plan.command, *plan.arguments]
+    study, described = create(), {"command": command, "space": space, "seed": plan.seed}
+    trials = study.get_trials(deepcopy=False)
+    if not any(t.value is not None or has_checkpoint(plan.folder(t.number)) for t in trials):
+        # such as after a mistake in the command
         optuna.delete_study(**where)
         study = create()
     elif study.user_attrs["sweep"] != described:
@@ -301,26 +292,22 @@ def _open_study(plan: Sweep) -> Any:
     return study
 
 
-def _has_results(plan: Sweep, study: Any) -> bool:
-    trials = study.get_trials(deepcopy=False)
-    return any(t.value is not None or has_checkpoint(plan.folder(t.number)) for t in trials)
-
-
 def _list_finished(study: Any) -> list[Any]:
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
 
 
-def _ask(study: Any, plan: Sweep) -> Any:
+def _ask(study: Any, plan: Sweep, optuna: Any) -> Any:
     """Return the trial that was not finished, or else a new one.
 
     Settings are drawn by a sampler whose seed counts the trials, so that a sweep that was killed
     tries the same ones as one that was not.
     """
-    for trial in study.get_trials(deepcopy=False):
+    trials = study.get_trials(deepcopy=False)
+    for trial in trials:
         if not trial.state.is_finished() and len(trial.params) == len(plan.space):
             return trial
-    number = len(study.get_trials(deepcopy=False))
-    study.sampler = _optuna().samplers.TPESampler(seed=(plan.seed * 1_000_003 + number) % 2**32)
+    seed = (plan.seed * 1_000_003 + len(trials)) % 2**32
+    study.sampler = optuna.samplers.TPESampler(seed=seed)
     trial = study.ask()
     for dimension in plan.space:
         dimension.draw(trial)
@@ -377,13 +364,6 @@ def read_score(command: Command, run: Path) -> float | None:
     return read_deciding_score(run) if (run / RESULTS_NAME).exists() else None
 
 
-def _check_failures(plan: Sweep, finished: Sequence[Any]) -> None:
-    last = finished[-_MAX_FAILURES:]
-    if len(last) == _MAX_FAILURES and all(trial.value is None for trial in last):
-        log = plan.folder(last[-1].number).with_suffix(".log")
-        raise TrainingError(f"{_MAX_FAILURES} trials failed one after the other; see {log}")
-
-
 def list_trials(plan: Sweep, study: Any) -> list[Trial]:
     """Return the finished trials, the best first, failures last."""
     sign = 1 if plan.direction == "minimize" else -1
@@ -402,7 +382,3 @@ def _write_page(plan: Sweep, study: Any) -> None:
     rows = [(t.folder.name, (t.folder / REPORT_NAME).exists(), t.score, t.settings) for t in trials]
     goal = "validation loss" if plan.command == "pretrain" else "validation score"
     write_text(plan.out / REPORT_NAME, render_sweep(plan.out.name, goal, best, rows))
-
-
-def _shorten(value: Value) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import maskwright.corpus.blocks
 import maskwright.corpus.unpack
 from maskwright.config import from_mapping
-from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
+from maskwright.corpus.blocks import Block, cut_into_blocks, estimate_bytes
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Source, Span
 from maskwright.corpus.readers.records import FIRST
@@ -268,13 +268,6 @@ def test_a_plan_survives_json_and_names_that_are_not_unicode(tmp_path: Path) -> 
     assert [Block.from_plain(one) for one in plain] == blocks
 
 
-def test_small_text_has_many_blocks() -> None:
-    assert choose_block_bytes(10, 64_000_000) == 2_000_000
-    assert choose_block_bytes(640_000_000, 64_000_000) == 10_000_000
-    assert choose_block_bytes(10**12, 64_000_000) == 64_000_000
-    assert choose_block_bytes(10**12, 500) == 500
-
-
 def test_text_is_estimated_by_the_size_on_disk(tmp_path: Path) -> None:
     for name, expected in (("a.txt", 8), ("a.txt.gz", 24), ("a.parquet", 24)):
         [source] = find_sources([write(tmp_path / name, b"12345678")])
@@ -392,7 +385,7 @@ def test_bytes_before_a_part_count_as_decodable(tmp_path: Path) -> None:
     span = Span(len(content), len(content + german), mode="line", encoding="utf-8")
     message = str(read([replace(find_sources([path])[0], span=span)]))
     assert message.startswith(f"{path} (bytes ")
-    assert message.endswith(f"iconv -f cp1252 -t UTF-8 {path} > utf8-x.txt")
+    assert "likely cp1252" in message
 
 
 def test_the_encoding_at_the_beginning_is_that_of_all_parts(tmp_path: Path) -> None:
@@ -413,14 +406,3 @@ def test_a_binary_file_in_a_folder_is_counted_once(tmp_path: Path) -> None:
         ["words"],
         Counter({"binary file": 1}),
     )
-
-
-def test_only_the_bytes_near_a_cut_are_read(tmp_path: Path) -> None:
-    counter = Path("/proc/self/io")
-    if not counter.exists():
-        pytest.skip("this system does not count the bytes that a process reads")
-    path = write(tmp_path / "x.jsonl", b'{"text": "some words of a document"}\n' * 1_000_000)
-    before = int(counter.read_text().split()[1])
-    blocks, _ = cut(path, 4_000_000)
-    assert len(blocks) == 10
-    assert int(counter.read_text().split()[1]) - before < 4_000_000

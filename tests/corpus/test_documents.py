@@ -85,13 +85,6 @@ def test_documents_keep_the_newlines_between_their_paragraphs() -> None:
     ]
 
 
-def test_the_mode_can_be_overridden() -> None:
-    assert len(read(ARTICLES, "line")) == 5
-    assert read(ARTICLES, "file") == [ARTICLES.strip()]
-    assert read(SENTENCES, "blank_line") == [SENTENCES.strip()]
-    assert len(read(SENTENCES)) == 3
-
-
 def test_a_long_document_is_cut_and_counted() -> None:
     counts: Counter[str] = Counter()
     lines = [f"line {number}" for number in range(100)]
@@ -191,8 +184,3 @@ def test_runs_of_marks_are_cut_and_stay_so(marks: str, length: int) -> None:
         assert counts["combining mark removed"] == 1
         assert len(text) < 100
     assert text.endswith(" words")
-
-
-def test_words_with_many_marks_stay() -> None:
-    text = "ngữ " * 700 + "שָׁלוֹם" + "!" * 40
-    assert clean_text(text, Counter()) == unicodedata.normalize("NFC", text)

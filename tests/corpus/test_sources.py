@@ -1,6 +1,5 @@
 import gzip
 import os
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -78,11 +77,6 @@ def test_a_pattern_passes_over_what_is_hidden_unless_spelled_out(corpus: Path) -
     assert [source.label for source in find_sources([f"{corpus}/.git/*.txt"])] == ["e.txt"]
 
 
-def test_a_relative_pattern(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(corpus)
-    assert [source.name for source in find_sources(["sub/*.jsonl"])] == ["sub/c.jsonl"]
-
-
 def test_no_file_comes_twice_and_the_given_order_is_kept(corpus: Path) -> None:
     named = str(corpus / "sub" / "c.jsonl")
     sources = find_sources([named, str(corpus), named, f"{corpus}/*.txt"])
@@ -101,11 +95,6 @@ def test_an_explicit_json_file_holds_json_lines_even_compressed(tmp_path: Path) 
     write(tmp_path / "dump.json.gz", "x")
     (source,) = find_sources([str(tmp_path / "dump.json.gz")])
     assert (source.kind, source.compression) == ("jsonl", ".gz")
-
-
-def test_names_that_are_no_paths() -> None:
-    kinds = [(s.kind, s.label) for s in find_sources(["-", "pydocs", "hf:wiki/set:en#body"])]
-    assert kinds == [("plain", "stdin"), ("pydocs", "pydocs"), ("hub", "wiki/set")]
 
 
 @pytest.mark.parametrize(
@@ -161,15 +150,6 @@ def test_what_comes_of_a_dump_or_with_it_is_no_dump(tmp_path: Path):
     assert [source.label for source in found] == [f"{DUMP}.xml.jsonl", f"{DUMP}.xml.txt"]
 
 
-def test_the_pattern_for_a_dump_leaves_its_checksum_out(tmp_path: Path):
-    for suffix in (".xml.bz2", ".xml.bz2.md5"):
-        write(tmp_path / f"{DUMP}{suffix}", "x")
-    with pytest.raises(CorpusError) as caught:
-        find_sources([str(tmp_path)])
-    pattern = str(caught.value).rpartition(" ")[2]
-    assert [source.kind for source in find_sources([pattern])] == ["dump"]
-
-
 def test_names_are_shown_as_unicode() -> None:
     assert show_name("größe.txt") == "größe.txt"
     assert show_name("a\udcff.txt") == "a\ufffd.txt"
@@ -205,16 +185,6 @@ def test_read_clean_deduplicate(encyclopedia: str) -> None:
     }
 
 
-def test_the_same_input_gives_the_same_documents_in_the_same_order(encyclopedia: str) -> None:
-    assert stream(encyclopedia) == stream(encyclopedia)
-
-
-def test_duplicates_are_kept_on_request(encyclopedia: str) -> None:
-    documents = stream(encyclopedia, deduplicate=False)
-    assert len(documents) == 601
-    assert len({document.text for document in documents}) == 301
-
-
 def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", '{"text": " "}\n{"text": "\\n"}\n{bad\n')
     with pytest.raises(
@@ -225,31 +195,6 @@ def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> 
     write(tmp_path / "folder" / "x.txt", bytes(1_000))
     with pytest.raises(CorpusError, match=r"nothing is left .* \(binary file: 1\)\.$"):
         stream(str(tmp_path / "folder"))
-
-
-def test_a_damaged_file_is_an_error_even_in_a_folder(encyclopedia: str) -> None:
-    whole = (Path(encyclopedia) / "b.txt.gz").read_bytes()
-    write(Path(encyclopedia) / "b.txt.gz", whole[:-9])
-    with pytest.raises(CorpusError, match=r"b\.txt\.gz cannot be decompressed"):
-        stream(encyclopedia)
-
-
-def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
-    line = b"a few words that are the same in every line of this file. "
-    write(tmp_path / "x.txt.gz", gzip.compress(line * 500_000, compresslevel=1))  # 29 MB, 1 line
-    tracemalloc.start()
-    try:
-        counts: Counter[str] = Counter()
-        num_characters = sum(
-            len(document.text)
-            for document in stream_corpus([str(tmp_path)], CorpusConfig(deduplicate=False), counts)
-        )
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert num_characters == pytest.approx(29_000_000, rel=0.01)
-    assert counts["long line cut"] >= 29
-    assert peak < 24_000_000
 
 
 def test_an_encyclopedia_in_one_file() -> None:

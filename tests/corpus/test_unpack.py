@@ -1,5 +1,4 @@
 import bz2
-import contextlib
 import gzip
 import io
 import lzma
@@ -12,10 +11,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
-from maskwright.corpus.unpack import BLOCK_BYTES, MAX_EXPANSION, Compression, Expansion, read_blocks
+from maskwright.corpus.unpack import BLOCK_BYTES, Compression, read_blocks
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import write
 
@@ -53,19 +50,6 @@ def test_a_file_cut_off_anywhere_is_an_error(tmp_path: Path, compression: Compre
     for length in (1, 5, len(whole) // 2, len(whole) - 1):
         write(path, whole[:length])
         with pytest.raises(CorpusError, match=f"^x{compression} cannot be decompressed: "):
-            read(path, compression)
-
-
-@pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
-@given(content=st.binary(min_size=1, max_size=200))
-def test_random_bytes_are_no_crash(
-    tmp_path_factory: pytest.TempPathFactory, compression: Compression, content: bytes
-) -> None:
-    path = tmp_path_factory.mktemp("random") / "x"
-    whole = COMPRESSORS[compression](content)
-    for damaged in (content, whole[: len(whole) // 2] + content + whole[len(whole) // 2 :]):
-        write(path, damaged)
-        with contextlib.suppress(CorpusError):
             read(path, compression)
 
 
@@ -112,34 +96,10 @@ def test_a_part_is_its_ranges_of_the_file(tmp_path: Path) -> None:
     assert b"".join(read_blocks(path, "", "x", ((0, 2), (5, 8)))) == b"01567"
     with pytest.raises(CorpusError, match=r"^x cannot be read: .* 12\b"):
         list(read_blocks(path, "", "x", ((0, 2), (5, 12))))
-    unpacked = [b"words ", os.urandom(1 << 20), b"and more", bytes(FREE + (1 << 20))]
+    unpacked = [b"words ", os.urandom(1 << 20), b"and more"]
     streams = [bz2.compress(content) for content in unpacked]
-    first, second, third, last = accumulate(map(len, streams))
+    first, second, third = accumulate(map(len, streams))
     path.write_bytes(b"".join(streams))
     part = read_blocks(path, ".bz2", "x", ((0, first), (second, third)))
     assert b"".join(part) == b"words and more"
-    with pytest.raises(CorpusError, match="x unpacks to more than 500 times"):
-        for _ in read_blocks(path, ".bz2", "x", ((0, first), (third, last))):
-            pass
     assert sum(map(len, read_blocks(path, ".bz2", "x"))) == sum(map(len, unpacked))
-
-
-FREE = 64 << 20
-
-
-def test_text_may_unpack_to_many_times_its_size() -> None:
-    expansion = Expansion("x.gz")
-    for number in range(1, 1000):
-        expansion.add(MAX_EXPANSION * 1_000_000, num_packed=number * 1_000_000)
-
-
-def test_a_small_file_may_be_all_alike() -> None:
-    Expansion("x.gz").add(FREE, num_packed=0)
-
-
-def test_more_than_that_is_refused_as_soon_as_it_is_seen() -> None:
-    expansion = Expansion("x.gz")
-    expansion.add(FREE, num_packed=10)
-    expansion.add(10 * MAX_EXPANSION, num_packed=10)
-    with pytest.raises(CorpusError, match=r"x\.gz unpacks to more than 500 times .* unpack it"):
-        expansion.add(1, num_packed=10)

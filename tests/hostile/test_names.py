@@ -77,34 +77,6 @@ def copy_run(workplace: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints", "tensorboard", "model"])
-def test_a_run_that_leads_elsewhere_is_not_gone_on_with(
-    workplace: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, elsewhere = copy_run(workplace, tmp_path), tmp_path / "elsewhere"
-    if not (run / name).exists():
-        (run / name).mkdir()
-    (run / name).rename(elsewhere)
-    before = sorted(elsewhere.rglob("*")), elsewhere.is_file() and elsewhere.read_bytes()
-    (run / name).symlink_to(elsewhere)
-    assert main(["pretrain", "--resume", str(run), "--train.max_steps", "151"]) == 2
-    assert f"{run / name} is a symbolic link" in capsys.readouterr().err
-    assert before == (sorted(elsewhere.rglob("*")), elsewhere.is_file() and elsewhere.read_bytes())
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", "[" * 100_000, '{"prepared_data": 1}', '{"prepared_data": "x", "corpus": []}'],
-)
-def test_provenance_that_is_none(
-    workplace: Path, tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = copy_run(workplace, tmp_path)
-    (run / "provenance.json").write_text(content)
-    assert main(["pretrain", "--resume", str(run)]) == 2
-    assert capsys.readouterr().err.startswith("CheckpointError: ")
-
-
 @pytest.mark.parametrize("step", [-1, 10**400, "5", None, float("nan"), [5]])
 def test_states_that_are_none(step: object) -> None:
     values = {"position": {"row_length": 32, "epoch": 0, "row": 0}, "step": step}

@@ -14,9 +14,6 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import ShardError
-from maskwright.files import write_text
-from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import read_manifest
 from maskwright.shards.reader import TokenStore
 from tests.hostile.fuzzing import seeds
@@ -124,30 +121,6 @@ def test_links_to_what_is_no_shard(folder: Path, target: str) -> None:
     path.unlink()
     path.symlink_to(target)
     assert "00000.tokens" in error_of(folder)
-
-
-@pytest.mark.parametrize("name", ["train", "tokenizer", ".work-0", "stdin-0123456789abcdef"])
-def test_prepare_writes_through_no_link(tmp_path: Path, name: str) -> None:
-    """An unfinished folder from elsewhere, in which one entry leads out of it."""
-    (tmp_path / "words.txt").write_text("\n\n".join(seeds.documents()))
-    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
-    out.mkdir()
-    elsewhere.mkdir()
-    (elsewhere / "mine.done").write_text("precious")
-    (out / ".work-1").mkdir()
-    (out / name).symlink_to(elsewhere if "." not in name else elsewhere / "mine.done")
-    with pytest.raises(ShardError, match=r"is a symbolic link|that are not prepared data"):
-        prepare([str(tmp_path / "words.txt")], out, PrepareConfig(workers=1))
-    assert [path.name for path in elsewhere.iterdir()] == ["mine.done"]
-    assert (elsewhere / "mine.done").read_text() == "precious"
-
-
-def test_a_link_under_a_temporary_name_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("precious")
-    (tmp_path / ".file.txt.tmp").symlink_to(tmp_path / "precious")
-    write_text(tmp_path / "file.txt", "new")
-    assert (tmp_path / "precious").read_text() == "precious"
-    assert not (tmp_path / "file.txt").is_symlink()
 
 
 def test_names_of_any_bytes_are_read_and_written(

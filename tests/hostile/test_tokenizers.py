@@ -143,7 +143,6 @@ def test_files_that_are_too_large_or_deep(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer_config.json"
     for content, message in (
         ("[" * 100_000, "nested too deeply"),
-        ("[" + "{}," * 2_100_000 + "{}]", "holds more than 4,000,000 values"),
         ('{"pad_token": "\\ud800"}', "has no pad_token"),
         (
             json.dumps({"mask_token": {"content": ["[MASK]"]}, "unk_token": "nope"}),

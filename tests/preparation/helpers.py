@@ -15,7 +15,7 @@ import pytest
 
 from maskwright.corpus import blocks
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import Stage, TaskRunner, list_stages, list_undone
+from maskwright.preparation.engines import Stage, list_stages, list_undone, start_runner
 from maskwright.preparation.folder import list_blocks
 from maskwright.preparation.pipeline import prepare
 from maskwright.preparation.work import PLAN_NAME, Plan, Work
@@ -112,7 +112,7 @@ class DealtTasks:
 
     def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
         """Does the tasks one after the other."""
-        runners = [TaskRunner(work.folder) for _ in range(self.ranks)]
+        runners = [start_runner(work.folder) for _ in range(self.ranks)]
         tasks = list_undone(work, stage)
         if self.draw is not None:
             self.draw.shuffle(tasks)

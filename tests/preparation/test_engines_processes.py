@@ -24,9 +24,14 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, ShardError
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import Stage, TaskRunner, count_cores, list_undone, work_through
+from maskwright.preparation.engines import (
+    Stage,
+    list_undone,
+    start_runner,
+    work_through,
+)
 from maskwright.preparation.tasks import BlockReader, connect_range, find_exact, find_near
-from maskwright.preparation.work import CONNECT, ENCODE, EXACT, NEAR, READ, VOCABULARY, Facts, Work
+from maskwright.preparation.work import CONNECT, EXACT, NEAR, READ, VOCABULARY, Facts, Work
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import Manifest
 from tests.preparation.helpers import (
@@ -130,30 +135,12 @@ def test_the_text_has_all_that_matters(expected: Expected) -> None:
     assert 17 <= len(expected.manifest.splits["train"].shards) <= 32  # in two ranges
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("ranks", [1, 8])
 def test_tasks_in_random_order_dealt_to_any_number_of_runners(
     text: Text, expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
 ) -> None:
     engine = DealtTasks(ranks, random.Random(ranks))
     monkeypatch.setattr(pipeline, "choose_engine", lambda config: engine)
-    prepare_quietly(text.paths, tmp_path / "out", text.config)
-    assert hash_folder(tmp_path / "out") == expected.hashes
-
-
-class TwiceEngine:
-    """Two processes that each do all tasks over blocks, at about the same time."""
-
-    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
-        over_blocks = stage.name in (READ, ENCODE)
-        tasks = [task for task in list_undone(work, stage) for _ in range(1 + over_blocks)]
-        start, workers = partial(TaskRunner, work.folder), 1 + over_blocks
-        yield from (0 for _ in work_through(tasks, start, workers, "the text"))
-
-
-def test_tasks_done_twice_by_two_processes(
-    text: Text, expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "choose_engine", lambda config: TwiceEngine())
     prepare_quietly(text.paths, tmp_path / "out", text.config)
     assert hash_folder(tmp_path / "out") == expected.hashes
 
@@ -178,7 +165,7 @@ class InStep:
         tasks, failed = list_undone(work, stage), list[Exception]()
 
         def do_all() -> None:
-            runner = TaskRunner(work.folder)
+            runner = start_runner(work.folder)
             for task in tasks:
                 self.wait()
                 try:
@@ -293,13 +280,6 @@ def test_each_item_is_done(tmp_path: Path) -> None:
     assert worker_ids() == set()
 
 
-@pytest.mark.parametrize(("items", "workers"), [(range(5), 1), (range(2), 2), (range(0), 2)])
-def test_a_few_are_done_by_this_process(tmp_path: Path, items: range, workers: int) -> None:
-    done = work_through(items, partial(begin_writing, tmp_path), workers, "the text")
-    assert len(list(done)) == len(items)
-    assert {path.read_text() for path in tmp_path.iterdir()} <= {str(os.getpid())}
-
-
 def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     results = work_through([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text", apart=True)
     next(results)
@@ -357,7 +337,3 @@ def test_a_script_without_a_guard_is_not_run_by_the_workers(tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["the script is run"]
-
-
-def test_there_is_a_core() -> None:
-    assert count_cores() >= 1

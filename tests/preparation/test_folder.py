@@ -16,9 +16,7 @@ from maskwright.preparation.folder import (
     check_use,
     claim_work,
     find_work,
-    fingerprint_blocks,
     fingerprint_input,
-    identify_block,
     identify_plan,
     list_blocks,
     making_folder,
@@ -26,10 +24,8 @@ from maskwright.preparation.folder import (
 from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig
-from tests.corpus.helpers import write
 from tests.preparation.helpers import (
     cut_small,
-    prepare_quietly,
     read_folder,
     small_config,
     write_corpus,
@@ -156,19 +152,6 @@ def test_each_byte_of_each_part_counts(tmp_path: Path, monkeypatch: pytest.Monke
     assert fingerprint_input([str(path)], config, 0) == before
 
 
-def test_the_manifest_has_the_fingerprint_of_the_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tasks work out parts of it, each of its block."""
-    cut_small(monkeypatch, 5_000)
-    path, config = str(write_corpus(tmp_path / "a.txt")), small_config()
-    manifest, _ = prepare_quietly([path], tmp_path / "out", config)
-    assert manifest.fingerprint == fingerprint_input([path], config, 0)
-    blocks, num_held_out = list_blocks([path], config, Counter())
-    identities = list(map(identify_block, blocks))
-    assert manifest.fingerprint == fingerprint_blocks(identities, num_held_out, config, 0)
-
-
 def test_configuration_counts_but_not_who_does_the_work(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("text")
@@ -190,18 +173,6 @@ def test_configuration_counts_but_not_who_does_the_work(tmp_path: Path) -> None:
     assert fingerprint_input([str(path)], config, 1) != first
 
 
-def test_held_out_files_count_by_content(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / name).write_text("text" if name == "a" else "held out")
-
-    def fingerprint(*held_out: str) -> str:
-        corpus = CorpusConfig(valid_text=tuple(str(tmp_path / name) for name in held_out))
-        return fingerprint_input([str(tmp_path / "a")], replace(small_config(), corpus=corpus), 0)
-
-    assert fingerprint("b") == fingerprint("c") != fingerprint()
-    assert fingerprint("a") != fingerprint("b")
-
-
 def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path) -> None:
     corpus = [str(write_corpus(tmp_path / "a.txt"))]
     asked, moved = tmp_path / "asked.txt", tmp_path / "elsewhere.txt"
@@ -215,12 +186,6 @@ def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path) -> None:
     assert fingerprint_input(corpus, configure(moved), 0) == before
     moved.write_text("another question that is long enough to be looked for in text")
     assert fingerprint_input(corpus, configure(moved), 0) != before
-
-
-def test_built_in_text_and_datasets_count_by_name() -> None:
-    config = small_config()
-    prints = {fingerprint_input([name], config, 0) for name in ("pydocs", "hf:a/b", "hf:a/c")}
-    assert len(prints) == 3
 
 
 def test_a_local_dataset_counts_by_its_files(tmp_path: Path) -> None:
@@ -251,26 +216,6 @@ def test_work_is_identified_without_reading_the_text(tmp_path: Path) -> None:
     found = {first, identify(), identify(described), identify(seed=1)}
     found.add(identify(replace(config, corpus=CorpusConfig(deduplicate=False))))
     assert len(found) == 5
-
-
-def test_a_local_dataset_is_identified_by_its_files(tmp_path: Path) -> None:
-    for name in ("train.jsonl", "below/test.jsonl"):
-        write(tmp_path / name, '{"text": "a"}')
-    (tmp_path / "below" / "gone").symlink_to("nowhere")
-
-    def identify() -> str:
-        blocks, num_held_out = list_blocks([f"hf:{tmp_path}"], small_config(), Counter())
-        return identify_plan(blocks, num_held_out, small_config(), 0)
-
-    os.utime(tmp_path / "train.jsonl", (1, 1))
-    found = [identify(), identify()]
-    assert len(set(found)) == 1
-    os.utime(tmp_path / "below" / "test.jsonl", (1, 1))
-    found.append(identify())
-    write(tmp_path / "train.jsonl", '{"text": "ab"}')
-    os.utime(tmp_path / "train.jsonl", (1, 1))
-    found.append(identify())
-    assert len(set(found)) == 3
 
 
 def test_missing_inputs(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, CorpusError, ShardError, TokenizerError
-from maskwright.preparation import pipeline
-from maskwright.preparation.folder import fingerprint_input, making_folder
+from maskwright.preparation.folder import making_folder
 from maskwright.preparation.pipeline import describe_progress, prepare
 from maskwright.preparation.tasks import BlockReader
 from maskwright.selection.config import SelectionConfig
@@ -70,13 +69,6 @@ def test_each_stage_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Monke
         assert shares[-1] == 100, stage
 
 
-def test_a_vocabulary_that_the_text_does_not_give_is_smaller(tmp_path: Path) -> None:
-    config = replace(small_config(), tokenizer=TokenizerConfig(vocab_size=8192))
-    manifest, lines = prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", config)
-    assert manifest.vocab_size < 8192
-    assert sum("8,192" in line and f"{manifest.vocab_size:,}" in line for line in lines) == 1
-
-
 def test_unigram_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch, 10_000)
     prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", small_config())
@@ -120,18 +112,6 @@ def test_damaged_data_is_prepared_again(damaged: str, tmp_path: Path) -> None:
     assert damaged in lines[0]
     assert read_folder(out) == before
     assert "reused" in prepare_quietly([path], out, small_config())[1][0]
-
-
-def test_a_known_fingerprint_is_not_worked_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    known = fingerprint_input([str(path)], small_config(), 0)
-    monkeypatch.delattr(pipeline, "fingerprint_input")
-    for _ in range(2):
-        manifest = prepare([str(path)], out, small_config(), fingerprint=known)
-        assert manifest is not None
-        assert manifest.fingerprint == known
 
 
 def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
@@ -181,7 +161,6 @@ def test_two_processes_prepare_one_folder_one_after_the_other(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("workers", "stop", "code", "stage"),
     [
-        (1, signal.SIGKILL, -signal.SIGKILL, "encode"),
         (2, signal.SIGKILL, -signal.SIGKILL, "read"),
         (2, signal.SIGINT, 128 + signal.SIGINT, "encode"),
     ],
@@ -229,22 +208,6 @@ def test_a_task_that_is_done_is_not_done_again(
     assert again == whole
 
 
-def test_what_is_left_of_other_text_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut_small(monkeypatch, 10_000)
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    begun = interrupt_at(monkeypatch, BlockReader, 4)
-    with pytest.raises(KeyboardInterrupt):
-        prepare_quietly([path], out, small_config())
-    write_corpus(path, seed=1)
-    num_begun = len(begun)
-    prepare_quietly([path], out, small_config())
-    assert begun[num_begun] == 0
-    prepare_quietly([path], tmp_path / "fresh", small_config())
-    assert read_folder(out) == read_folder(tmp_path / "fresh")
-
-
 def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> None:
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
     first = tmp_path / "first"
@@ -255,17 +218,6 @@ def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> N
     assert "\n" not in str(error.value)
     prepare_quietly([path], out, small_config())
     assert read_folder(out) == read_folder(first)
-
-
-def test_an_existing_tokenizer(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path / "a.txt")
-    first, _ = prepare_quietly([path], tmp_path / "first", small_config())
-    folder = str(tmp_path / "first" / "tokenizer")
-    config = replace(small_config(), tokenizer=TokenizerConfig(path=folder))
-    second, lines = prepare_quietly([path], tmp_path / "second", config)
-    assert second.tokenizer_fingerprint == first.tokenizer_fingerprint
-    assert second.splits == first.splits
-    assert not any("training" in line for line in lines)
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
@@ -287,23 +239,6 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ShardError, match="was prepared from other text"):
         prepare_piped(b"Something else.")
     assert not list((tmp_path / "piped").rglob("*stdin*"))
-
-
-def test_standard_input_is_continued_if_the_same_text_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut_small(monkeypatch, 10_000)
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    begun = interrupt_at(monkeypatch, BlockReader, 3)
-    for error in (KeyboardInterrupt, None):
-        pipe(monkeypatch, path.read_bytes())
-        if error is None:
-            prepare_quietly(["-"], out, small_config())
-        else:
-            with pytest.raises(error):
-                prepare_quietly(["-"], out, small_config())
-    assert begun[:4] == [0, 1, 2, 2]
-    assert not list(out.rglob("*stdin*"))
 
 
 def test_what_was_dropped_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,14 +291,6 @@ def test_messages_name_what_was_given(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(CorpusError) as caught:
         prepare_quietly(["-"], tmp_path / "out", config)
     assert str(caught.value).startswith("-: nothing is left to train on")
-
-
-def test_json_lines_on_standard_input_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipe(monkeypatch, b'{"text": "words"}\n')
-    with pytest.raises(CorpusError, match=r"^- begins with a JSON object, .* NAME\.jsonl"):
-        prepare_quietly(["-"], tmp_path / "out", small_config())
 
 
 def test_nothing_is_kept(tmp_path: Path) -> None:

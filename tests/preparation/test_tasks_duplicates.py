@@ -72,21 +72,6 @@ def list_texts(work: Work) -> dict[tuple[int, int], str]:
     }
 
 
-def test_copies_are_dropped_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch, 300)
-    draw = random.Random(0)
-    texts = draw.choices([f"text {n} of a few" for n in range(300)], k=800)
-    work = make_work(tmp_path / "out", [write_lines(tmp_path / "a.jsonl", texts)], SMALL, EXACT)
-    assert work.plan.num_ranges > 3
-    found, listed = dropped_by_key(work), list_texts(work)
-    first: dict[str, int] = {}
-    for (block, index), text in listed.items():
-        expected = None if text not in first else (EXACT, first[text])
-        assert found.get((block, index)) == expected
-        first.setdefault(text, block)
-    assert len(found) == len(texts) - len(set(texts))
-
-
 def test_copies_stay_on_request(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", ["same"] * 4 + ["another"])
     config = replace(SMALL, corpus=CorpusConfig(deduplicate=False))

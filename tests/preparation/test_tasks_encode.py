@@ -15,8 +15,7 @@ from pyarrow import parquet
 from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.folder import read_tally
-from maskwright.preparation.tasks import CUT, IN_SENTENCES, BlockEncoder, BlockReader
+from maskwright.preparation.tasks import CUT, IN_SENTENCES, BlockEncoder
 from maskwright.preparation.work import ENCODE, VOCABULARY, Work
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS, read_manifest
@@ -25,7 +24,6 @@ from maskwright.tokenizer.token_text import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.preparation.helpers import (
     cut_small,
-    interrupt_at,
     make_work,
     prepare_quietly,
     read_documents,
@@ -132,18 +130,6 @@ def test_what_killed_tasks_leave_is_not_moved(tmp_path: Path) -> None:
     assert read_manifest(out).splits["train"].num_documents > 0
 
 
-def test_a_folder_that_is_moved_is_not_moved_again(tmp_path: Path) -> None:
-    """As by a task that was killed in the middle, while one that encodes is done a second time."""
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    work = make_work(out, [path], small_config(), ENCODE)
-    expected = read_folder(work.folder / "train")
-    (work.folder / "train").rename(out / "train")
-    (work.folder / "train").mkdir()
-    (work.folder / "train" / "00000.tokens").write_bytes(b"late")
-    run_stages(work, "finish")
-    assert read_folder(out / "train") == expected
-
-
 @pytest.mark.parametrize("select", [SelectionConfig(), SelectionConfig(near_duplicates=0.8)])
 def test_a_description_changes_nothing_of_the_data(tmp_path: Path, select: SelectionConfig) -> None:
     text = write_mixed(tmp_path / "text")
@@ -159,38 +145,6 @@ def test_a_description_changes_nothing_of_the_data(tmp_path: Path, select: Selec
     lines = [line for _ in "12" for line in prepare_quietly([text], tmp_path / "out", described)[1]]
     assert read_folder(tmp_path / "out") == {**asked_for, "selection.json": told}
     assert sum("reading the text again" in line for line in lines) == 1
-
-
-def test_a_description_is_asked_for_in_the_middle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut_small(monkeypatch, 10_000)
-    path = write_corpus(tmp_path / "a.txt")
-    config = replace(small_config(), select=SelectionConfig(drop_boilerplate=True))
-    interrupt_at(monkeypatch, BlockReader, 3)
-    with pytest.raises(KeyboardInterrupt):
-        prepare_quietly([path], tmp_path / "out", config)
-    described = replace(config, select=replace(config.select, describe=True))
-    prepare_quietly([path], tmp_path / "out", described)
-    tally = read_tally(tmp_path / "out")
-    assert tally is not None
-    assert tally.languages.total() == tally.read == len(read_documents(path))
-
-
-def test_a_description_that_is_interrupted_leaves_the_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cut_small(monkeypatch, 10_000)
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    prepare_quietly([path], out, small_config())
-    before = read_folder(out)
-    described = replace(small_config(), select=SelectionConfig(describe=True))
-    begun = interrupt_at(monkeypatch, BlockReader, 3)
-    with pytest.raises(KeyboardInterrupt):
-        prepare_quietly([path], out, described)
-    assert "reused" in prepare_quietly([path], out, small_config())[1][0]
-    assert read_folder(out) == before
-    assert len(begun) == 3
 
 
 def test_the_report_shows_what_was_dropped(

@@ -12,12 +12,10 @@ import pytest
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import fingerprint_pair
 from maskwright.errors import CorpusError
-from maskwright.preparation.tasks import CUT
-from maskwright.preparation.work import BEFORE_MENDING, KEYS, READ, SIGNATURES, Work, add_counts
+from maskwright.preparation.work import BEFORE_MENDING, KEYS, READ, Work
 from maskwright.selection.config import QualityLimits, SelectionConfig
-from maskwright.selection.near_duplicates import NUM_HASHES
 from maskwright.shards.manifest import Manifest
-from tests.corpus.dumps import write_dump, write_multistream
+from tests.corpus.dumps import write_dump
 from tests.limits import limited_file_size
 from tests.preparation.helpers import (
     cut_small,
@@ -77,21 +75,6 @@ def test_a_text_that_is_mended_has_the_key_of_the_original_too(tmp_path: Path) -
     assert read_facts(work)[0]["counts"] == {"repaired by ftfy": 1}
 
 
-def test_blocks_have_the_documents_of_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_mixed(tmp_path / "text")
-    whole = make_work(tmp_path / "whole", [folder], small_config(), READ)
-    cut_small(monkeypatch, 2_000)
-    work = make_work(tmp_path / "out", [folder], small_config(), READ)
-    assert len(whole.plan.blocks) == 1
-    assert len(work.plan.blocks) > 5
-    assert read_texts(work) == read_texts(whole)
-    counts = [add_counts(facts["counts"] for facts in read_facts(each)) for each in (whole, work)]
-    assert counts[0] == counts[1]
-    assert work.plan.ignored == {"ignored file .doc": 1}
-
-
 def write_mixed(folder: Path) -> Path:
     """Files of several kinds with what cleaning, cutting and counting have to do with."""
     folder.mkdir()
@@ -148,13 +131,6 @@ def test_what_is_held_out_by_name_is_neither_judged_nor_mended(tmp_path: Path) -
     assert work.facts(READ, 0)["tally"]["read"] == 0
 
 
-def test_there_is_a_signature_for_each_document(tmp_path: Path) -> None:
-    config = replace(small_config(), select=SelectionConfig(near_duplicates=0.8))
-    work = make_work(tmp_path / "out", [write_corpus(tmp_path / "a.txt", 0.02)], config, READ)
-    shape = work.read(READ, 0, SIGNATURES).shape
-    assert shape == (read_facts(work)[0]["num_documents"], NUM_HASHES)
-
-
 def test_a_file_that_a_disk_has_no_room_for_is_named(tmp_path: Path) -> None:
     config = replace(small_config(), select=SelectionConfig(near_duplicates=0.8))
     path = write_corpus(tmp_path / "a.txt", 0.02)
@@ -193,30 +169,6 @@ def tokens_of(folder: Path, manifest: Manifest) -> bytes:
     )
 
 
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_all_layouts_of_a_dump_give_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str
-) -> None:
-    pages = [(title, f"{'낱말' if language == 'ko' else 'word'} {text}") for title, text in PAGES]
-    write_multistream(tmp_path / "multi.xml.bz2", pages, language)
-    write_multistream(tmp_path / "bare.xml.bz2", pages, language)
-    (tmp_path / "bare-index.txt.bz2").unlink()
-    write_dump(tmp_path / "single.xml.bz2", pages, language)
-    write_dump(tmp_path / "plain.xml", pages, language)
-    found: dict[str, bytes] = {}
-    for size in (2_000, 10_000_000):
-        cut_small(monkeypatch, size)
-        for name in ("multi.xml.bz2", "bare.xml.bz2", "single.xml.bz2", "plain.xml"):
-            out = tmp_path / f"{name}-{size}"
-            manifest, _ = prepare_quietly([tmp_path / name], out, small_config())
-            dropped = {"page that is no article": 1, "redirect": 1}
-            assert {n: c for n, c in manifest.dropped.items() if n != CUT} == dropped
-            num_shards = len(manifest.splits["train"].shards)
-            assert (num_shards > 3) == (size == 2_000 and name != "single.xml.bz2")
-            found[out.name] = tokens_of(out, manifest)
-    assert len(set(found.values())) == 1
-
-
 def test_an_article_of_any_length_is_read_whole(tmp_path: Path) -> None:
     line = "\uac00" * 99
     pages = [("Long", "\n".join([line] * 30_000)), *PAGES[:3]]
@@ -225,16 +177,6 @@ def test_an_article_of_any_length_is_read_whole(tmp_path: Path) -> None:
     texts = read_texts(work)
     assert len(texts) > 5  # it is cut
     assert "".join("".join(texts).split()).count("\uac00") == 99 * 30_000
-
-
-def test_a_dump_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
-    write_dump(tmp_path / "plain.xml", PAGES)
-    once = [tmp_path / "plain.xml"]
-    first, _ = prepare_quietly(once, tmp_path / "once", small_config())
-    twice = [*once, f"{tmp_path}/./plain.xml"]
-    second, _ = prepare_quietly(twice, tmp_path / "twice", small_config())
-    assert second.dropped == first.dropped
-    assert tokens_of(tmp_path / "twice", second) == tokens_of(tmp_path / "once", first)
 
 
 def test_a_dump_that_is_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,9 +189,3 @@ def test_a_dump_that_is_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert manifest.splits["train"].num_documents == 25
     assert manifest.dropped["in corpus.valid_text"] == 5
     assert manifest.source["corpus"]["valid_text"] == [str(held_out)]
-
-
-def test_a_dump_without_articles_is_one_line(tmp_path: Path) -> None:
-    dump = write_dump(tmp_path / "plain.xml", [])
-    with pytest.raises(CorpusError, match=r"plain\.xml is empty"):
-        prepare_quietly([dump], tmp_path / "out", small_config())

@@ -10,8 +10,7 @@ import pytest
 from maskwright.corpus import blocks
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.split import Splits, make_vocabulary
-from maskwright.preparation.work import EXACT, VOCABULARY
+from maskwright.preparation.work import VOCABULARY
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -106,17 +105,6 @@ def test_a_stream_of_unknown_size_is_sampled_from_beginning_to_end(
     assert documents.index(sampled[-1]) > 0.8 * len(documents)
 
 
-def test_another_seed_draws_another_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: list[str]
-) -> None:
-    cut_small(monkeypatch, 50_000)
-    path, found = write_corpus(tmp_path / "a.txt", 0.2), list[list[str]]()
-    for seed in (0, 1):
-        prepare_quietly([path], tmp_path / str(seed), configure(), seed)
-        found.append([*sampled])
-    assert found[0] != found[1]
-
-
 def test_the_sample_has_neither_what_is_dropped_nor_what_is_held_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: list[str]
 ) -> None:
@@ -130,17 +118,6 @@ def test_the_sample_has_neither_what_is_dropped_nor_what_is_held_out(
     assert sampled == texts[9:]
 
 
-def test_what_the_hash_holds_out_is_not_in_the_sample(tmp_path: Path, sampled: list[str]) -> None:
-    path = write_corpus(tmp_path / "a.txt", 0.1)
-    config = replace(configure(1.0), corpus=CorpusConfig(valid_fraction=0.2))
-    work = make_work(tmp_path / "out", [path], config, VOCABULARY)
-    splits = Splits(**work.facts(VOCABULARY)["splits"])
-    texts = read_documents(path)
-    parts = [splits.divide(text) for text in texts]
-    assert sampled == [part for each in parts for split, part in each if split == "train"]
-    assert len(sampled) < len(texts)
-
-
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_the_end_of_a_document_that_is_held_out_is_not_in_the_sample(
     tmp_path: Path, sampled: list[str], share: float
@@ -152,17 +129,6 @@ def test_the_end_of_a_document_that_is_held_out_is_not_in_the_sample(
     found = [line for text in sampled for line in text.split("\n")]
     assert found == lines[: len(found)]
     assert 0.85 * len(lines) < len(found) < 0.95 * len(lines)
-
-
-def test_a_tokenizer_from_elsewhere_is_taken_as_it_is(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path / "a.txt")
-    prepare_quietly([path], tmp_path / "first", small_config())
-    base = str(tmp_path / "first" / TOKENIZER_NAME)
-    config = replace(small_config(), tokenizer=TokenizerConfig(path=base))
-    work = make_work(tmp_path / "out", [path], config, VOCABULARY)
-    assert work.facts(VOCABULARY)["extension"] == {}
-    found = Tokenizer.load(work.folder / TOKENIZER_NAME)
-    assert found.fingerprint == Tokenizer.load(base).fingerprint
 
 
 def test_an_extension_is_measured_on_text_that_it_was_not_learned_from(tmp_path: Path) -> None:
@@ -180,13 +146,3 @@ def test_an_extension_is_measured_on_text_that_it_was_not_learned_from(tmp_path:
     assert found["held_out_words"] > 0.8 * manifest.splits["valid"].num_words
     assert found["fertility"] < found["fertility_before"]
     assert sum("tokens per word of held-out text" in line for line in lines) == 1
-
-
-def test_a_task_that_is_done_twice_makes_the_same(tmp_path: Path) -> None:
-    work = make_work(tmp_path / "out", [write_corpus(tmp_path / "a.txt")], configure(), EXACT)
-    (work.folder / VOCABULARY).mkdir()
-    found = list[str]()
-    for _ in range(2):
-        make_vocabulary(work, VOCABULARY, 0)
-        found.append(Tokenizer.load(work.folder / TOKENIZER_NAME).fingerprint)
-    assert found[0] == found[1]

@@ -61,8 +61,6 @@ def test_an_error_of_ours_is_raised_by_whoever_waits(tmp_path: Path, error: Exce
     found = work.find_failure(READ)
     assert type(found) is type(error)
     assert str(found) == str(error)
-    work.forget_failures()
-    assert work.find_failure(READ) is None
 
 
 def test_another_error_is_one_line_with_its_stage(tmp_path: Path) -> None:

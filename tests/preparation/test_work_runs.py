@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,7 @@ from hypothesis import strategies as st
 
 from maskwright.preparation import work
 from maskwright.preparation.work import (
-    Leaders,
     Records,
-    cut_range,
     read_all,
     read_between,
     read_parts,
@@ -107,26 +104,4 @@ def test_an_interrupted_file_is_not_there(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@given(BOUNDS, st.integers(1, 70))
-def test_parts_of_bounds_meet(bounds: list[int], number: int) -> None:
-    low, high = bounds
-    parts = [cut_range(low, high, part, number) for part in range(number)]
-    assert parts[0][0] == low
-    assert parts[-1][1] == high
-    assert all(before[1] == after[0] for before, after in pairwise(parts))
-    sizes = [end - begin for begin, end in parts]
-    assert max(sizes) - min(sizes) <= 1
-
-
 RECORDS = st.tuples(VALUES, VALUES, VALUES)
-
-
-@given(st.lists(st.lists(RECORDS, min_size=1, max_size=9), max_size=6))
-def test_leaders_are_those_of_a_dictionary(chunks: list[list[tuple[int, int, int]]]) -> None:
-    leaders, expected = Leaders(), dict[tuple[int, int], int]()
-    for chunk in chunks:
-        leaders.add(*np.array(chunk, np.uint64).T)
-        for first, second, rank in chunk:
-            expected[first, second] = min(rank, expected.get((first, second), TOP))
-    asked = np.array(list(expected), np.uint64).reshape(-1, 2)
-    assert leaders.find(*asked.T).tolist() == list(expected.values())

@@ -236,15 +236,6 @@ def test_without_credentials_nothing_is_asked_for(
     assert not plan.asked
 
 
-def test_a_cache_too_small_is_said_before_the_run_begins(
-    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MASKWRIGHT_CACHE_GB", "0.00003")
-    assert pretrain(URL, tmp_path, "run") == 2
-    assert "raise MASKWRIGHT_CACHE_GB" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("num_machines", [1, 2])
 def test_each_file_is_fetched_once_a_machine(
     num_machines: int, plan: Plan, data: Path, tmp_path: Path

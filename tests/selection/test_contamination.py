@@ -54,11 +54,6 @@ def read(path: Path) -> list[str]:
     return list(read_evaluation([str(path)], Counter()))
 
 
-def test_json_over_several_lines_whatever_the_case_of_its_suffix(tmp_path: Path) -> None:
-    (tmp_path / "E.JSON").write_text(json.dumps({"text": LONG}, indent=1))
-    assert read(tmp_path / "E.JSON") == [LONG]
-
-
 def test_files_of_evaluations(tmp_path: Path) -> None:
     (tmp_path / "pairs.jsonl").write_text(
         json.dumps({"good": LONG, "more": [SHORT, 3], "id": 7}) + "\nnot JSON\n"

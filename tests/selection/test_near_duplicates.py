@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.selection.near_duplicates import (
@@ -20,7 +19,7 @@ from maskwright.selection.near_duplicates import (
     to_pairs,
 )
 from maskwright.selection.words import WordHashes, split_words
-from tests.selection.near_duplicates_twin import find, find_near_duplicates, unite
+from tests.selection.near_duplicates_twin import find_near_duplicates
 
 VOCABULARY = [f"word{n}" for n in range(3000)]
 
@@ -83,18 +82,6 @@ def test_similarity_goes_on_from_one_to_the_next() -> None:
     assert is_dropped(sign([third, first, second]), 0.85) == [False, True, True]
 
 
-def test_the_order_of_documents_decides_which_one_stays() -> None:
-    draw = random.Random(2)
-    words = write_document(draw)
-    found = is_dropped(sign([words, write_document(draw), words, words]), 0.8)
-    assert found == [False, False, True, True]
-
-
-@pytest.mark.parametrize("count", [0, 1, 1001])
-def test_there_is_a_signature_for_each_document(count: int) -> None:
-    assert sign([write_document(random.Random(3))] * count).shape == (count, NUM_HASHES)
-
-
 def test_short_texts_are_compared_whole() -> None:
     texts = ["One two three.", "one, two, three!", "One two four.", "…"]
     found = is_dropped(sign([split_words(text) for text in texts]), 0.8)
@@ -139,36 +126,6 @@ def connect_in_ranges(pairs: Records, num_ranges: int, draw: random.Random) -> d
                 for node, least in zip(one.nodes.tolist(), one.least.tolist(), strict=True)
             }
     raise AssertionError("it does not end")
-
-
-@given(EDGES, st.integers(1, 9), st.randoms(use_true_random=False))
-def test_rounds_over_any_ranges_find_the_components_of_union_find(
-    edges: list[tuple[int, int]], num_ranges: int, draw: random.Random
-) -> None:
-    keys = [(number % 3 << 32) + number for number in range(31)]  # blocks and indices, not sorted
-    ones, others = (np.array([keys[edge[side]] for edge in edges], np.uint64) for side in (0, 1))
-    order = sorted(range(31), key=keys.__getitem__)
-    places, first = {number: place for place, number in enumerate(order)}, list(range(31))
-    for one, other in edges:
-        unite(first, places[one], places[other])
-    expected = {
-        keys[number]: keys[order[find(first, places[number])]]
-        for number in range(31)
-        if find(first, places[number]) != places[number]
-    }
-    assert connect_in_ranges(to_pairs(ones, others), num_ranges, draw) == expected
-
-
-@pytest.mark.parametrize(("length", "most"), [(2, 2), (100, 13), (1000, 20)])
-def test_a_chain_takes_few_rounds(length: int, most: int) -> None:
-    """Twice the binary logarithm of its length; each round joins what is farther apart."""
-    numbers = np.random.default_rng(0).permutation(length).astype(np.uint64)
-    found, num_rounds = connect(to_pairs(numbers[:-1], numbers[1:])), 1
-    while found.changed:
-        found, num_rounds = connect(found.pairs), num_rounds + 1
-    assert num_rounds <= most
-    assert set(found.least.tolist()) == {0}
-    assert sorted(found.nodes.tolist()) == list(range(1, length))
 
 
 def test_no_pairs_are_no_components() -> None:

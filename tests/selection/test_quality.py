@@ -165,8 +165,3 @@ def test_settings_of_a_step_that_is_off_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"has no effect without select\.language"):
         SelectionConfig(language_confidence=0.9)
     SelectionConfig(quality=True, limits=QualityLimits(min_words=5), language_confidence=0.65)
-
-
-def test_a_strict_limit_does_not_drop_what_repeats_nothing() -> None:
-    once = " ".join(f"word{n}" for n in range(60))
-    assert judge(once, replace(OFF, max_top_ngram=0.01, max_repeated_ngrams=0.01)) is None

@@ -1,8 +1,5 @@
 """Words in any script, and hashes of words in a row."""
 
-import subprocess
-import sys
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,14 +36,3 @@ def test_equal_words_in_a_row_have_equal_hashes(words: list[str]) -> None:
         runs = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
         assert len(hashes) == len(runs)
         assert len(set(runs)) == len(np.unique(hashes))
-
-
-def test_hashes_are_those_of_another_process() -> None:
-    program = "from maskwright.selection.words import WordHashes; print(WordHashes().of(['snail']))"
-    shown = {
-        subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
-        ).stdout
-        for _ in range(2)
-    }
-    assert shown == {f"{WordHashes().of(['snail'])}\n"}

@@ -5,13 +5,8 @@ from typing import Any
 import pytest
 
 from maskwright.errors import ShardError
-from maskwright.shards.manifest import choose_dtype, read_manifest
+from maskwright.shards.manifest import read_manifest
 from tests.shards.helpers import write_prepared
-
-
-def test_every_id_fits_its_type() -> None:
-    assert choose_dtype(65_536) == "uint16"  # ids up to 65535
-    assert choose_dtype(65_537) == "uint32"
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

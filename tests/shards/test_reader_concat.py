@@ -1,6 +1,5 @@
 """Several prepared folders read as one."""
 
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,13 +59,6 @@ def test_the_manifest_of_all_adds_up(folders: dict[str, Path]) -> None:
     assert joint.name == "a + b"
 
 
-def test_a_pickled_store_opens_its_files_again(folders: dict[str, Path]) -> None:
-    joint = join(folders, 1.0, 2.0)
-    again = pickle.loads(pickle.dumps(joint))
-    assert again.tokens(0, 3).tolist() == joint.tokens(0, 3).tolist()
-    assert again.passes == (1.0, 2.0)
-
-
 def test_what_lies_elsewhere_is_fetched_in_the_order_of_all(
     folders: dict[str, Path],
     tmp_path: Path,
@@ -96,24 +88,6 @@ def test_what_lies_elsewhere_is_fetched_in_the_order_of_all(
     assert "\ndownloaded 0.0 MB of memory://bucket/a/train and 0.0 MB of memory://bucket/b" in said
     for first in (0, one, 2 * one):
         assert joint.tokens(first + 4, first + 13).tolist() == [5] * 9
-
-
-def test_there_must_be_room_for_all_that_lies_elsewhere(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
-    start_anew()
-    fsspec.filesystem("memory").store.clear()
-    for name, folder in folders.items():
-        upload(folder, f"memory://bucket/{name}")
-    joint = ConcatStore({n: TokenStore.open(f"memory://bucket/{n}", "train") for n in folders})
-    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    one = sum(path.stat().st_size for path in folders["a"].rglob("train/*.[ts]*"))
-    present = sum(path.stat().st_size for path in files)
-    monkeypatch.setenv("MASKWRIGHT_CACHE_GB", str((present + 1.5 * one) / 1e9))
-    with pytest.raises(ShardError, match=r"^memory://bucket/a and memory://bucket/b needs"):
-        joint.fetch_ahead([])
-    assert not [*(tmp_path / "cache").rglob("0*.tokens")]  # nothing has begun
 
 
 def test_a_fingerprint_is_of_all_folders_in_their_order(folders: dict[str, Path]) -> None:

@@ -3,12 +3,11 @@
 import errno
 
 import pytest
-from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponseError, RequestInfo
+from aiohttp import ClientPayloadError, ClientResponseError, RequestInfo
 from botocore.exceptions import (
     ClientError,
     ConnectionClosedError,
     NoCredentialsError,
-    ReadTimeoutError,
 )
 from gcsfs.retry import HttpError, validate_response
 from google.auth.exceptions import DefaultCredentialsError, TransportError
@@ -44,11 +43,8 @@ def gcs(status: int) -> Exception:
     "error",
     [
         s3("AccessDenied", 403),
-        s3("NoSuchBucket", 404),
         NoCredentialsError(),
-        http(401),
         http(403),
-        http(410),
         gcs(404),
         DefaultCredentialsError("none"),
         ImportError("Install adlfs"),
@@ -58,25 +54,20 @@ def gcs(status: int) -> Exception:
     ids=lambda error: type(error).__name__,
 )
 def test_what_would_be_the_same_again(error: Exception) -> None:
-    assert find_remedy(error, "s3://bucket")
+    assert find_remedy(error)
 
 
 @pytest.mark.parametrize(
     "error",
     [
         s3("SlowDown", 503),
-        s3("InternalError", 500),
         s3("RequestTimeout", 400),
         ConnectionClosedError(endpoint_url="m"),
-        ReadTimeoutError(endpoint_url="m"),
         http(429),
         http(502),
-        ClientConnectionError("m"),
         ClientPayloadError("m"),
-        gcs(503),
         HttpError({"code": 429, "message": "m"}),
         TransportError("m"),
-        TimeoutError("m"),
         ConnectionResetError("m"),
         OSError(errno.EIO, "Forbidden: not by Google"),
         ValueError("m"),
@@ -85,4 +76,4 @@ def test_what_would_be_the_same_again(error: Exception) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_what_may_pass(error: Exception) -> None:
-    assert find_remedy(error, "s3://bucket") is None
+    assert find_remedy(error) is None

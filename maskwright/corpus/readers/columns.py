@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from maskwright.corpus.documents import Reading, Source, UnreadableError
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, TextField
-from maskwright.corpus.unpack import Expansion, read_blocks
+from maskwright.corpus.unpack import read_blocks
 from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
 
@@ -50,16 +50,11 @@ def parse_hub_name(name: str) -> HubName:
 
 
 def read_hub(reading: Reading) -> Iterator[str]:
-    """Yield the texts of a dataset's train split in order.
-
-    Raises:
-        CorpusError: the dataset cannot be found or read, or lacks the field.
-        MissingPackageError: `datasets` is not installed.
-    """
+    """Yield the texts of a dataset's train split in order."""
     name = reading.source.name
     parsed = parse_hub_name(name)
     datasets: Any = import_extra("datasets", "hub", name)
-    field = TextField(parsed.field or reading.config.text_field, name, reading.counts)
+    field = TextField(reading, parsed.field)
     try:
         rows = _load(datasets, parsed)
         columns: list[str] | None = getattr(rows, "column_names", None)
@@ -97,58 +92,29 @@ def _load(datasets: Any, name: HubName) -> Any:
 
 _BUFFER_BYTES = 1 << 20  # with a buffer, pyarrow reads a column chunk in parts
 _BATCH_ROWS, _BATCH_BYTES = 64, 64 << 20
-_ROW_BYTES = 64  # estimated for each row, even an empty one
-# Text is compressed to a twentieth at most. A row group that unpacks to more may be one long value,
-# which its many rows repeat.
-_TEXT_RATIO = 20
 # Errors that pyarrow raises for damaged files, besides its own.
 _DAMAGE = (OSError, ValueError, ArithmeticError, LookupError, RuntimeError)
 
 
-@dataclass(frozen=True)
-class ParquetTable:
-    """An open Parquet file: `file` is pyarrow's, of `num_bytes`; `name` is for messages."""
-
-    name: str
-    file: Any
-    num_bytes: int
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of its columns."""
-        return [str(name) for name in self.file.schema_arrow.names]
-
-    @property
-    def num_groups(self) -> int:
-        """The number of its row groups."""
-        return self.file.num_row_groups
-
-    def read(self, columns: Sequence[str], groups: range | None = None) -> Iterator[Any]:
-        """Yield the rows of some row groups, by default all, in pyarrow's record batches of at most
-        about 64 MB.
-
-        Raises:
-            CorpusError: the row groups unpack to more than text does.
-        """
-        groups = range(self.num_groups) if groups is None else groups
-        infos = [self.file.metadata.row_group(number) for number in groups]
-        Expansion(self.name).add(sum(info.total_byte_size for info in infos), self.num_bytes)
-        largest = 1.0  # bytes of a row
-        for info in infos:
-            is_text = info.total_byte_size <= _TEXT_RATIO * self.num_bytes
-            largest = max(largest, info.total_byte_size / (max(info.num_rows, 1) if is_text else 1))
-        rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / largest)))
-        return self.file.iter_batches(rows, groups, columns=columns)
+def read_batches(
+    file: Any, columns: Sequence[str], groups: Sequence[int] | None = None
+) -> Iterator[Any]:
+    """Yield the rows of some row groups, by default all, in pyarrow's record batches of at most
+    about 64 MB.
+    """
+    groups = range(file.num_row_groups) if groups is None else groups
+    infos = [file.metadata.row_group(number) for number in groups]
+    largest = max((info.total_byte_size / max(info.num_rows, 1) for info in infos), default=0)
+    rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(largest, 1))))
+    return file.iter_batches(rows, groups, columns=columns)
 
 
 @contextmanager
-def opening_parquet(source: Source) -> Generator[ParquetTable]:
-    """Open a file; a compressed one is unpacked first, because Parquet is read from its end.
+def opening_parquet(source: Source) -> Generator[Any]:
+    """Open a file with pyarrow; a compressed one is unpacked first: Parquet is read from its end.
 
-    Raises:
-        CorpusError: the file, or a part that is read in the block, is damaged.
-        MissingPackageError: pyarrow is not installed.
-        UnreadableError: the file is empty.
+    Raise CorpusError if it, or a part that is read in the block, is damaged; UnreadableError if it
+    is empty.
     """
     assert source.path is not None, "only files are Parquet"
     arrow: Any = import_extra("pyarrow", "parquet", source.name)
@@ -160,14 +126,13 @@ def opening_parquet(source: Source) -> Generator[ParquetTable]:
                 file.writelines(read_blocks(source.path, source.compression, source.name))
             else:
                 file = stack.enter_context(source.path.open("rb"))
-            num_bytes = file.seek(0, 2)
+            is_empty = not file.seek(0, 2)
         except OSError as error:
             raise CorpusError(f"{source.name} cannot be read: {error.strerror}.") from None
-        if not num_bytes:
+        if is_empty:
             raise UnreadableError("empty file", f"{source.name} is empty: it has no text.")
         try:
-            table = parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-            yield ParquetTable(source.name, table, num_bytes)
+            yield parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
         except (*_DAMAGE, arrow.ArrowException) as error:
             reason = " ".join(str(error).split()).rstrip(".")
             raise CorpusError(
@@ -176,25 +141,18 @@ def opening_parquet(source: Source) -> Generator[ParquetTable]:
 
 
 def read_parquet(reading: Reading) -> Iterator[str]:
-    """Yield the texts of one column in the order of the rows; texts that are too long are counted.
-
-    Raises:
-        CorpusError: as `opening_parquet` and `ParquetTable.read`, or the column is missing.
-        MissingPackageError, UnreadableError: as `opening_parquet`.
-    """
-    source, field = reading.source, TextField.of(reading)
+    """Yield the texts of one column in the order of the rows; too long ones are counted."""
+    source, field = reading.source, TextField(reading)
     with opening_parquet(source) as table:
-        columns = table.columns
+        columns: list[str] = table.schema_arrow.names
         field.check_columns(columns)
-        kind = str(table.file.schema_arrow.field(columns.index(field.name)).type)
+        kind = str(table.schema_arrow.field(columns.index(field.name)).type)
         if not kind.removeprefix("dictionary<values=").startswith(("string", "large_string")):
             raise field.no_text()
-        span, expansion = source.span, Expansion(source.name)
-        groups = range(span.start, span.end) if span else None
-        for batch in table.read([field.name], groups):
+        groups = range(source.span.start, source.span.end) if source.span else None
+        for batch in read_batches(table, [field.name], groups):
             for content in map(_read_content, batch.column(0)):
                 size = 0 if content is None else len(content)
-                expansion.add(_ROW_BYTES + size, table.num_bytes)
                 if size > MAX_RECORD_CHARACTERS:
                     reading.counts["record too long"] += 1
                     continue

@@ -1,9 +1,8 @@
 """Reader of Wikipedia dumps: bzip2 streams, their XML, and its articles.
 
 The parser, expat, keeps only the current page, so memory does not grow with the dump
-(https://www.mediawiki.org/wiki/Help:Export). `XMLPullParser` is shorter to use, but takes 2.5 times
-as long, as it receives text in smaller pieces. A valid dump declares neither a document type nor
-entities; a dump that does is rejected, because expanding entities could exhaust memory.
+(https://www.mediawiki.org/wiki/Help:Export), and limits how far entities expand. `XMLPullParser`
+is shorter to use, but takes 2.5 times as long, as it receives text in smaller pieces.
 
 The XML before the first page, which names the namespaces, is read before each part of a dump. A
 multistream dump is a sequence of bzip2 streams of a hundred pages each, so a part is some of them.
@@ -14,15 +13,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 from xml.parsers import expat
 
-from maskwright.corpus.documents import Reading, Source
+from maskwright.corpus.documents import Reading
 from maskwright.corpus.readers.wikitext import Prefixes, list_prefixes, read_wikitext
 from maskwright.errors import CorpusError
 
-# A page of MediaWiki has at most 2 MiB.
-_MAX_FIELD_CHARACTERS = 64 << 20
 _ARTICLES = "0"  # the namespace of articles
 DUMP_END = b"</mediawiki>"
 # Elements whose text is read, with their parents: users and revisions also have an <id>.
@@ -30,7 +26,6 @@ _FIELDS = {
     ("namespaces", "namespace"),
     ("page", "title"),
     ("page", "ns"),
-    ("page", "id"),
     ("revision", "model"),
     ("revision", "text"),
 }
@@ -41,7 +36,6 @@ class Page:
     """A page as stored in the dump; `text` is wikitext unless `model` names another format."""
 
     title: str
-    id: str
     namespace: str
     text: str
     is_redirect: bool
@@ -51,12 +45,8 @@ class Page:
 class DumpReader:
     """A parser of the XML of one dump.
 
-    Args:
-        name: the name of the dump, for messages.
-
-    Attributes:
-        namespaces: the wiki's names of its namespaces by number, such as 14: Kategorie; complete
-            before the first page is read.
+    `namespaces`, the wiki's names of its namespaces by number (14: Kategorie), is complete before
+    the first page is read.
     """
 
     def __init__(self, name: str) -> None:
@@ -67,35 +57,25 @@ class DumpReader:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._gather
-        self._parser.StartDoctypeDeclHandler = self._refuse
-        self._parser.EntityDeclHandler = self._refuse
         self._open: list[str] = []
         self._fields: dict[str, str] = {}
         self._gathered: list[str] | None = None
-        self._size = self._namespace = 0
+        self._namespace = 0
         self._pages: list[Page] = []
 
     def read(self, blocks: Iterable[bytes]) -> Iterator[Page]:
-        """Yield all pages of all namespaces, redirects included.
-
-        Raises:
-            CorpusError: the XML is damaged, cut off, or not a dump of MediaWiki.
+        """Yield all pages of all namespaces, redirects included; raise CorpusError if the XML is
+        damaged, cut off, or not a dump of MediaWiki.
         """
         try:
             for block in blocks:
                 self._parser.Parse(block)
                 yield from self._take()
             self._parser.Parse(b"", True)
-        except expat.ExpatError as error:
-            reason = expat.errors.messages[error.code]
+        except (expat.ExpatError, LookupError, ValueError) as error:  # or an unknown encoding
             raise CorpusError(
-                f"{self.name}: line {error.lineno} is not XML ({reason}), so the dump is damaged or"
-                " cut off. Download it again."
-            ) from None
-        except (LookupError, ValueError) as error:  # an encoding that expat does not know
-            raise CorpusError(
-                f"{self.name} declares an unsupported encoding ({error}), but dumps of MediaWiki"
-                " are UTF-8. Download it again."
+                f"{self.name} is damaged, cut off, or not a dump of MediaWiki: {error}. Download it"
+                " again."
             ) from None
         yield from self._take()
 
@@ -114,29 +94,12 @@ class DumpReader:
         elif name == "redirect":
             self._fields["redirect"] = "yes"
         elif name == "namespace":
-            self._namespace = self._read_number(attributes.get("key", _ARTICLES))
-        wanted = tuple(self._open[-2:]) in _FIELDS
-        self._gathered, self._size = [] if wanted else None, 0
-
-    def _read_number(self, key: str) -> int:
-        try:
-            return int(key)
-        except ValueError:
-            raise CorpusError(
-                f"{self.name}: the namespace {key} is not a number, so the file is damaged or not"
-                " a dump of MediaWiki."
-            ) from None
+            self._namespace = int(attributes.get("key", _ARTICLES))
+        self._gathered = [] if tuple(self._open[-2:]) in _FIELDS else None
 
     def _gather(self, text: str) -> None:
-        if self._gathered is None:
-            return
-        self._size += len(text)
-        if self._size > _MAX_FIELD_CHARACTERS:
-            raise CorpusError(
-                f"{self.name}: a page has more than {_MAX_FIELD_CHARACTERS >> 20} million "
-                "characters, so the file is damaged or not a dump of MediaWiki."
-            )
-        self._gathered.append(text)
+        if self._gathered is not None:
+            self._gathered.append(text)
 
     def _end(self, name: str) -> None:
         self._open.pop()
@@ -147,24 +110,15 @@ class DumpReader:
             else:
                 self._fields[name] = text  # the last revision is the newest
         if name == "page":
-            self._pages.append(_build_page(self._fields))
-
-    def _refuse(self, *_: Any) -> None:
-        raise CorpusError(
-            f"{self.name} declares a document type or entities, so it is not a dump of MediaWiki."
-            " Download a dump from dumps.wikimedia.org."
-        )
-
-
-def _build_page(fields: dict[str, str]) -> Page:
-    return Page(
-        title=fields.get("title", ""),
-        id=fields.get("id", ""),
-        namespace=fields.get("ns", _ARTICLES),
-        text=fields.get("text", ""),
-        is_redirect="redirect" in fields,
-        model=fields.get("model", "wikitext"),
-    )
+            fields = self._fields
+            page = Page(
+                title=fields.get("title", ""),
+                namespace=fields.get("ns", _ARTICLES),
+                text=fields.get("text", ""),
+                is_redirect="redirect" in fields,
+                model=fields.get("model", "wikitext"),
+            )
+            self._pages.append(page)
 
 
 def read_dump(reading: Reading) -> Iterator[str]:
@@ -172,33 +126,26 @@ def read_dump(reading: Reading) -> Iterator[str]:
     source = reading.source
     reader = DumpReader(source.name)
     hidden: Prefixes | None = None
+    # A part of the dump lacks the end tag of the XML.
+    is_part = source.path and source.span and source.span.end < source.path.stat().st_size
     with closing(source.read_bytes()) as blocks:
-        for page in reader.read(chain(blocks, _complete(source))):
+        for page in reader.read(chain(blocks, [DUMP_END] if is_part else [])):
             hidden = hidden or list_prefixes(reader.namespaces)
             if article := read_article(page, hidden, reading.counts):
                 yield article
 
 
-def _complete(source: Source) -> Iterator[bytes]:
-    """Yield the end tag of the XML if the source is a part that lacks it."""
-    if source.path and source.span and source.span.end < source.path.stat().st_size:
-        yield DUMP_END
-
-
 def read_article(page: Page, hidden: Prefixes, counts: Counter[str]) -> str:
     """Return the title, a blank line and the text of an article; count other pages, return ""."""
-    reason = _explain_dropping(page)
-    text = "" if reason else read_wikitext(page.text, hidden, counts)
+    if page.namespace != _ARTICLES:
+        reason, text = "page that is no article", ""
+    elif page.is_redirect:
+        reason, text = "redirect", ""
+    elif page.model != "wikitext":
+        reason, text = "article that is not wikitext", ""
+    else:
+        reason, text = "article without text", read_wikitext(page.text, hidden, counts)
     if not text:
-        counts[reason or "article without text"] += 1
+        counts[reason] += 1
         return ""
     return f"{page.title}\n\n{text}"
-
-
-def _explain_dropping(page: Page) -> str:
-    """Return the reason why a page is not an article; "" if it is one."""
-    if page.namespace != _ARTICLES:
-        return "page that is no article"
-    if page.is_redirect:
-        return "redirect"
-    return "" if page.model == "wikitext" else "article that is not wikitext"

@@ -36,17 +36,11 @@ class TextField:
     be lost.
     """
 
-    def __init__(self, name: str, source: str, counts: Counter[str]) -> None:
-        self.name, self.source, self._counts = name, source, counts
-        self._found = False
+    def __init__(self, reading: Reading, name: str = "") -> None:
+        self.name, self.source = name or reading.config.text_field, reading.source.name
+        self._counts = reading.counts
+        self._found = reading.source.span is not None  # the beginning of the file has the field
         self._failure: CorpusError | None = None  # raised if no record has a text
-
-    @classmethod
-    def of(cls, reading: Reading) -> "TextField":
-        """Return the field that the configuration names."""
-        field = cls(reading.config.text_field, reading.source.name, reading.counts)
-        field._found = reading.source.span is not None  # the beginning of the file has the field
-        return field
 
     def pick(self, value: object, columns: Collection[str]) -> str | None:
         """Return `value` if it is a text, else count it; `columns` are the record's columns."""
@@ -77,10 +71,7 @@ class TextField:
         )
 
     def _no_column(self, columns: Collection[str]) -> CorpusError:
-        # A hostile record may have a million columns, and columns may have a million characters.
-        shown = [
-            textwrap.shorten(repr(column[:100])[1:-1], 40) for column in islice(columns, _NUM_SHOWN)
-        ]
+        shown = [textwrap.shorten(column, 40) for column in islice(columns, _NUM_SHOWN)]
         shown += ["…"] * (len(columns) > _NUM_SHOWN)
         return CorpusError(
             f"{self.source} has no field {self.name}; it has: {', '.join(shown)}."
@@ -91,11 +82,9 @@ class TextField:
 def read_jsonl(reading: Reading) -> Iterator[str]:
     """Yield the texts of JSON lines; lines that are not a JSON object are counted.
 
-    Raises:
-        UnreadableError: no line is a JSON object, or the file is a JSON array.
-        CorpusError: no object has the field.
+    Raise UnreadableError if no line is one, CorpusError if no object has the field.
     """
-    field, counts = TextField.of(reading), reading.counts
+    field, counts = TextField(reading), reading.counts
     num_objects, first_bad, span = 0, 0, reading.source.span
     for number, line in enumerate(_read_lines(reading), start=1):
         if not line or line.isspace():
@@ -136,11 +125,7 @@ def _read_lines(reading: Reading) -> Iterator[str]:
 
 
 def read_exact_lines(source: Source) -> Iterator[str]:
-    """Yield the lines of a text file.
-
-    Raises:
-        CorpusError: the file is damaged or not UTF-8, or a line is too long.
-    """
+    """Yield the lines of a text file; raise CorpusError if one is too long, or not UTF-8."""
     counts: Counter[str] = Counter()
     texts = decode_text(source.read_bytes(), source.name, exact=True)
     for number, line in enumerate(read_lines(texts, MAX_RECORD_CHARACTERS, counts), start=1):
@@ -156,14 +141,16 @@ def read_table(reading: Reading, own: str = ",") -> Iterator[str]:
         own: the separator of the file extension; another one is used if only that one yields the
             field. A table that is separated by tabs, and whose own separator they are, is TSV.
     """
-    field, lines = TextField.of(reading), _read_lines(reading)
+    field, lines, counts = TextField(reading), _read_lines(reading), reading.counts
     head = list(islice(lines, 2))
     delimiter = find_declared(head) or next(
         (mark for mark in (own, *";\t,") if _has_column(head, mark, field.name)), own
     )
     is_plain = own == delimiter == "\t"
     widths = _Widths(reading, delimiter)
-    parsed = parse_rows(chain(head, lines), delimiter, widths.drop_unclosed, is_plain=is_plain)
+    parsed = parse_rows(
+        chain(head, lines), delimiter, lambda _: counts.update(["bad table row"]), is_plain=is_plain
+    )
     header = next(parsed, None)
     if header is None:
         raise UnreadableError("no header", f"{field.source} has no header line.")
@@ -200,15 +187,12 @@ class RawRow(NamedTuple):
 
 
 class _Widths:
-    """The rows that are dropped, because they are not closed or have another width."""
+    """The rows of a table that are dropped because they have another width."""
 
     def __init__(self, reading: Reading, delimiter: str) -> None:
         self._reading, self._delimiter = reading, delimiter
         self._num_rows = self._num_bad = 0
         self._failure: CorpusError | None = None
-
-    def drop_unclosed(self, _: object) -> None:
-        self._reading.counts["bad table row"] += 1
 
     def check(self, row: RawRow, width: int) -> bool:
         """Return True if a row has `width` cells; else count it; raise if there are too many."""

@@ -96,11 +96,7 @@ def _is_hidden(target: str, has_label: bool, hidden: Prefixes) -> bool:
 
 
 def read_wikitext(wikitext: str, hidden: Prefixes, counts: Counter[str]) -> str:
-    """Return the text of a page; a page that `read_roughly` converts is counted with the reason.
-
-    Raises:
-        MissingPackageError: mwparserfromhell is needed and not installed.
-    """
+    """Return the text of a page; a page that `read_roughly` converts is counted with the reason."""
     text = read_simply(wikitext, hidden)
     if text is not None:
         return text
@@ -115,12 +111,7 @@ def read_wikitext(wikitext: str, hidden: Prefixes, counts: Counter[str]) -> str:
 
 
 def read_exactly(wikitext: str, hidden: Prefixes) -> str:
-    """Return the text of a page as mwparserfromhell parses it.
-
-    Raises:
-        MissingPackageError: mwparserfromhell is not installed.
-        RecursionError: the page is nested too deeply.
-    """
+    """Return the text of a page as mwparserfromhell parses it; raise RecursionError if too deep."""
     parser: Any = import_extra("mwparserfromhell", "wikipedia", "a Wikipedia dump")
     return _tidy(_convert(parser.parse(wikitext, skip_style_tags=True).nodes, hidden))
 

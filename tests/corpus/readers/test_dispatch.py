@@ -1,11 +1,9 @@
 import bz2
-import contextlib
 import csv
 import gzip
 import io
 import json
 import lzma
-import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +23,6 @@ from maskwright.corpus.sources import (
     recognize_name,
     stream_corpus,
 )
-from maskwright.corpus.unpack import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import read_columns
 from tests.corpus.helpers import read_all, write
@@ -54,33 +51,12 @@ def test_every_format_in_every_compression(tmp_path: Path, suffix: str, compress
     assert read_all(path) == ["one", "two"]
 
 
-@pytest.mark.parametrize("suffix", [*SUFFIXES, ".dat", *COMPRESSIONS])
-def test_random_bytes_under_every_suffix_are_no_crash(tmp_path: Path, suffix: str) -> None:
-    draw = random.Random(suffix)
-    beginnings = [b"", b"text\n", b'{"text": "', b"PAR1", b"\x1f\x8b\x08", b'text\n"', b"a\n\n"]
-    for number in range(25):
-        content = draw.choice(beginnings) + draw.randbytes(draw.choice([1, 9, 300, 70_000]))
-        folder = tmp_path / f"{number}"
-        for given in (write(folder / f"x{suffix}", content), str(folder)):
-            with contextlib.suppress(CorpusError):
-                read_all(given)
-
-
 def test_ids_count_the_documents_of_a_file(tmp_path: Path) -> None:
     write(tmp_path / "sub" / "x.txt", "one\n\ntwo\n")
     (source,) = find_sources([str(tmp_path)])
     documents = list(read_source(source, CorpusConfig(), Counter()))
     assert [document.id for document in documents] == ["sub/x.txt:1", "sub/x.txt:2"]
     assert documents[0].source == str(tmp_path / "sub" / "x.txt")
-
-
-def test_long_records_are_cut_and_counted(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.jsonl", '{"text": "%s"}\n' % ("word " * 1_000))
-    counts: Counter[str] = Counter()
-    documents = read_all(path, counts, max_document_characters=1_000)
-    assert "".join(documents) == "word " * 1_000
-    assert max(map(len, documents)) <= 1_000
-    assert counts == {"long document cut": 1}
 
 
 def test_standard_input_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,12 +80,6 @@ def test_json_lines_of_unknown_suffix_are_refused(
     for given in (path, f"{tmp_path}/*"):
         with pytest.raises(CorpusError, match=rf"{name} begins with a JSON object, .* \.jsonl"):
             read_all(given, documents=documents)
-
-
-def test_json_lines_on_standard_input_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(OBJECTS.encode())))
-    with pytest.raises(CorpusError, match=r"^standard input begins with a JSON object, .* \.jsonl"):
-        read_all("-")
 
 
 def test_what_only_resembles_json_lines_is_plain_text(tmp_path: Path) -> None:

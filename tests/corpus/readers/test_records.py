@@ -33,11 +33,6 @@ def test_objects_without_text_and_bad_lines_are_counted(tmp_path: Path) -> None:
     }
 
 
-def test_another_field(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.jsonl", '{"body": "words"}\n')
-    assert read_all(path, text_field="body") == ["words"]
-
-
 def test_a_field_that_no_object_has_names_those_there_are(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", '{"body": "words", "id": 1}\n')
     with pytest.raises(CorpusError, match=r"x.jsonl has no field text; it has: body, id\."):
@@ -116,10 +111,6 @@ def test_a_column_that_does_not_exist_names_those_there_are(tmp_path: Path, suff
         read_all(path)
     with pytest.raises(CorpusError, match="is empty: it has no text"):
         read_all(path, text_field="body")
-
-
-def test_a_byte_order_mark_does_not_hide_the_first_column(tmp_path: Path) -> None:
-    assert read_all(write(tmp_path / "x.csv", b"\xef\xbb\xbftext\nwords\n")) == ["words"]
 
 
 def test_tsv_may_hold_quoted_line_ends(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-import bz2
 import gzip
-import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -28,21 +25,14 @@ def test_bytes_that_are_no_utf8_stay_visible() -> None:
     assert "".join(decode_text([content], "x")).endswith("Gr\udcff\udcffe")
 
 
-def test_a_byte_order_mark_is_no_text() -> None:
-    assert "".join(decode_text([b"\xef\xbb\xbfabc"], "x")) == "abc"
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "x is empty: it has no text."),
         (bytes(range(256)) * 20, "x is binary: .*% of its first 5,120 char"),
-        (b"PK\x03\x04" + bytes(26) + b"word/document.xml", r"x is a zip archive or .*docx.*Unpack"),
         (b"%PDF-1.7\n" + b"text " * 400, "x is a PDF document"),
+        (gzip.compress(b"text", mtime=0), r"x is compressed by gzip \(.gz\).* suffix"),
         (b"\x89PNG\r\n\x1a\n" + bytes(99), "x is binary"),
-        (b"RIFF\0\0\0\0WEBP", "x is binary"),
-        (gzip.compress(b"text", mtime=0), "x is compressed by gzip. Give it the suffix"),
-        (bz2.compress(b"text"), "x is compressed by bzip2"),
         (b"a.txt".ljust(257, b"\0") + b"ustar" + b"text " * 400, "x is binary"),
     ],
 )
@@ -76,7 +66,7 @@ TEXTS = {
 @pytest.mark.parametrize("encoding", TEXTS)
 def test_another_encoding_is_named_and_read_if_it_is_given(encoding: str) -> None:
     content = TEXTS[encoding].encode(encoding)
-    with pytest.raises(CorpusError, match=rf"--corpus\.encoding {encoding} ") as caught:
+    with pytest.raises(CorpusError, match=rf"--corpus\.encoding {encoding},") as caught:
         list(decode_text([content], "x"))
     assert not isinstance(caught.value, UnreadableError)  # in a folder it is not skipped either
     assert "".join(decode_text([content], "x", encoding)) == TEXTS[encoding]
@@ -88,19 +78,15 @@ def test_a_byte_order_mark_counts_more_than_the_encoding(encoding: str) -> None:
     assert "".join(decode_text(split_anywhere(content, [7, 100, 1]), "x", "cp1252")) == GERMAN
 
 
-def test_utf8_among_files_of_another_encoding_stays_utf8() -> None:
-    assert "".join(decode_text([GERMAN.encode()], "x", "cp1252")) == GERMAN
-
-
 def test_the_limit_counts_all_bytes_so_far() -> None:
     good = [b"plain text " * 1_000] * 3
     assert list(decode_text([*good, b"f\xfcr"], "x"))
-    with pytest.raises(CorpusError, match=r"likely cp1252 .*iconv -f cp1252"):
+    with pytest.raises(CorpusError, match=r"likely cp1252.*--corpus.encoding cp1252"):
         list(decode_text([*good, GERMAN.encode("cp1252")], "x"))
 
 
 def test_damaged_utf8_is_not_taken_for_another_encoding() -> None:
-    with pytest.raises(CorpusError, match=r"mostly UTF-8.*iconv -c"):
+    with pytest.raises(CorpusError, match=r"mostly UTF-8.*Repair"):
         list(decode_text([GERMAN.encode() + b"\xfc" * 20], "x"))
 
 
@@ -127,46 +113,13 @@ def test_damaged_utf8_stays_utf8_where_another_encoding_is_given() -> None:
 def test_a_file_that_changes_its_encoding_is_refused() -> None:
     both = [GERMAN.encode("cp1252"), GERMAN.encode()]
     for blocks in (both, both[::-1]):
-        with pytest.raises(CorpusError, match=r"x begins in (cp1252.*UTF-8|UTF-8.*cp1252)"):
+        with pytest.raises(CorpusError, match=r"text in cp1252 and text in UTF-8"):
             list(decode_text(blocks, "x", "cp1252"))
 
 
-@pytest.mark.parametrize(
-    ("end", "likely"),
-    [
-        (b"sch\xf6n", "cp1252"),
-        (b"don\x92t", "cp1252"),
-        (b"nothing \xff at all", None),  # in one encoding a blank
-        ("schön ".encode() * 9 + b"Gr\xc3", None),  # cut off
-    ],
-)
-def test_one_stray_byte_of_a_short_file_is_a_letter_or_is_kept_visible(
-    end: bytes, likely: str | None
-) -> None:
-    content = b"plain text " * 20 + end
-    if likely is None:
-        assert "\udcff" in "".join(decode_text([content], "x"))
-        return
-    with pytest.raises(CorpusError, match=f"likely {likely}"):
-        list(decode_text([content], "x"))
-    assert "\udcff" not in "".join(decode_text([content], "x", likely))
-
-
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le", "euc_jp"])
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_the_command_that_is_named_converts_the_file(
-    encoding: str, suffix: str, tmp_path: Path
-) -> None:
-    content = TEXTS[encoding].encode(encoding)
-    path = tmp_path / f"a file.txt{suffix}"
-    path.write_bytes(gzip.compress(content) if suffix else content)
-    with pytest.raises(CorpusError) as caught:
-        list(decode_text([content], str(path)))
-    if shutil.which("iconv") is None:
-        pytest.skip("iconv is not installed")
-    command = str(caught.value).partition(" it: ")[2]
-    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
-    assert (tmp_path / "utf8-a file.txt").read_text() == TEXTS[encoding]
+def test_a_bad_byte_of_a_short_file_is_more_than_a_small_share() -> None:
+    with pytest.raises(CorpusError, match="x:1 is not UTF-8 but likely cp1252"):
+        list(decode_text([b"plain text " * 20 + b"sch\xf6n"], "x"))
 
 
 def test_the_wrong_encoding_is_refused_too() -> None:

@@ -128,7 +128,7 @@ UNITS = (
 def test_what_is_never_closed_is_read_roughly(unit: str) -> None:
     """mwparserfromhell takes minutes for a page of these."""
     counts: Counter[str] = Counter()
-    page = Page("Title", "1", "0", "Text. " + unit * 100_000, is_redirect=False, model="wikitext")
+    page = Page("Title", "0", "Text. " + unit * 100_000, is_redirect=False, model="wikitext")
     assert "Text." in read_article(page, LINKS, counts)
     assert read_roughly("a [[b|c]] {{d}}\n== E ==\n<i>f</i>", LINKS) == "a c\n\nE\n\nf"
 
@@ -155,7 +155,7 @@ def test_templates_with_named_arguments_are_read_roughly_too() -> None:
     ],
 )
 def test_what_looks_closed_and_is_not_takes_no_minutes(wikitext: str) -> None:
-    page = Page("Title", "1", "0", f"Text. {wikitext}", is_redirect=False, model="wikitext")
+    page = Page("Title", "0", f"Text. {wikitext}", is_redirect=False, model="wikitext")
     with limited_cpu_seconds(30):  # it took minutes
         assert "Text." in read_article(page, LINKS, Counter())
 

@@ -42,7 +42,7 @@ def read_page(content: bytes) -> None:
         SlowError: it takes longer than a page of this length may.
     """
     text = content.decode("utf-8", "replace")
-    page = Page("Title", "1", "0", text, is_redirect=False, model="wikitext")
+    page = Page("Title", "0", text, is_redirect=False, model="wikitext")
     begun = time.thread_time()
     read_article(page, _LINKS, Counter())
     read_roughly(text, _LINKS)
