@@ -26,7 +26,6 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers import PreTokenizedString, Token, pre_tokenizers
 
-from maskwright.errors import TokenizerError
 from maskwright.files import JsonObject
 from maskwright.tokenizer.files import calling_library, match_greedily
 from maskwright.tokenizer.words import ACCENTS, BYTE_WORDS, INVISIBLE, WORD_BREAK, find_word_starts
@@ -36,10 +35,8 @@ WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its i
 # A longer run without a blank is cut, because the library needs about 100 bytes of memory per
 # character. BERT's WordPiece encodes every word of more than 100 characters as [UNK] anyway.
 MAX_CHUNK_CHARACTERS = 16_384
-# Even a text that may not be cut is cut if normalization could make it longer than this.
-MAX_GROWN_CHARACTERS = 2_000_000
-# Tokens per character, averaged over a text. One character may become 33 bytes, each a token.
-_MAX_TOKENS, _TOKEN_BYTES = 64, 4
+# Even a text that may not be cut is cut if it is longer than this.
+MAX_WHOLE_CHARACTERS = 2_000_000
 
 _CACHE_BYTES = 150_000_000
 _ENTRY_BYTES = 200
@@ -132,13 +129,10 @@ def _is_per_character(normalizer: JsonObject | None) -> bool:
 class CachedEncoder:
     """Encoder of text to packed tokens (uint32: word-start bit and id), with a chunk dictionary."""
 
-    def __init__(
-        self, backend: tokenizers.Tokenizer, cutting: Cutting | None, growth: int = 1
-    ) -> None:
-        """`growth`: the most characters that the backend's normalizer makes of one."""
+    def __init__(self, backend: tokenizers.Tokenizer, cutting: Cutting | None) -> None:
         self._backend = backend
         self._cutting = cutting
-        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_GROWN_CHARACTERS // growth
+        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_WHOLE_CHARACTERS
         self._known: dict[str, bytes] = {}
         self._bytes = 0
 
@@ -177,10 +171,6 @@ class CachedEncoder:
                 # A batch of one, because `encode` holds the GIL.
                 [encoding] = self._backend.encode_batch([piece], add_special_tokens=False)
             packed += pack_encoding(piece, encoding)
-            if len(packed) > _TOKEN_BYTES * _MAX_TOKENS * (len(part) + 1):
-                raise TokenizerError(
-                    f"the tokenizer makes more than {_MAX_TOKENS} tokens of a character."
-                )
         return bytes(packed)
 
 

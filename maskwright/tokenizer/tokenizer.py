@@ -12,11 +12,12 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import InputError, TokenizerError
 from maskwright.files import JsonObject
 from maskwright.tokenizer.config import TokenizerKind
 from maskwright.tokenizer.encoding import (
-    MAX_GROWN_CHARACTERS,
+    MAX_WHOLE_CHARACTERS,
     WORD_START,
     CachedEncoder,
     PromptEncoder,
@@ -27,11 +28,9 @@ from maskwright.tokenizer.files import (
     OTHER_ROLES,
     ROLES,
     calling_library,
-    check_ids,
     hide_special_tokens,
     is_filler,
     make_valid,
-    measure_growth,
     read_tokenizer,
     write_tokenizer,
 )
@@ -76,20 +75,20 @@ class Tokenizer:
         """Build from a parsed ``tokenizer.json`` and the token of each role (see `find_roles`).
 
         Raises:
-            TokenizerError: the library cannot read the description, a token is not in it, or it
-                asks for too much memory (see `measure_growth`).
+            TokenizerError: the library cannot read the description, or a token is not in it.
         """
-        check_ids(description)
         with calling_library("is not a tokenizer"):
             plain = {**description, "truncation": None, "padding": None}
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
+            self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
+            if self.vocab_size > MAX_VOCAB_SIZE:  # `to_str` counts to the largest id
+                raise ValueError(f"its largest id is {self.vocab_size - 1}")
             self.description: JsonObject = json.loads(self.backend.to_str())
             # A literal "[MASK]" is ordinary text, except in a prompt.
             plain = {**hide_special_tokens(self.description), "post_processor": None}
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
-        self._growth = measure_growth(self.description)
-        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description), self._growth)
+        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description))
         self.special_tokens = {
             role: make_valid(special_tokens[role])
             for role in (*ROLES, *OTHER_ROLES)
@@ -101,7 +100,6 @@ class Tokenizer:
         )
         ids = _find_special_ids(self.backend, tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
-        self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
 
@@ -181,7 +179,7 @@ class Tokenizer:
         valid = make_valid(text)
         is_plain = split_special_tokens or not any(one in valid for one in self._special_texts)
         # Texts with special tokens are rare, so their words are not kept.
-        encoder = self._encoder if is_plain else CachedEncoder(self._reader, None, self._growth)
+        encoder = self._encoder if is_plain else CachedEncoder(self._reader, None)
         packed = encoder.encode(valid)
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
 
@@ -258,12 +256,11 @@ class Tokenizer:
 
     def _check_prompt(self, text: str) -> str | InputError:
         """Return the text as valid Unicode, or an error if it is too long."""
-        longest = MAX_GROWN_CHARACTERS // self._growth
-        if len(text) <= longest:
+        if len(text) <= MAX_WHOLE_CHARACTERS:
             return make_valid(text)
         return InputError(
-            f"the text has {len(text):,} characters; the limit of this tokenizer is {longest:,}. "
-            "Split the text."
+            f"the text has {len(text):,} characters; the limit is {MAX_WHOLE_CHARACTERS:,}. Split "
+            "the text."
         )
 
     def decode(self, ids: Iterable[int]) -> str:
