@@ -232,15 +232,11 @@ class PromptEncoder:
         self._vocabulary = backend.get_vocab(with_added_tokens=False) if is_greedy else None
         self._spelled: dict[str, str] = {}
 
-    def may_differ(self, text: str) -> bool:
-        """Return False if the library's tokens of a text are those of `encode`."""
-        return self._glued.search(text) is not None
-
     def encode(self, text: str) -> Tokens:
         """Return the tokens of a text."""
         found = Tokens.of(self._backend, text)
         ids, spans = found
-        if self._mask_id not in ids or not self.may_differ(text):
+        if self._mask_id not in ids or not self._glued.search(text):
             return found
         whole = Tokens([], [])
         added = [n for n, one in enumerate(ids) if self._is_added(one, text[slice(*spans[n])])]

@@ -37,7 +37,6 @@ from maskwright.tokenizer.files import (
 from maskwright.tokenizer.words import find_word_starts
 
 _KINDS: dict[str, TokenizerKind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
-_PROMPTS = 1024  # in a batch for the library, whose own objects are large
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,39 +211,20 @@ class Tokenizer:
         return self._encode_whole(text, self._prompts.encode)
 
     def _encode_whole(self, text: str, encode: Callable[[str], Tokens]) -> EncodedPrompt:
-        checked = self._check_prompt(text)
-        if isinstance(checked, InputError):
-            raise checked
+        if len(text) > MAX_WHOLE_CHARACTERS:
+            raise InputError(
+                f"the text has {len(text):,} characters; the limit is {MAX_WHOLE_CHARACTERS:,}. "
+                "Split the text."
+            )
+        valid = make_valid(text)
         with calling_library("the tokenizer fails on this text"):
-            found = encode(checked)
+            found = encode(valid)
         ids = np.array(found.ids, np.uint32)
         return EncodedPrompt(
             ids,
-            np.array(find_word_starts(checked, found.spans), np.bool_) | (ids == self.mask_id),
+            np.array(find_word_starts(valid, found.spans), np.bool_) | (ids == self.mask_id),
             np.array(found.spans, np.int64).reshape(-1, 2),
         )
-
-    def encode_prompts(self, texts: Iterable[str]) -> list[list[int] | InputError]:
-        """Return the ids of `encode_prompt` for many texts, computed on all cores.
-
-        A text that is too long has an error instead of ids.
-
-        Raises:
-            TokenizerError: the tokenizer has a step that fails on one of the texts.
-        """
-        checked = [self._check_prompt(text) for text in texts]
-        fitting = [text for text in checked if isinstance(text, str)]
-        encoded: list[list[int]] = []
-        for start in range(0, len(fitting), _PROMPTS):
-            with calling_library("the tokenizer fails on these texts"):
-                some = fitting[start : start + _PROMPTS]
-                encodings = self.backend.encode_batch_fast(some, add_special_tokens=False)
-                encoded += [
-                    self._prompts.encode(text).ids if self._prompts.may_differ(text) else one.ids
-                    for text, one in zip(some, encodings, strict=True)
-                ]
-        ids = iter(encoded)
-        return [next(ids) if isinstance(text, str) else text for text in checked]
 
     def masks_begin_words(self, text: str, ids: Sequence[int]) -> list[bool]:
         """Return, for each mask of a prompt with these ids, True if it begins a word.
@@ -253,15 +233,6 @@ class Tokenizer:
         """
         found, num_masks = self._prompts.masks_begin_words(text), list(ids).count(self.mask_id)
         return found if len(found) == num_masks else [True] * num_masks
-
-    def _check_prompt(self, text: str) -> str | InputError:
-        """Return the text as valid Unicode, or an error if it is too long."""
-        if len(text) <= MAX_WHOLE_CHARACTERS:
-            return make_valid(text)
-        return InputError(
-            f"the text has {len(text):,} characters; the limit is {MAX_WHOLE_CHARACTERS:,}. Split "
-            "the text."
-        )
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids`, special tokens included, as normalization left it."""

@@ -70,7 +70,6 @@ def test_a_mask_in_place_of_any_token_leaves_the_others(tokenizer: Tokenizer) ->
             found = tokenizer.encode_prompt(masked)
             expected = [*ids[:place], tokenizer.mask_id, *ids[place + 1 :]]
             assert tokenizer.tokens(found.ids.tolist()) == tokenizer.tokens(expected), masked
-            assert tokenizer.encode_prompts([masked]) == [expected]
             longer = len(tokenizer.mask_token) - (stop - start)
             after = [[a + longer, b + longer] for a, b in spans[place + 1 :]]
             assert found.offsets.tolist()[:place] == spans[:place]

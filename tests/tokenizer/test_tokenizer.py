@@ -171,22 +171,6 @@ def test_missing_special_tokens_are_named() -> None:
         Tokenizer(tokenizer.description, wrong)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_prompts_together_are_prompts_one_by_one(
-    kind: TokenizerKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("maskwright.tokenizer.tokenizer._PROMPTS", 2)
-    tokenizer = trained(kind)
-    texts = ["the [MASK] is new", "", MIXED, "a \udcff [SEP]", SENTENCE]
-    one_by_one = [tokenizer.encode_prompt(text).ids.tolist() for text in texts]
-    assert tokenizer.encode_prompts(texts) == one_by_one
-
-
-def test_a_prompt_that_is_too_long_is_told_among_others() -> None:
-    tokenizer = trained("wordpiece")
-    first, bad, last = tokenizer.encode_prompts(["the", "a" * 2_000_001, "the"])
-    assert first == last == tokenizer.encode_prompt("the").ids.tolist()
-    assert isinstance(bad, InputError)
-    with pytest.raises(InputError) as caught:
-        tokenizer.encode_prompt("a" * 2_000_001)
-    assert str(caught.value) == str(bad)
+def test_a_prompt_that_is_too_long() -> None:
+    with pytest.raises(InputError, match="2,000,001 characters"):
+        trained("wordpiece").encode_prompt("a" * 2_000_001)
