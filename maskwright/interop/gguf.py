@@ -12,9 +12,10 @@ import numpy as np
 
 from maskwright.errors import ExportError
 from maskwright.inference.embed import Embedder
+from maskwright.interop.classifier_source import Source
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
-from maskwright.interop.targets import Source, Written, import_library
+from maskwright.interop.targets import Written, import_library
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.card import HubMetadata
 from maskwright.model_folder.families import FAMILIES, choose_headless

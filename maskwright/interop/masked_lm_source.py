@@ -34,7 +34,7 @@ from maskwright.interop.comparison import (
     compare_logits,
     pad_rows,
 )
-from maskwright.interop.targets import INT8_DEFAULTS, Int8Options, Judge, Source
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, describe_for_hub
 from maskwright.model_folder.families import native_family
@@ -66,23 +66,30 @@ class Sentences:
     rows: list[list[int]]
 
 
-class MaskedModelSource(Source):
+class MaskedModelSource:
     """A masked language model to export; raises as `open_model` does.
 
     Args:
         data: a prepared folder with held-out text; None for the built-in texts.
+        int8: settings of an export to int8.
+
+    Attributes:
+        card: the model's own card; None if it has none.
+        texts_from: the name of the texts of the comparison.
+        max_length: the longest input in tokens; longer ones are truncated.
+        metadata: the model card's metadata.
+        auto_class: the class of transformers that loads its folder.
+        output_shape: the dimensions of the logits, in words.
+        has_unused_head: True if the folder contains a head that `auto_class` does not load.
+        example_text: a text for the example in the model card.
     """
 
     auto_class = "AutoModelForMaskedLM"
     output_shape = "[batch, length, vocabulary]"
 
     def __init__(self, folder: Path, data: Path | None, int8: Int8Options = INT8_DEFAULTS) -> None:
-        self.loaded, self.card, self.data, self.int8 = (
-            open_model(folder),
-            read_card(folder),
-            data,
-            int8,
-        )
+        self.loaded, self.card = open_model(folder), read_card(folder)
+        self.data, self.int8 = data, int8
         self.dimensions = read_dimensions(find_model(folder))  # that vectors were trained for
         self.texts_from = PYDOCS if data is None else data.name
         self.max_length = self.model.config.max_position_embeddings
@@ -108,6 +115,7 @@ class MaskedModelSource(Source):
         return choose_sentences(self.loaded, self.data, mask_words=True)
 
     def save(self, folder: Path) -> None:
+        """Write the model folder with the model's own card."""
         wraps = self.loaded.add_special_tokens
         save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
         write_dimensions(folder, self.dimensions)
@@ -115,9 +123,11 @@ class MaskedModelSource(Source):
             write_text(folder / CARD, self.card)
 
     def find_family(self) -> tuple[Family | None, str]:
+        """Return the transformers family of the architecture, or None and the reason."""
         return native_family(self.model.config)
 
     def check_ids(self, tokenizer: Any) -> None:
+        """Raise ExportError unless a tokenizer of transformers encodes the texts as ours does."""
         sentences = self.sentences
         encoded = tokenizer(sentences.texts, padding=True, return_tensors="pt")
         lengths = encoded["attention_mask"].sum(1).tolist()
@@ -126,11 +136,13 @@ class MaskedModelSource(Source):
             check_equal_ids(text, ours, theirs[:length].tolist())
 
     def compare(self, compute: Compute) -> OutputComparison:
+        """Compare the logits of `compute` with those of the model on all texts."""
         config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
         batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
         return compare_logits(self.loaded, (batch for _, batch in batches), compute)
 
     def judge(self) -> "MaskJudge":
+        """Return the judge of a quantized graph; raise InputError without a text to score."""
         if self.data is None:
             raise InputError(
                 "onnx-int8 needs held-out text to measure its loss of quality. Name a prepared "
@@ -292,8 +304,14 @@ def split_rows(batch: Batch) -> Iterator[MaskedRow]:
             yield MaskedRow(ids, (positions[inside] - start).tolist(), labels[inside].tolist())
 
 
-class MaskJudge(Judge):
-    """The judge of a quantized graph by its predictions for the masked tokens of held-out text."""
+class MaskJudge:
+    """The judge of a quantized graph by its predictions for the masked tokens of held-out text.
+
+    Attributes:
+        questions: the number of predictions with a noun.
+        metric: the name of the metric that `score` computes.
+        agreement: the name of the share that `agree` computes, as part of a sentence.
+    """
 
     metric = "accuracy"
     agreement = "the same most likely token for"
@@ -312,11 +330,14 @@ class MaskJudge(Judge):
         return torch.cat(found)
 
     def agree(self, before: Any, after: Any) -> float:
+        """Return the agreement of the predictions of two graphs: 1 if all are equal."""
         return (after == before).float().mean().item()
 
     def score(self, answers: Any) -> float:
+        """Return the metric of the predictions."""
         return self.agree(torch.tensor([n for row in self.rows for n in row.labels]), answers)
 
     def timed_batch(self) -> tuple[Tensor, Tensor]:
+        """Return a batch of the longest inputs, to time graphs."""
         longest = sorted((row.ids for row in self.rows), key=len)[-_TIMED_ROWS:]
         return pad_rows(longest, self.pad_id)

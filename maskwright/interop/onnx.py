@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from maskwright.attention_context import AttentionContext
 from maskwright.errors import ExportError
 from maskwright.files import write_text
+from maskwright.interop.classifier_source import Source
 from maskwright.interop.masked_lm_source import MaskedModelSource
-from maskwright.interop.targets import Source, Written, import_library, quiet
+from maskwright.interop.targets import Written, import_library, quiet
 from maskwright.interop.transformers import check_family
 from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import MaskedLanguageModel
@@ -36,37 +37,30 @@ OPSET = 23
 # The file of a graph cannot exceed 2 GiB; larger weights than this are stored in a second file.
 MAX_BYTES_WITHIN = 1 << 30
 _NEEDED_BY = "an export to ONNX"
-_CARD = """
-An ONNX graph with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}. The
-tokenizer is in the same folder.
-
-```python
-import numpy, onnxruntime, tokenizers
-
-tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
-encoded = tokenizer.encode("{text}")
-inputs = {{{encodings}}}
-inputs = {{name: numpy.array([ids]) for name, ids in inputs.items()}}
-[logits] = onnxruntime.InferenceSession("{graph}").run(["logits"], inputs)
-```
-"""
-OPENVINO = "openvino_model.xml"  # and openvino_model.bin, the weights
-_OPENVINO_OPSET = 20  # the latest without operators that OpenVINO cannot read
-_OPENVINO_CARD = """
-A graph for OpenVINO with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}.
+_GRAPH_CARD = """
+A graph for LIBRARY with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}.
 The tokenizer is in the same folder.
 
 ```python
-import numpy, openvino, tokenizers
+import numpy, LIBRARY, tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 encoded = tokenizer.encode("{text}")
 inputs = {{{encodings}}}
 inputs = {{name: numpy.array([ids]) for name, ids in inputs.items()}}
-precision = {{"INFERENCE_PRECISION_HINT": "f32"}}  # CPUs with AMX compute in bf16 without it
-logits = openvino.Core().compile_model("{graph}", "CPU", precision)(inputs)["logits"]
+RUN
 ```
 """
+_CARD = _GRAPH_CARD.replace("LIBRARY", "onnxruntime").replace(
+    "RUN", '[logits] = onnxruntime.InferenceSession("{graph}").run(["logits"], inputs)'
+)
+OPENVINO = "openvino_model.xml"  # and openvino_model.bin, the weights
+_OPENVINO_OPSET = 20  # the latest without operators that OpenVINO cannot read
+_OPENVINO_CARD = _GRAPH_CARD.replace("LIBRARY", "openvino").replace(
+    "RUN",
+    'precision = {{"INFERENCE_PRECISION_HINT": "f32"}}  # CPUs with AMX compute in bf16 otherwise\n'
+    'logits = openvino.Core().compile_model("{graph}", "CPU", precision)(inputs)["logits"]',
+)
 PAGE_FOLDER, PAGE = "onnx", "index.html"
 # The types that AutoModelForMaskedLM of transformers.js 4 knows.
 MODEL_TYPES = (

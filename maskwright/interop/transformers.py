@@ -12,9 +12,10 @@ from torch import Tensor
 from maskwright.errors import ExportError, InputError
 from maskwright.files import write_json
 from maskwright.inference.embed import Embedder
+from maskwright.interop.classifier_source import Source
 from maskwright.interop.comparison import TOLERANCE, OutputComparison
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
-from maskwright.interop.targets import Source, Written, import_library, quiet_transformers
+from maskwright.interop.targets import Written, import_library, quiet_transformers
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
 from maskwright.model_folder.folder import CONFIG, adapt_card
 from maskwright.model_folder.sentence_modules import write_modules
