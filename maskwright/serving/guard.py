@@ -178,9 +178,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        if (error.errno or 0) < 0:  # the name does not resolve
-            raise InputError(f"host = {host} does not resolve to an address.") from None
-        reason = os.strerror(error.errno or 0)
+        number = error.errno or 0  # negative if the name does not resolve
+        reason = os.strerror(number) if number > 0 else error.strerror
         raise InputError(
             f"host = {host}, port = {port}: {reason}. Choose another --host or --port."
         ) from None

@@ -349,8 +349,6 @@ def _read_card_example(folder: Path) -> tuple[str, ...]:
     """Return the example of the model card; nothing, with a warning, if the card is damaged."""
     try:
         return read_example(read_card(folder) or "")
-    except ModelFolderError as error:
-        tell(f"warning: no example for the page: {error}")
-    except ValueError as error:
+    except (ModelFolderError, ValueError) as error:
         tell(f"warning: no example for the page: {folder / CARD}: {error}")
     return ()

@@ -5,7 +5,6 @@ import json
 import logging
 import resource
 import selectors
-import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +19,6 @@ from uvicorn.server import ServerState
 from maskwright.errors import InputError
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.guard import (
-    BACKLOG,
-    OTHER_FILES,
     AllowedHosts,
     Connection,
     Guard,
@@ -210,48 +207,6 @@ def test_where_all_are_being_answered_one_more_is_closed_and_room_comes_back() -
         return transport.aborted, clients.connect()[1].aborted
 
     assert run(connect) == (True, False)
-
-
-def test_a_burst_of_connections_leaves_files() -> None:
-    """The queue is full again before every round of the loop."""
-    accepted, lost, peak, wanted = 0, 0, 0, 8 * BACKLOG
-
-    class Busy(socket.socket):
-        def accept(self) -> Any:
-            nonlocal accepted, peak
-            found = super().accept()
-            accepted += 1
-            peak = max(peak, accepted - lost)
-            if accepted <= wanted - BACKLOG:
-                socket.create_connection(self.getsockname(), 60).close()
-            return found
-
-    async def flood(clients: Clients) -> int:
-        def make() -> Connection:
-            connection = clients.make()
-            end = connection.connection_lost
-
-            def lose(exc: Exception | None) -> None:
-                nonlocal lost
-                lost += 1
-                end(exc)
-
-            connection.connection_lost = lose
-            return connection
-
-        with Busy() as listening:
-            listening.bind(("127.0.0.1", 0))
-            loop = asyncio.get_running_loop()
-            server = await loop.create_server(make, sock=listening, backlog=BACKLOG)
-            for _ in range(BACKLOG):
-                socket.create_connection(listening.getsockname(), 60).close()
-            while lost < wanted:
-                await asyncio.sleep(0)
-            server.close()
-        return peak
-
-    limit = 16
-    assert limit + 2 * BACKLOG < run(flood, limit) <= limit + OTHER_FILES - 64
 
 
 @pytest.mark.parametrize(
