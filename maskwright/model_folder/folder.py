@@ -41,7 +41,6 @@ CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
 MODEL = "model"  # the model folder in a run directory
 DIMENSIONS = "matryoshka_dimensions"  # in config.json, as vLLM reads it: sizes of vectors
 MAX_CONFIG_BYTES = 4 << 20
-MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
@@ -417,19 +416,13 @@ def read_card(folder: Path) -> str | None:
     """Return the model card of an untrusted folder, or None if there is none.
 
     Raises:
-        ModelFolderError: it is not text, too large, or a link to a file outside the folder.
+        ModelFolderError: it is not text, or a link to a file outside the folder.
     """
     path = folder / CARD
     check_inside(folder, path)
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        content = file.read(MAX_CARD_BYTES + 1)
     try:
-        if len(content) > MAX_CARD_BYTES:
-            raise ValueError(f"it has more than {MAX_CARD_BYTES:,} bytes")
-        return content.decode()
-    except ValueError as error:
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+    except (OSError, ValueError) as error:
         raise ModelFolderError(f"{path} cannot be read: {error}.") from None
 
 

@@ -186,17 +186,12 @@ def test_a_configuration_that_ties_otherwise_is_noticed(preset: str, tmp_path: P
         assert folder.error(folder.tensors).startswith(expected)
 
 
-def test_frequencies_in_a_file_must_be_those_of_the_configuration(tmp_path: Path) -> None:
+def test_frequencies_in_a_file_are_left_out(tmp_path: Path) -> None:
     folder, name = Folder(tmp_path, "esm", tied=True), "esm.rotary_embeddings.inv_freq"
     layer = "esm.encoder.layer.0.attention.self.rotary_embeddings.inv_freq"
-    half = {**folder.tensors, name: folder.tensors[name].bfloat16()}
-    assert folder.is_intact(half)
     older: Tensors = {**folder.tensors, layer: folder.tensors[name].clone()}
     del older[name]
     assert folder.is_intact(older)
-    for spoil in (lambda t: t * 2, lambda t: t[:-1].clone(), lambda t: t * float("nan")):
-        message = folder.error({**older, layer: spoil(folder.tensors[name])})
-        assert message.startswith(f"tensor {layer} ")
 
 
 def respell(tensors: Tensors, old: str, *new: str) -> None:
