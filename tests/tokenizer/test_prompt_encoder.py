@@ -112,17 +112,6 @@ def test_a_word_goes_on_after_the_mask(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
-    [("un[MASK]able", "un [MASK] able</w>"), ("un [MASK] able", "un</w> [MASK] able</w>")],
-)
-def test_the_end_of_a_word_is_after_the_mask(text: str, shown: str) -> None:
-    vocabulary = number(*"unable", "e</w>", "n</w>", "un", "un</w>", "ab", "abl", "able</w>")
-    merges = [("u", "n"), ("u", "n</w>"), ("a", "b"), ("ab", "l"), ("abl", "e</w>")]
-    model = models.BPE(vocabulary, merges, unk_token="[UNK]", end_of_word_suffix="</w>")
-    assert show(build(model, pre_tokenizers.Whitespace()), text) == shown
-
-
-@pytest.mark.parametrize(
     ("steps", "text", "shown"),
     [
         ({"pre_tokenizer": pre_tokenizers.Metaspace()}, "un[MASK]able", "▁un [MASK] able"),
