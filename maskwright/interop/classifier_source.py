@@ -195,18 +195,11 @@ class ClassifierSource:
 
 
 def find_examples(run: Path, model: Path, data: Path | str | None) -> ExampleFile | None:
-    """Return the examples of a fine-tuned model's task: `data`, or those it was scored on.
+    """Return the examples of a fine-tuned model's task: `data`, or those it was scored on, or None
+    if the files of the run are gone.
 
     Args:
         run: the run directory of the model, or the model folder.
-        model: the model folder.
-        data: a file of examples.
-
-    Returns:
-        None if `data` is None and the files of the run are gone.
-
-    Raises:
-        InputError: there is no file at `data`.
     """
     asked = read_example_files(run) or read_example_files(model.parent)
     given = [data] if data else [asked.get(name) for name in ("test", "valid", "train")]
@@ -226,8 +219,7 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
     """Return the first examples of `file`, or built-in sentences without labels.
 
     Raises:
-        CorpusError: the file cannot be read, or has labels that the model does not know.
-        InputError: the file contains no examples.
+        CorpusError, InputError: the file has no examples, or labels that the model does not know.
     """
     level = loaded.model.head_config.level
     of_tokens, named = level == "token", file and file.task  # as ranking is a regression, too

@@ -59,9 +59,7 @@ def write(folder: Path, source: Source) -> Written:
     """Write the file and a card, load it with llama.cpp, and compare vectors.
 
     Raises:
-        ExportError: llama.cpp does not compute this architecture, or its tokenizer splits many
-            texts in another way.
-        MissingPackageError: a package of the extra `gguf` is missing.
+        ExportError: llama.cpp does not compute this architecture, or splits texts in another way.
     """
     if not isinstance(source, MaskedModelSource):
         raise ExportError("gguf has vectors of texts only, and this is a classifier. Use onnx.")

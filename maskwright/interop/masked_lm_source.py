@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -57,11 +57,9 @@ NUM_TOKENS = 16_384  # of a text, padding included: about 2,400 masked tokens
 _TIMED_ROWS = 8
 
 
-@dataclass(frozen=True)
-class Sentences:
-    """Texts and their token ids; `source` is the name of the texts."""
+class Sentences(NamedTuple):
+    """Texts and their token ids."""
 
-    source: str
     texts: list[str]
     rows: list[list[int]]
 
@@ -183,18 +181,8 @@ def check_equal_ids(text: str, ours: Sequence[int], theirs: Sequence[int]) -> No
 
 
 def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
-    """Return the prepared folder with the texts: `data`, or the data of a run directory.
-
-    Args:
-        run: a run directory, or another folder, which has no data.
-        data: a prepared folder or its URL; None for the data of the run. If the run has several
-            folders, the first one is used, because any text shows whether outputs are equal.
-
-    Returns:
-        None if `data` is None and `run` has no data, or its data is gone.
-
-    Raises:
-        InputError: `data` is not a prepared folder.
+    """Return the prepared folder with the texts: `data`, a folder or its URL, else the first one of
+    a run directory, because any text shows whether outputs are equal; None if there is none.
     """
     if data is not None:
         found = locate(str(data))
@@ -213,7 +201,7 @@ def choose_sentences(loaded: LoadedModel, data: Path | None, mask_words: bool) -
     """
     longest = min(loaded.model.config.max_position_embeddings, MAX_TOKENS)
     documents = None if data is None else _read_held_out(loaded, data)
-    sentences = Sentences(PYDOCS if data is None else data.name, [], [])
+    sentences = Sentences([], [])
     for text in choose_texts(loaded, documents):
         shown = _mask_word(text, loaded.tokenizer.mask_token) if mask_words else text
         ids: list[int] = loaded.tokenizer.encode_prompt(shown).ids.tolist()
@@ -258,10 +246,8 @@ class MaskedRow:
 def read_masked_rows(
     loaded: LoadedModel, data: Path, num_tokens: int = NUM_TOKENS
 ) -> list[MaskedRow]:
-    """Return the segments with masked tokens of a prepared folder's held-out text.
-
-    Raises:
-        ShardError: the data was prepared with another tokenizer, or has too little held-out text.
+    """Return the segments with masked tokens of a prepared folder's held-out text; raise ShardError
+    if it has too little, or another tokenizer.
     """
     valid = _open_store(loaded, data, "valid")
     rows = mask_rows(loaded, valid, valid.unigram_counts, num_tokens)

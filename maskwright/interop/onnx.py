@@ -98,12 +98,8 @@ def write(folder: Path, source: Source) -> Written:
 def write_frame(
     folder: Path, source: Source, graph: str, library: str = "onnx", card: str = _CARD
 ) -> None:
-    """Write configuration, tokenizer and card: a model folder without the weights.
-
-    Args:
-        graph: the file name of the graph, for the card.
-        library: the name of the format, for the card's metadata.
-        card: how to use it, with the fields of `_CARD`.
+    """Write a model folder without the weights, with a card that names the file of the graph and
+    the format, `library`.
     """
     source.save(folder)
     (folder / WEIGHTS).unlink()
@@ -121,11 +117,7 @@ def write_frame(
 
 
 def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int = OPSET) -> None:
-    """Write the graph of `model`; very large weights go into ``PATH.data``.
-
-    Raises:
-        MissingPackageError: a package of the extra `onnx` is missing.
-    """
+    """Write the graph of `model`; very large weights go into ``PATH.data``."""
     for module in ("onnx", "onnxscript"):
         import_library(module, "onnx", _NEEDED_BY)
     size = sum(parameter.nbytes for parameter in model.parameters())
@@ -149,12 +141,9 @@ def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int 
 
 
 class OnnxModel:
-    """A graph that runs on the CPU: ``model(input_ids, attention_mask)`` -> logits.
+    """A graph that runs on the CPU: ``model(input_ids, attention_mask, token_type_ids)`` -> logits.
 
-    Token types are a third argument; a graph without this input ignores it.
-
-    Raises:
-        MissingPackageError: onnxruntime is not installed.
+    A graph without token types ignores them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -246,11 +235,7 @@ def _describe_rows(attention_mask: Tensor) -> PaddedContext:
 
 
 def write_openvino(folder: Path, source: Source) -> Written:
-    """Write files with the names that optimum-intel reads, in fp32, and compare logits in OpenVINO.
-
-    Raises:
-        MissingPackageError: a package of the extra `openvino` is missing.
-    """
+    """Write files with the names of optimum-intel, in fp32, and compare logits in OpenVINO."""
     library: Any = import_library("openvino", "openvino", "an export to openvino")
     write_frame(folder, source, OPENVINO, "openvino", _OPENVINO_CARD)
     graph = folder / GRAPH

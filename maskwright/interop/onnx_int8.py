@@ -73,14 +73,7 @@ STATIC_RECIPES = (
 
 
 def write(folder: Path, source: Source) -> Written:
-    """Write the graph, compare its logits, and quantize it (see `search_recipe`).
-
-    Raises:
-        ExportError: the outputs of the fp32 graph differ from the model's, or every recipe loses
-            more than `Int8Options.max_loss` of the score, or changes too many predictions.
-        InputError: there is no text to measure the score on.
-        CorpusError, ShardError: the text for calibration cannot be read.
-    """
+    """Write the graph, compare its logits, and quantize it (see `search_recipe`)."""
     judge, options = source.judge(), source.int8
     calibration = list(source.calibration(options.calibrate)) if options.calibrate else None
     write_frame(folder, source, QUANTIZED)
@@ -168,11 +161,7 @@ def _size_of(graph: Path) -> int:
 def quantize(
     source: Path, target: Path, recipe: QuantizationRecipe, calibration: Sequence[Inputs] = ()
 ) -> None:
-    """Write a graph with int8 matrices and products.
-
-    Args:
-        calibration: inputs of the graph for a static recipe.
-    """
+    """Write a graph with int8 matrices and products; a static recipe needs `calibration`."""
     onnx: Any = import_library("onnx", "onnx", _NEEDED_BY)
     with quiet():
         library: Any = import_library("onnxruntime.quantization", "onnx", _NEEDED_BY)

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """An export target.
-
-    Attributes:
-        function: ``module:name`` of the function that writes a `Source` to a new folder, loads it
-            with the library, and returns the comparison of the outputs (`Written`).
-        packages: packages whose versions are recorded; the first one computes the comparison.
+    """An export target: ``module:name`` of the function that writes a `Source` to a new folder,
+    loads it with the library and returns what it found (`Written`), and the packages whose versions
+    are recorded; the first one computes the comparison.
     """
 
     function: str
@@ -46,16 +43,10 @@ TARGETS = {
 
 
 class Int8Options(NamedTuple):
-    """Settings of an export to int8.
+    """Settings of an export to int8."""
 
-    Attributes:
-        calibrate: the text that fixes the ranges of activations; None: the graph finds the range of
-            each token when it runs.
-        max_loss: the largest loss of the score.
-    """
-
-    calibrate: str | None = None
-    max_loss: float = 0.01
+    calibrate: str | None = None  # the text that fixes the ranges of activations; None: dynamic
+    max_loss: float = 0.01  # of the score
 
 
 INT8_DEFAULTS = Int8Options()

@@ -49,11 +49,8 @@ def import_transformers() -> Any:
 
 
 def check_family(source: Source) -> None:
-    """Raise unless a class of the installed transformers has this architecture.
-
-    Raises:
-        ExportError: there is no such class; the message has the reason.
-        InputError: the installed version is too old to have it.
+    """Raise ExportError unless a class of transformers has this architecture, and InputError if the
+    installed version is too old to have it.
     """
     family, reason = source.find_family()
     if family is not None and family.code:
@@ -73,11 +70,8 @@ def check_family(source: Source) -> None:
 
 
 def write(folder: Path, source: Source) -> Written:
-    """Write the model folder, load it with transformers, and compare ids and logits.
-
-    Raises:
-        ExportError: no class of transformers has this architecture, or the ids differ.
-        InputError: the installed transformers is too old.
+    """Write the model folder, load it with transformers, and compare ids and logits; raises as
+    `check_family`.
     """
     transformers = import_transformers()
     check_family(source)
@@ -98,13 +92,8 @@ def write(folder: Path, source: Source) -> Written:
 
 
 def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **options: Any) -> Any:
-    """Load a model with transformers; raise if a tensor is missing or has another shape.
-
-    Args:
-        may_leave: the folder may contain tensors that this class does not load.
-
-    Raises:
-        ExportError: there is such a tensor.
+    """Load a model with transformers; raise ExportError if a tensor is missing, has another shape,
+    or is left out, unless it `may_leave` some.
     """
     model, info = model_class.from_pretrained(
         folder, local_files_only=True, output_loading_info=True, dtype=torch.float32, **options
@@ -118,12 +107,8 @@ def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **option
 
 
 def write_vectors(folder: Path, source: Source) -> Written:
-    """Write the folder, load it with sentence-transformers, and compare vectors.
-
-    Raises:
-        ExportError: no class of transformers has this architecture, the model is a classifier, or
-            the library truncates texts at another length.
-        InputError: the installed transformers is too old.
+    """Write the folder, load it with sentence-transformers, and compare vectors; raises as
+    `check_family`.
     """
     if not isinstance(source, MaskedModelSource):
         raise ExportError(

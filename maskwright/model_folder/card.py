@@ -164,25 +164,15 @@ def describe_for_hub(native: bool, detects: bool = False) -> HubMetadata:
 
 
 def add_example(card: str, texts: Sequence[str]) -> str:
-    """Return the card with an example in the metadata (``widget``), which the hub's page shows.
-
-    Args:
-        card: Markdown, with or without front matter.
-        texts: one text, or the two of a pair.
-
-    Raises:
-        ValueError: the front matter is not a YAML mapping.
+    """Return the card with an example in the metadata (``widget``), which the hub's page shows: one
+    text, or the two of a pair. Raises as `split_card`.
     """
     return change_card(card, {"widget": [dict(zip(_EXAMPLE_KEYS, texts, strict=False))]})
 
 
 def read_example(card: str) -> tuple[str, ...]:
-    """Return the text or the two texts of the first example of a card, or an empty tuple.
-
-    The card may come from another author and task of the hub, so entries without text are skipped.
-
-    Raises:
-        ValueError: the front matter is not a YAML mapping.
+    """Return the text or the two texts of the first example of a card, or an empty tuple; raises as
+    `split_card`. The card may come from another task of the hub, whose entries have no text.
     """
     widget = split_card(card)[0].get("widget")
     first = widget[0] if isinstance(widget, list) and widget else None
@@ -192,14 +182,8 @@ def read_example(card: str) -> tuple[str, ...]:
 
 
 def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = None) -> str:
-    """Return the card with changed metadata, and with a new section "Use" before the others.
-
-    Args:
-        metadata: new values of the front matter.
-        ending: Markdown for the section; None keeps the old section.
-
-    Raises:
-        ValueError: the front matter is not a YAML mapping.
+    """Return the card with changed metadata, and with `ending` as the section "Use", before the
+    others; None keeps the old section. Raises as `split_card`.
     """
     old, body = split_card(card)
     if ending is not None:

@@ -81,9 +81,6 @@ def find_blocks(names: Iterable[str], family: Family) -> dict[str, list[StoredBl
 class WeightReader:
     """The tensors of one model folder, under our names.
 
-    Each of our tensors is checked first (`check`), then all others (`check_rest`); then the tensors
-    are read (`read`), and second copies are compared with them (`check_copies`).
-
     Raises:
         ModelFolderError: a tensor is missing, unknown, of another shape, not finite, or differs
             from the tensor that it is tied to.
@@ -186,10 +183,7 @@ class WeightReader:
 
 
 def write_weights(path: Path, model: Network, family: Family) -> None:
-    """Write the model's weights in fp32 under the family's names.
-
-    The tensors of a model in fp32 on the CPU are not copied.
-    """
+    """Write the model's weights in fp32 under the family's names."""
     config, tensors = model.config, dict(family.constants(model.config))
     # A tied decoder shares the word embeddings, which are stored once, as in transformers.
     for ours, tensor in model.named_parameters():
@@ -221,15 +215,9 @@ def _copy_bias(
 
 
 def read_model(folder: Path, build: Callable[[], Kind], family: Family) -> Kind:
-    """Build a model and load its weights, of which every tensor must be stored and match.
+    """Build a model and load its weights; raise as `open_tensors` and `WeightReader`.
 
-    No memory is allocated for the model before all shapes in the files are checked.
-
-    Args:
-        build: a function that returns the model; called on the device ``meta``.
-
-    Raises:
-        ModelFolderError: there is no safetensors file, or `WeightReader` rejects a tensor.
+    `build` is called on the device ``meta``: nothing is allocated before all shapes are checked.
     """
     with torch.device("meta"):
         model = build()

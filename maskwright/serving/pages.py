@@ -33,12 +33,8 @@ _NO_ICON = "data:,"
 
 
 class Playground:
-    """The page at /.
-
-    Attributes:
-        html: the whole page.
-        policy: a Content-Security-Policy that allows the page's own script and style, and requests
-            to this server.
+    """The page at /, and a Content-Security-Policy that allows its own script and style, and
+    requests to this server.
     """
 
     def __init__(self, name: str, pipeline: Pipeline[Any], *, needs_token: bool) -> None:

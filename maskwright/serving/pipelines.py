@@ -58,7 +58,6 @@ class Pipeline(ABC, Generic[Parameters]):
     """A model with its task, whose encoder also embeds texts.
 
     Attributes:
-        task: as Hugging Face names it.
         scorer: scores tokens; None for a model without a masked-language-model head.
         dimensions: the sizes that embeddings may be cut to, if the model was trained for some.
         example: the text, or pair of texts, in the model card; empty if there is none.

@@ -203,12 +203,8 @@ class Tokens(NamedTuple):
 
 
 class PromptEncoder:
-    """Encoder of texts in which special tokens are recognized.
-
-    Args:
-        backend: the tokenizer, without its post-processor.
-        description: its ``tokenizer.json``.
-        mask: the mask token.
+    """Encoder of texts in which special tokens are recognized, of a tokenizer without its
+    post-processor.
     """
 
     def __init__(

@@ -137,15 +137,11 @@ _ROBERTA = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask":
 
 
 def find_roles(named: Mapping[str, Any], vocabulary: Container[str]) -> dict[str, str]:
-    """Return the token of each role; an unnamed role is BERT's or RoBERTa's token, if it exists.
+    """Return the token of each role, which `named` has as ``pad_token`` and so on; an unnamed role
+    is BERT's or RoBERTa's token, if it exists.
 
-    Args:
-        named: the files' ``pad_token`` and so on, as strings or as objects with their content.
-        vocabulary: all tokens.
-
-    Returns:
-        The five roles, without ``unk`` if there is no such token, and ``bos`` and ``eos`` if they
-        are named. A role without a token has BERT's token, which is not in the vocabulary.
+    Without ``unk`` if there is no such token, with ``bos`` and ``eos`` if they are named. A role
+    without a token has BERT's token, which is not in the vocabulary.
     """
     roles: dict[str, str] = {}
     for role, token in SPECIAL_TOKENS.items():
@@ -252,9 +248,6 @@ def read_max_length(folder: Path) -> float | None:
 
     In a folder of sentence-transformers ``max_seq_length``, else ``model_max_length``. It may be
     larger than any model's limit: transformers writes 1e30 if it knows no limit.
-
-    Raises:
-        TokenizerError: the value is not a number, or is too small for any input.
     """
     named = [(file, "max_seq_length") for file in sorted(folder.glob(SENTENCE_CONFIG))]
     for file, field in (*named, (folder / CONFIG, "model_max_length")):

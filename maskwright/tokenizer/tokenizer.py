@@ -167,13 +167,8 @@ class Tokenizer:
     def encode(self, text: str, split_special_tokens: bool = True) -> EncodedText:
         """Return the tokens of `text`; no special tokens are added.
 
-        Args:
-            text: the text.
-            split_special_tokens: special tokens written in the text are text, as in a corpus;
-                else they are recognized, as in transformers and sentence-transformers.
-
-        Raises:
-            TokenizerError: the tokenizer has a step that fails on this text.
+        Special tokens written in the text are text, as in a corpus, if `split_special_tokens`; else
+        they are recognized, as in transformers and sentence-transformers.
         """
         valid = make_valid(text)
         is_plain = split_special_tokens or not any(one in valid for one in self._special_texts)

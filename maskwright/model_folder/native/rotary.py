@@ -75,10 +75,8 @@ def read_one_rope(default: float) -> Callable[[RawConfig, ConfigValues], ConfigV
 
 
 def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
-    """Return the base of the frequencies in an entry of ``rope_parameters``.
-
-    Raises:
-        ConfigError: the entry is a scaled or partial variant, which is not supported.
+    """Return the base of the frequencies in an entry of ``rope_parameters``; raise ConfigError
+    if it is a scaled or partial variant.
     """
     entries = {} if parameters is None else parameters
     if not isinstance(entries, Mapping):
