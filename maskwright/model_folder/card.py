@@ -31,10 +31,11 @@ _PURPOSES: dict[Level, tuple[str, str]] = {
 # In older cards of maskwright this section is the last one and named "Format".
 _USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
 _SECTION = re.compile(r"^## ", re.MULTILINE)
-_NATIVE = """
+_USE_NATIVE = """
 The weights have the tensor names of `{architecture}`. transformers {since} or newer loads the
 folder directly:
-
+"""
+_EXAMPLE = """
 ```python
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -42,17 +43,11 @@ model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
+_NATIVE = _USE_NATIVE + _EXAMPLE
 _CUSTOM = """
 The weights have the tensor names of `{architecture}`, whose code is not in transformers.
 `trust_remote_code=True` downloads it from `{code}` on the hub and runs it:
-
-```python
-from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder", trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-```
-"""
+""" + _EXAMPLE.replace('folder")', 'folder", trust_remote_code=True)', 1)
 _PAIRS = """
 `AutoModelForMaskedLM` warns about four unused tensors. They are the head that predicts whether the
 second of two texts follows the first; `AutoModelForPreTraining` also loads this head.
@@ -74,14 +69,11 @@ This is the encoder, and the classes for fine-tuning load it too. transformers h
 head that detects replaced tokens, and reports its tensors (`mask_predictions`) as unexpected.
 """
 
-_NATIVE_CLASSIFIER = """
-The weights have the tensor names of `{architecture}`. transformers {since} or newer loads the
-folder directly:
-
+_NATIVE_CLASSIFIER = f"""{_USE_NATIVE}
 ```python
 from transformers import pipeline
 
-pipeline("{task}", "path/to/this/folder")("a text")
+pipeline("{{task}}", "path/to/this/folder")("a text")
 ```
 """
 _NATIVE_SPANS = _NATIVE.replace("MaskedLM", "QuestionAnswering")
