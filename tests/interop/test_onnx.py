@@ -11,7 +11,7 @@ from transformers import AutoModelForMaskedLM
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ExportError
-from maskwright.interop import onnx, onnx_int8
+from maskwright.interop import onnx
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import ExportResult, export
 from maskwright.interop.onnx import GRAPH, OnnxModel, PaddedModel
@@ -164,13 +164,6 @@ def test_the_padded_model_predicts_from_the_token_before() -> None:
     expected = model(input_ids.flatten(), context, torch.tensor([1, 4, 6, 7]))
     theirs = logits.flatten(0, 1)[[1, 4, 6, 7]]
     torch.testing.assert_close(theirs, expected, atol=1e-5, rtol=0)
-
-
-def test_programs_are_timed_in_turns() -> None:
-    calls: list[str] = []
-    onnx_int8.time_interleaved([lambda: calls.append("a"), lambda: calls.append("b")])
-    assert "".join(calls) == "ab" * (len(calls) // 2)
-    assert len(calls) > 6
 
 
 @pytest.mark.parametrize("kind", get_args(TokenizerKind))

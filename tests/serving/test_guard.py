@@ -236,10 +236,10 @@ def test_too_few_files_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         allow_connections(4096)
 
 
-@pytest.mark.parametrize("listening", ["127.0.0.1", "0.0.0.0", "::", "192.0.2.7", "my.host"])
-@pytest.mark.parametrize("host", [*LOCAL, *FOREIGN])
-def test_names_of_this_machine_are_taken_and_others_are_not(listening: str, host: str) -> None:
-    assert AllowedHosts(listening).allow(host) == (host in LOCAL)
+@pytest.mark.parametrize("listening", ["127.0.0.1", "0.0.0.0", "my.host"])
+def test_names_of_this_machine_are_taken_and_others_are_not(listening: str) -> None:
+    hosts = AllowedHosts(listening)
+    assert [host for host in (*LOCAL, *FOREIGN) if hosts.allow(host)] == [*LOCAL]
 
 
 def test_what_is_listened_on_and_what_is_named_is_taken() -> None:

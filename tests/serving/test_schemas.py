@@ -223,12 +223,6 @@ def test_vectors_are_cut_to_sizes_that_were_trained(encoding: str, tmp_path: Pat
             assert message.startswith(f"dimensions = {size} must be 8 or 16 or 32")
 
 
-def test_without_such_sizes_only_the_width_will_do(client: TestClient) -> None:
-    answer = ask(client, input="a", dimensions=5)
-    assert answer.status_code == 400
-    assert read_error(answer)["message"].startswith("dimensions = 5 must be 32")
-
-
 def test_every_error_of_these_paths_has_that_form(folder: Path) -> None:
     right = {"authorization": "Bearer secret"}
     late = ServeConfig(answer_seconds=0.01, max_wait_ms=500)
@@ -247,13 +241,6 @@ def test_every_error_of_these_paths_has_that_form(folder: Path) -> None:
             "error"
         ]
         assert error["type"] == ("server_error" if status == 504 else "invalid_request_error")
-
-
-def test_the_document_has_that_form(client: TestClient) -> None:
-    described = client.get("/openapi.json").json()["paths"][OPENAI_PATH]["post"]["responses"]
-    assert "OpenAIEmbeddingResponse" in json.dumps(described["200"])
-    for status in ("401", "422", "504"):
-        assert "OpenAIErrorResponse" in json.dumps(described[status])
 
 
 @pytest.mark.parametrize("names_problem", [True, False])

@@ -9,11 +9,7 @@ from maskwright.errors import TokenizerError
 from maskwright.tokenizer.config import TokenizerKind
 from maskwright.tokenizer.files import (
     calling_library,
-    is_filler,
-    make_valid,
-    name_fillers,
     read_max_length,
-    round_up,
 )
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import KINDS, MIXED, trained
@@ -163,19 +159,3 @@ def test_any_failure_of_the_library_is_one_line() -> None:
         raise type("PanicException", (BaseException,), {})("two\nlines.")  # as of Rust
     with pytest.raises(KeyboardInterrupt), calling_library("x"):
         raise KeyboardInterrupt
-
-
-def test_what_is_no_unicode_is_replaced() -> None:
-    assert make_valid("a\ud800b") == "a\ufffdb"
-    assert make_valid("aé") == "aé"
-
-
-def test_sizes_are_rounded_up() -> None:
-    assert [round_up(size) for size in (1, 64, 65, 8192)] == [64, 64, 128, 8192]
-
-
-def test_fillers() -> None:
-    assert name_fillers(2) == ["[unused0]", "[unused1]"]
-    assert is_filler("[unused17]")
-    assert not is_filler("[unused17] ")
-    assert not is_filler("unused")

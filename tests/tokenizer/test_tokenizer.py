@@ -24,22 +24,6 @@ def test_special_tokens_come_first(kind: TokenizerKind) -> None:
     assert tokenizer.vocab_size % 64 == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ordinary_ids_are_all_but_special_tokens_and_fillers(kind: TokenizerKind) -> None:
-    tokenizer = trained(kind)
-    others = sorted(set(range(tokenizer.vocab_size)) - set(tokenizer.ordinary_ids.tolist()))
-    names = tokenizer.tokens(others)
-    assert names[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    assert all(name.startswith("[unused") for name in names[5:])
-
-
-@pytest.mark.parametrize("kind", ["bpe", "character"])
-@pytest.mark.parametrize("text", [SENTENCE, "two  blanks\n\nand lines ", *english_texts()[:3]])
-def test_decoding_gives_the_text_back(kind: TokenizerKind, text: str) -> None:
-    tokenizer = trained(kind, lowercase=False)
-    assert tokenizer.decode(tokenizer.encode(text).ids) == text
-
-
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_bytes_give_any_composed_text_back(text: str) -> None:
     text = unicodedata.normalize("NFC", text)
@@ -65,13 +49,6 @@ def test_word_starts(kind: TokenizerKind, text: str) -> None:
     assert encoded.word_starts[0]
     words = len(text.split())
     assert words <= encoded.word_starts.sum() <= len(encoded.ids)
-
-
-@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
-def test_words_of_korean_are_those_between_blanks(kind: TokenizerKind) -> None:
-    encoded = trained(kind).encode("수학에서 실수는 주로")
-    assert encoded.word_starts.sum() == 3
-    assert len(encoded.ids) > 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,13 +139,6 @@ def test_lowercase(kind: TokenizerKind) -> None:
 def test_a_description_that_is_none() -> None:
     with pytest.raises(TokenizerError, match="is not a tokenizer"):
         Tokenizer({"model": {}}, trained("bpe").special_tokens)
-
-
-def test_missing_special_tokens_are_named() -> None:
-    tokenizer = trained("wordpiece")
-    wrong = {**tokenizer.special_tokens, "mask": "<mask>"}
-    with pytest.raises(TokenizerError, match="no mask_token <mask>"):
-        Tokenizer(tokenizer.description, wrong)
 
 
 def test_a_prompt_that_is_too_long() -> None:
