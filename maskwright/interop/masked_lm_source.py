@@ -35,7 +35,7 @@ from maskwright.interop.comparison import (
     pad_rows,
 )
 from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
-from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.model.masked_lm import BareEncoder, MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import (
@@ -112,10 +112,11 @@ class MaskedModelSource:
         """The sentences of the comparison, each with a mask token."""
         return choose_sentences(self.loaded, self.data, mask_words=True)
 
-    def save(self, folder: Path) -> None:
-        """Write the model folder with the model's own card."""
+    def save(self, folder: Path, encoder: BareEncoder | None = None) -> None:
+        """Write the model folder, or that of its encoder, with the model's own card."""
         wraps = self.loaded.add_special_tokens
-        save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
+        model = encoder or self.model
+        save_model(folder, model, self.loaded.tokenizer, add_special_tokens=wraps)
         write_dimensions(folder, self.dimensions)
         if self.card is not None:
             write_text(folder / CARD, self.card)
