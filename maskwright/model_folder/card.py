@@ -28,8 +28,7 @@ _PURPOSES: dict[Level, tuple[str, str]] = {
     "token": ("token-classification", "# A classifier of tokens"),
     "span": ("question-answering", "# A model that answers questions by parts of a text"),
 }
-# In older cards of maskwright this section is the last one and named "Format".
-_USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
+_USE = re.compile(r"\n## Use\n.*?(?=\n## |\Z)", re.DOTALL)
 _SECTION = re.compile(r"^## ", re.MULTILINE)
 _USE_NATIVE = """
 The weights have the tensor names of `{architecture}`. transformers {since} or newer loads the

@@ -34,7 +34,7 @@ _EMBEDDINGS = "encoder.embeddings.word.weight"
 
 
 @contextmanager
-def open_tensors(folder: Path) -> Generator[dict[str, Any]]:
+def open_tensors(folder: Path) -> Generator[Mapping[str, Any]]:
     """Yield the tensors of a folder by name, as slices of safetensors, which are read when indexed.
 
     Raises:
@@ -87,7 +87,7 @@ class WeightReader:
     """
 
     def __init__(
-        self, folder: Path, stored: dict[str, Any], config: EncoderConfig, family: Family
+        self, folder: Path, stored: Mapping[str, Any], config: EncoderConfig, family: Family
     ) -> None:
         self.folder, self.stored, self.config, self.family = folder, stored, config, family
         self.stored_blocks = find_blocks(stored, family)

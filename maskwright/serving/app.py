@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.types import ASGIApp
 
 from maskwright.errors import InputError
-from maskwright.serving.batcher import Batcher, BatchLimits, Compute, Item, Result
+from maskwright.serving.batcher import Batcher, Compute, Item, Result
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.guard import AllowedHosts, Guard
 from maskwright.serving.pages import Playground, add_docs
@@ -101,9 +101,13 @@ class Service:
         self.started = int(time.time())
         paths = ("/", f"/models/{name}", "/embed", "/similarity", "/score", "/health", "/metrics")
         openai_paths = (_OPENAI_EMBEDDINGS, _OPENAI_MODELS, f"{_OPENAI_MODELS}/{name}")
-        wait = config.max_wait_ms / 1e3
-        limits = BatchLimits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
-        self.batcher = Batcher(limits, lambda size: self.metrics.batches.observe(size))
+        self.batcher = Batcher(
+            max_batch=config.max_batch,
+            max_batch_cost=_BATCH_TOKENS,
+            max_wait_seconds=config.max_wait_ms / 1e3,
+            max_queued=config.max_queued,
+            observe=lambda size: self.metrics.batches.observe(size),
+        )
         self.metrics = Metrics((*paths, *openai_paths), lambda: self.batcher.num_queued)
 
     @asynccontextmanager
@@ -216,10 +220,7 @@ class Service:
         width, trained = self.pipeline.embedder.width, self.pipeline.dimensions
         if given not in (None, width, *trained):
             sizes = " or ".join(map(str, sorted({*trained, width})))
-            rule = (
-                "the sizes that the model was trained for" if trained else "the model's only size"
-            )
-            raise ValueRefusedError(f"dimensions = {given} must be {sizes}, {rule}.")
+            raise ValueRefusedError(f"dimensions = {given} must be {sizes} for this model.")
 
     async def score(self, request: ScoreRequest) -> list[ScoredText]:
         """Score each token of each text by its log-probability: one forward pass per token."""

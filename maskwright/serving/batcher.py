@@ -27,23 +27,6 @@ class QueueFullError(Exception):
 
 
 @dataclass(frozen=True)
-class BatchLimits:
-    """Limits of a batch and of the queue.
-
-    Attributes:
-        max_batch: items of a batch.
-        max_batch_cost: total cost of a batch; an item that costs more has a batch of its own.
-        max_wait_seconds: time that the first item of a batch waits for others.
-        max_queued: items in the queue.
-    """
-
-    max_batch: int
-    max_batch_cost: int
-    max_wait_seconds: float
-    max_queued: int
-
-
-@dataclass(frozen=True)
 class _Queued:
     compute: Compute[Any, Any]
     item: Any
@@ -55,14 +38,24 @@ class Batcher:
     """Queues items and computes them in batches, in one thread.
 
     Args:
-        limits: of a batch and of the queue.
+        max_batch: items of a batch.
+        max_batch_cost: total cost of a batch; an item that costs more has a batch of its own.
+        max_wait_seconds: time that the first item of a batch waits for others.
+        max_queued: items in the queue.
         observe: called with the size of each batch.
     """
 
     def __init__(
-        self, limits: BatchLimits, observe: Callable[[int], None] = lambda size: None
+        self,
+        *,
+        max_batch: int,
+        max_batch_cost: int,
+        max_wait_seconds: float,
+        max_queued: int,
+        observe: Callable[[int], None] = lambda size: None,
     ) -> None:
-        self.limits, self._observe = limits, observe
+        self._max_batch, self._max_cost = max_batch, max_batch_cost
+        self._wait_seconds, self._max_queued, self._observe = max_wait_seconds, max_queued, observe
         self._thread = ThreadPoolExecutor(1, "model")
         self._queue: deque[_Queued] = deque()
         self._batch: list[_Queued] = []  # in the model
@@ -120,9 +113,9 @@ class Batcher:
         Raises:
             QueueFullError: there is no room.
         """
-        if len(self._queue) + len(items) > self.limits.max_queued:
+        if len(self._queue) + len(items) > self._max_queued:
             self._queue = deque(one for one in self._queue if not one.future.done())
-        if len(self._queue) + len(items) > self.limits.max_queued:
+        if len(self._queue) + len(items) > self._max_queued:
             raise QueueFullError
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
@@ -171,8 +164,8 @@ class Batcher:
         while not self._queue:
             self._has_items.clear()
             await self._has_items.wait()
-        if len(self._queue) < self.limits.max_batch and self.limits.max_wait_seconds:
-            await asyncio.sleep(self.limits.max_wait_seconds)
+        if len(self._queue) < self._max_batch and self._wait_seconds:
+            await asyncio.sleep(self._wait_seconds)
         waiting = [one for one in self._queue if not one.future.done()]  # clients may disconnect
         batch: list[_Queued] = []
         cost = 0
@@ -180,7 +173,7 @@ class Batcher:
             if one.compute != waiting[0].compute:
                 continue
             cost += one.cost
-            if batch and (cost > self.limits.max_batch_cost or len(batch) == self.limits.max_batch):
+            if batch and (cost > self._max_cost or len(batch) == self._max_batch):
                 break
             batch.append(one)
         taken = set(map(id, batch))

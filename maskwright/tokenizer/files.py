@@ -12,7 +12,6 @@ Multiplication is faster for matrices whose sizes are multiples of 64, so vocabu
 text supports too few tokens, fillers that occur in no text, ``[unused0]``, …, fill the gap.
 """
 
-import json
 import re
 from collections.abc import Container, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.errors import TokenizerError, show_value
-from maskwright.files import JsonObject, read_object, write_text
+from maskwright.files import JsonObject, read_object
 
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
@@ -178,31 +177,6 @@ CONFIG = "tokenizer_config.json"
 MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest known file
 MIN_LENGTH = 8  # tokens: the smallest input for two texts with their special tokens
 SENTENCE_CONFIG = "sentence_*_config.json"  # of sentence-transformers: bert, roberta, …
-
-
-def write_tokenizer(
-    folder: Path,
-    description: Mapping[str, Any],
-    special_tokens: Mapping[str, str],
-    lowercase: bool,
-    max_length: int | None,
-    with_types: bool,
-) -> None:
-    """Write both files; see `Tokenizer.save`."""
-    inputs = ["input_ids", *["token_type_ids"] * with_types, "attention_mask"]
-    config: JsonObject = {
-        # This class uses tokenizer.json unchanged; BertTokenizer would build its own pipeline.
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "do_lower_case": lowercase,
-        "clean_up_tokenization_spaces": False,
-        "model_input_names": inputs,
-        **{f"{role}_token": token for role, token in special_tokens.items()},
-    }
-    if max_length is not None:
-        config["model_max_length"] = max_length
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / TOKENIZER, json.dumps(description, ensure_ascii=False, indent=1))
-    write_text(folder / CONFIG, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
 
 def read_tokenizer(path: Path) -> tuple[Path, JsonObject, dict[str, str]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import InputError, TokenizerError
-from maskwright.files import JsonObject
+from maskwright.files import JsonObject, write_text
 from maskwright.tokenizer.config import TokenizerKind
 from maskwright.tokenizer.encoding import (
     MAX_WHOLE_CHARACTERS,
@@ -25,14 +25,15 @@ from maskwright.tokenizer.encoding import (
     choose_cutting,
 )
 from maskwright.tokenizer.files import (
+    CONFIG,
     OTHER_ROLES,
     ROLES,
+    TOKENIZER,
     calling_library,
     hide_special_tokens,
     is_filler,
     make_valid,
     read_tokenizer,
-    write_tokenizer,
 )
 from maskwright.tokenizer.words import find_word_starts
 
@@ -258,14 +259,20 @@ class Tokenizer:
             with_types: the model distinguishes the two texts of a pair by token types, so
                 transformers must pass them.
         """
-        write_tokenizer(
-            Path(folder),
-            self.description,
-            self.special_tokens,
-            self.lowercase,
-            max_length,
-            with_types,
-        )
+        folder = Path(folder)
+        config: JsonObject = {
+            # This class uses tokenizer.json unchanged; BertTokenizer would build its own pipeline.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "do_lower_case": self.lowercase,
+            "clean_up_tokenization_spaces": False,
+            "model_input_names": ["input_ids", *["token_type_ids"] * with_types, "attention_mask"],
+            **{f"{role}_token": token for role, token in self.special_tokens.items()},
+        }
+        if max_length is not None:
+            config["model_max_length"] = max_length
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / TOKENIZER, json.dumps(self.description, ensure_ascii=False, indent=1))
+        write_text(folder / CONFIG, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maskwright.errors import InputError
-from maskwright.serving.batcher import MAX_FAILED_PASSES, Batcher, BatchLimits, QueueFullError
+from maskwright.serving.batcher import MAX_FAILED_PASSES, Batcher, QueueFullError
 
 
 def run(work: Callable[[Batcher], Coroutine[Any, Any, Any]], **limits: Any) -> Any:
@@ -20,7 +20,7 @@ def run(work: Callable[[Batcher], Coroutine[Any, Any, Any]], **limits: Any) -> A
     }
 
     async def main() -> Any:
-        batcher = Batcher(BatchLimits(**settings))
+        batcher = Batcher(**settings)
         batcher.start()
         try:
             return await work(batcher)
