@@ -156,12 +156,7 @@ def allow_connections(requested: int) -> int:
         return requested
     soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft < _MIN_CONNECTIONS + OTHER_FILES:
-        raise InputError(
-            f"ulimit -n = {soft} must be at least {_MIN_CONNECTIONS + OTHER_FILES} to serve. "
-            "Raise the hard limit (ulimit -Hn)."
-        )
-    return min(requested, soft - OTHER_FILES)
+    return min(requested, max(soft - OTHER_FILES, _MIN_CONNECTIONS))
 
 
 def listen(host: str, port: int) -> socket.socket:

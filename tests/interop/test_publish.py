@@ -186,19 +186,10 @@ def test_without_a_token_or_the_package_there_is_a_remedy(
     assert hub.tokens == []
 
 
-@pytest.mark.parametrize(
-    ("given", "flag"),
-    [
-        ({"repo": "larvae"}, "--repo"),
-        ({"repo": "me/lar/vae"}, "--repo"),
-        ({"license": "mine: all"}, "--license"),
-        ({"language": ["en", ""]}, "--language"),
-        ({"base_model": "/home/me/model"}, "--base-model"),
-    ],
-)
-def test_names_that_are_none_are_refused(folder: Path, given: dict[str, Any], flag: str) -> None:
-    with pytest.raises(InputError, match=f"{flag} = .* must be"):
-        plan(folder, **given)
+@pytest.mark.parametrize("repo", ["larvae", "me/lar/vae", "/home/me"])
+def test_a_repository_has_an_owner_and_a_name(folder: Path, repo: str) -> None:
+    with pytest.raises(InputError, match=r"--repo = .* must be OWNER/NAME"):
+        plan(folder, repo)
 
 
 def test_what_is_no_model_is_not_planned(folder: Path, tmp_path: Path) -> None:
