@@ -261,17 +261,8 @@ def describe_folder(folder: Path) -> FolderDescription:
 def _describe_any(folder: Path) -> FolderDescription:
     raw = read_config_file(folder)
     extra = raw.get(EXTRA_KEY) or {}
-    config, family = parse_config(raw, extra, folder)
-    tokenizer = Tokenizer.load(folder)
-    check_tokenizer(tokenizer, config, extra, folder)
-    return FolderDescription(config, family, tokenizer)
-
-
-def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[EncoderConfig, Family]:
-    """Return the architecture in a ``config.json``, and the family whose names it uses."""
-    model_type = show_value(raw.get("model_type"))
-    family, classes = FAMILIES.get(model_type), list_classes(raw)
-    discriminator = DISCRIMINATORS.get(model_type)
+    model_type, classes = show_value(raw.get("model_type")), list_classes(raw)
+    family, discriminator = FAMILIES.get(model_type), DISCRIMINATORS.get(model_type)
     if discriminator and discriminator.architecture in classes:
         family = discriminator
     if labels := find_classifier(classes):
@@ -285,7 +276,9 @@ def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[Encode
             f"{folder / CONFIG}: model_type = {model_type} is not supported. "
             f"Supported are {', '.join(sorted(FAMILIES))}."
         )
-    return read_architecture(raw, extra, family, folder), family
+    config, tokenizer = read_architecture(raw, extra, family, folder), Tokenizer.load(folder)
+    check_tokenizer(tokenizer, config, extra, folder)
+    return FolderDescription(config, family, tokenizer)
 
 
 def list_classes(raw: Mapping[str, Any]) -> list[str]:
