@@ -100,11 +100,7 @@ class Pipeline(ABC, Generic[Parameters]):
             if isinstance(found, InputError):
                 results.append(found)
                 continue
-            try:
-                offsets = tokenizer.encode_with_offsets(text).offsets.tolist()
-            except InputError as error:  # for example a text of blanks
-                results.append(error)
-                continue
+            offsets = tokenizer.encode_with_offsets(text).offsets.tolist()
             names = show_tokens(tokenizer, found.token_ids)
             if len(offsets) != len(names):  # encoding cuts very long words, offsets do not
                 results.append(InputError("a word is too long: the places of its tokens differ"))

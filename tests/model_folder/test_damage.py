@@ -163,20 +163,6 @@ def test_a_tied_bias_must_be_one(preset: str, tmp_path: Path) -> None:
     assert folder.error(twice).startswith(f"tensor {second} differs from {first}, but")
 
 
-@pytest.mark.parametrize("preset", TIED)
-def test_a_configuration_that_ties_otherwise_is_noticed(preset: str, tmp_path: Path) -> None:
-    decoder, words = DECODER[preset]
-    for tied, expected in (
-        (True, f"tensor {decoder} is missing from the weights."),
-        (False, f"tensor {decoder} differs from {words}, but config.json has"),
-    ):
-        folder = Folder(tmp_path / str(tied), preset, tied)
-        path = folder.path / "config.json"
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps({**raw, "tie_word_embeddings": not tied}), encoding="utf-8")
-        assert folder.error(folder.tensors).startswith(expected)
-
-
 def test_frequencies_in_a_file_are_left_out(tmp_path: Path) -> None:
     folder, name = Folder(tmp_path, "esm", tied=True), "esm.rotary_embeddings.inv_freq"
     layer = "esm.encoder.layer.0.attention.self.rotary_embeddings.inv_freq"
@@ -244,11 +230,3 @@ def test_older_spellings_are_read_without_a_head(preset: str, tmp_path: Path) ->
     expected = folder.model.state_dict()
     assert state.keys() == {name for name in expected if name.startswith("encoder.")}
     assert all(torch.equal(tensor, expected[name]) for name, tensor in state.items())
-
-
-def test_two_spellings_of_one_tensor_are_an_error(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "bert", tied=True)
-    new = "bert.embeddings.LayerNorm.weight"
-    old = "bert.embeddings.LayerNorm.gamma"
-    message = folder.error({**folder.tensors, old: torch.ones(32)})
-    assert message == f"tensor {old} is stored twice, also as {new}."

@@ -305,13 +305,6 @@ def test_every_answer_is_of_the_form_that_the_document_says(client: TestClient) 
     TypeAdapter(list[ScoredText]).validate_python(scored, strict=True)
 
 
-def test_a_name_with_a_blank_has_an_address(folder: Path) -> None:
-    pipeline = open_pipeline(folder, "cpu")
-    app: Any = build_app("my model", pipeline, SMALL, None)
-    with TestClient(app, base_url="http://localhost") as client:
-        assert client.post("/models/my%20model", json={"inputs": TEXT}).status_code == 200
-
-
 def test_whoever_calls_it_by_a_strange_name_gets_nothing(folder: Path) -> None:
     headers = {"host": "evil.example:8000"}
     with serve(folder) as client:

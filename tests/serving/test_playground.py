@@ -4,9 +4,7 @@ Needs the chromium of the system; with MASKWRIGHT_BROWSER set it fails without, 
 passed over.
 """
 
-import json
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -188,13 +186,6 @@ def test_the_command_that_is_copied_is_the_one_that_was_asked(visit: Visit) -> N
     visit.page.locator("#status", has_text='"top_k":8').wait_for()
 
 
-def test_it_begins_with_text_of_the_model(visit: Visit) -> None:
-    visit.page.locator(".candidate").first.wait_for()
-    sentence = visit.page.get_by_label("Sentence").input_value()
-    assert "[MASK]" in sentence
-    assert " eats " in sentence
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_shown_and_not_run(visit: Visit, text: str) -> None:
     assert visit.ask(lambda: visit.write(text)) == text
@@ -236,21 +227,6 @@ def test_a_second_text_makes_a_pair_and_is_reached_by_keyboard(
     visit.context.close()
 
 
-def test_the_command_of_a_pair_is_one_of_a_shell(browser: Browser, pairs_url: str) -> None:
-    visit = Visit(browser, pairs_url)
-    pair = {"text": "The horse's grass.", "text_pair": 'A "fox" eats\nit\'s berries.'}
-    visit.ask(lambda: visit.write(pair["text"]))
-    second = visit.page.get_by_label("Second text")
-    assert visit.ask(lambda: second.fill(pair["text_pair"])) == pair
-    visit.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject() }")
-    visit.page.get_by_role("button", name="curl").click()
-    visit.page.locator("#status", has_text="curl").wait_for()
-    _, address, _, header, _, body = shlex.split(visit.page.locator("#status").inner_text())
-    assert (address, header) == (pairs_url + "/", "Content-Type: application/json")
-    assert json.loads(body) == {"inputs": pair, "parameters": {}}
-    visit.context.close()
-
-
 def test_entities_are_marked_in_the_text_with_values_for_mouse_and_keyboard(
     browser: Browser, tags_url: str
 ) -> None:
@@ -285,25 +261,6 @@ def test_entities_are_marked_in_the_text_with_values_for_mouse_and_keyboard(
     page.keyboard.press("Tab")  # past all other marked words
     assert page.evaluate("document.activeElement.id") == "copy"
     assert visit.errors == []
-    visit.context.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
-def test_marked_entities_are_accessible_and_fit(
-    browser: Browser, tags_url: str, scheme: str, width: int
-) -> None:
-    size = {"width": width, "height": 800}
-    visit = Visit(browser, tags_url, viewport=size, color_scheme=scheme, bypass_csp=True)
-    long_word = "horse" * 12
-    visit.write(f"{TAGGED[0]} {long_word} eats grass")
-    # Wait for this text: the answer about the one that the page opens with is replaced.
-    expect(visit.page.locator("#sentence")).to_contain_text(long_word)
-    visit.page.locator("#sentence .entity").last.focus()
-    expect(visit.page.get_by_role("tooltip")).to_be_visible()
-    found = Axe().run(visit.page)
-    assert found.violations_count == 0, found.generate_report()
-    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     visit.context.close()
 
 

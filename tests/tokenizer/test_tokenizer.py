@@ -13,17 +13,6 @@ from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts
 SENTENCE = "The statement is executed in the new namespace."
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_special_tokens_come_first(kind: TokenizerKind) -> None:
-    tokenizer = trained(kind)
-    ids = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id)
-    assert (*ids, tokenizer.mask_id) == (0, 1, 2, 3, 4)
-    assert tokenizer.tokens(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    assert tokenizer.mask_token == "[MASK]"
-    assert tokenizer.special_ids == {0, 1, 2, 3, 4}
-    assert tokenizer.vocab_size % 64 == 0
-
-
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_bytes_give_any_composed_text_back(text: str) -> None:
     text = unicodedata.normalize("NFC", text)
@@ -97,14 +86,6 @@ def test_the_mask_of_bytes_takes_the_blank_before_it() -> None:
     tokenizer = trained("bpe")
     tokens = tokenizer.tokens(tokenizer.encode_prompt("the [MASK] is").ids.tolist())
     assert tokens == ["the", "[MASK]", "Ġis"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_texts_without_tokens(kind: TokenizerKind) -> None:
-    tokenizer = trained(kind)
-    assert tokenizer.encode("").ids.shape == (0,)
-    assert tokenizer.encode_prompt("").offsets.shape == (0, 2)
-    assert [len(e.ids) for e in tokenizer.encode_batch(["", "a", ""])] == [0, 1, 0]
 
 
 def test_token_and_id() -> None:
