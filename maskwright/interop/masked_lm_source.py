@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch, SpecialIds
@@ -22,6 +23,7 @@ from maskwright.data.masking import Ids, Vocabulary
 from maskwright.errors import ExportError, InputError, ShardError
 from maskwright.evaluation.data import PinnedText, open_text
 from maskwright.files import write_text
+from maskwright.inference.embed import Embedder
 from maskwright.interop.comparison import (
     MAX_TOKENS,
     MIN_TOKENS,
@@ -139,6 +141,12 @@ class MaskedModelSource:
         config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
         batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
         return compare_logits(self.loaded, (batch for _, batch in batches), compute)
+
+    def embed(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts: [N, D]."""
+        loaded = self.loaded
+        parts = (loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+        return Embedder.from_parts(*parts)(texts)
 
     def judge(self) -> "MaskJudge":
         """Return the judge of a quantized graph; raise InputError without a text to score."""

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import ExportError, InputError
-from maskwright.inference.embed import Embedder
 from maskwright.interop.classifier_source import Source
 from maskwright.interop.comparison import TOLERANCE, OutputComparison
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
@@ -128,9 +127,8 @@ def write_vectors(folder: Path, source: Source) -> Written:
             )
         sentences = choose_sentences(source.loaded, source.data, mask_words=False)
         theirs = torch.from_numpy(model.encode(sentences.texts, show_progress_bar=False))
-    loaded = source.loaded
-    embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
-    ours, num_tokens = torch.from_numpy(embed(sentences.texts)), sum(map(len, sentences.rows))
+    ours = torch.from_numpy(source.embed(sentences.texts))
+    num_tokens = sum(map(len, sentences.rows))
     largest = (ours - theirs).abs().max().item()  # of vectors of length 1, [N, D] each
     comparison = OutputComparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
     note = f"encode() truncates texts to {longest} tokens (max_seq_length)"
