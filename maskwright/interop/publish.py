@@ -111,11 +111,8 @@ def publish(
     if not re.fullmatch(f"{_NAME}/{_NAME}", repo):
         raise InputError(f"--repo = {repo} must be OWNER/NAME")
     codes = filter(None, language.split(",")) if isinstance(language, str) else language
-    metadata = {
-        "license": license,
-        "language": list(codes),
-        "base_model": base_model or find_base_model(Path(folder)),
-    }
+    base_model = base_model or find_base_model(Path(folder))
+    metadata = {"license": license, "language": list(codes), "base_model": base_model}
     model = find_model_folder(folder)
     card = _write_card(model, {name: value for name, value in metadata.items() if value})
     weights = list_files(model)
