@@ -180,5 +180,5 @@ def _open_source(
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:
-    files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

@@ -40,11 +40,6 @@ def is_filler(token: str) -> bool:
     return _FILLER.fullmatch(token) is not None
 
 
-def name_fillers(count: int) -> list[str]:
-    """Return ``[unused0]`` and so on."""
-    return [f"[unused{index}]" for index in range(count)]
-
-
 def find_ids(description: Mapping[str, Any]) -> dict[str, int]:
     """Return the tokens of the model in a ``tokenizer.json`` and their ids."""
     vocabulary = description["model"]["vocab"]

@@ -45,7 +45,7 @@ from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.encoding import choose_cutting
-from maskwright.tokenizer.files import BLANK_TRIMMING, SPECIAL_TOKENS, name_fillers, round_up
+from maskwright.tokenizer.files import BLANK_TRIMMING, SPECIAL_TOKENS, round_up
 from maskwright.tokenizer.learning import (
     choose_alphabet,
     count_words,
@@ -275,5 +275,5 @@ def _number_tokens(learned: list[str]) -> dict[str, int]:
     if not learned:
         raise TokenizerError("the text holds no word to train a tokenizer on. Give more text.")
     tokens = [*_SPECIAL, *learned]
-    tokens += name_fillers(round_up(len(tokens)) - len(tokens))
+    tokens += [f"[unused{n}]" for n in range(round_up(len(tokens)) - len(tokens))]
     return {token: token_id for token_id, token in enumerate(tokens)}
