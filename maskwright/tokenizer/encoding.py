@@ -228,7 +228,7 @@ class PromptEncoder:
         for glued in self._glued.finditer(text):
             start, stop = glued.span("rest")
             inside = [n for n, (begin, _) in enumerate(spans) if start <= begin < stop]
-            if inside and ids[inside[0] - 1] == self._mask_id:
+            if inside and ids[: inside[0]][-1:] == [self._mask_id]:  # not only spelled like it
                 part = text[start : spans[inside[-1]][1]]
                 rest = self._continue(part, text[: glued.start()][-1:])
                 replaced = slice(inside[0], inside[-1] + 1)
