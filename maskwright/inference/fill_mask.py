@@ -292,10 +292,9 @@ class FillMask(TextModel[MaskedLanguageModel]):
         if all(isinstance(ids, InputError) for ids in found.values()):
             raise_errors([found[True]])
         rows: list[_Row | InputError] = []
-        for text, ids in zip(texts, self.tokenizer.encode_prompts(texts), strict=True):
+        for text in texts:
             try:
-                if isinstance(ids, InputError):
-                    raise ids
+                ids: list[int] = self.tokenizer.encode_prompt(text).ids.tolist()
                 row = self._make_row(ids, text)
                 begins = self.tokenizer.masks_begin_words(text, ids) if targets else ()
                 rows.append(_Row(row, raise_errors(found[one] for one in begins)))

@@ -32,8 +32,8 @@ from maskwright.interop.comparison import (
     choose_texts,
     max_or_nan,
 )
-from maskwright.interop.masked_lm_source import check_equal_ids
-from maskwright.interop.targets import INT8_DEFAULTS, Int8Options, Judge, Source
+from maskwright.interop.masked_lm_source import MaskedModelSource, MaskJudge, check_equal_ids
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.card import describe_labels
 from maskwright.model_folder.classifier_folder import (
@@ -107,8 +107,13 @@ class TaskExamples:
         return batch.input_ids.view(shape), real.view(shape), batch.token_type_ids.view(shape)
 
 
-class ClassifierSource(Source):
-    """A fine-tuned model to export; raises as `open_classifier` and `choose_examples` do."""
+class ClassifierSource:
+    """A fine-tuned model to export: as `MaskedModelSource`, for the examples of its task.
+
+    Raises as `open_classifier` and `choose_examples` do.
+    """
+
+    has_unused_head, example_text = False, "A text."
 
     def __init__(
         self, folder: Path, file: ExampleFile | None, int8: Int8Options = INT8_DEFAULTS
@@ -190,18 +195,11 @@ class ClassifierSource(Source):
 
 
 def find_examples(run: Path, model: Path, data: Path | str | None) -> ExampleFile | None:
-    """Return the examples of a fine-tuned model's task: `data`, or those it was scored on.
+    """Return the examples of a fine-tuned model's task: `data`, or those it was scored on, or None
+    if the files of the run are gone.
 
     Args:
         run: the run directory of the model, or the model folder.
-        model: the model folder.
-        data: a file of examples.
-
-    Returns:
-        None if `data` is None and the files of the run are gone.
-
-    Raises:
-        InputError: there is no file at `data`.
     """
     asked = read_example_files(run) or read_example_files(model.parent)
     given = [data] if data else [asked.get(name) for name in ("test", "valid", "train")]
@@ -221,8 +219,7 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
     """Return the first examples of `file`, or built-in sentences without labels.
 
     Raises:
-        CorpusError: the file cannot be read, or has labels that the model does not know.
-        InputError: the file contains no examples.
+        CorpusError, InputError: the file has no examples, or labels that the model does not know.
     """
     level = loaded.model.head_config.level
     of_tokens, named = level == "token", file and file.task  # as ranking is a regression, too
@@ -283,8 +280,8 @@ def _join_words(
     return [(" ".join(words[owner]),) if owners.count(owner) == 1 else None for owner in owners]
 
 
-class ExampleJudge(Judge):
-    """The judge of a quantized graph by its predictions for labeled examples."""
+class ExampleJudge:
+    """The judge of a quantized graph by its predictions for labeled examples, as `MaskJudge`."""
 
     def __init__(self, examples: TaskExamples) -> None:
         self.examples, task = examples, examples.task
@@ -316,3 +313,7 @@ class ExampleJudge(Judge):
 
     def _decide(self, logits: Logits) -> NDArray[Any]:
         return decide(self.examples.task.problem, np.vstack(logits))
+
+
+Source = MaskedModelSource | ClassifierSource
+Judge = MaskJudge | ExampleJudge

@@ -8,7 +8,12 @@ from pathlib import Path
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.extras import load
 from maskwright.files import JsonObject, check_new_folder, replacing_folder, write_json
-from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
+from maskwright.interop.classifier_source import (
+    ClassifierSource,
+    ExampleFile,
+    Source,
+    find_examples,
+)
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
 from maskwright.interop.targets import (
@@ -16,7 +21,6 @@ from maskwright.interop.targets import (
     TARGETS,
     Int8Options,
     Int8Scores,
-    Source,
     Written,
 )
 from maskwright.model_folder.classifier_folder import is_classifier
@@ -176,5 +180,5 @@ def _open_source(
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:
-    files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

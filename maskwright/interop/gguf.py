@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from maskwright.errors import ExportError
-from maskwright.inference.embed import Embedder
+from maskwright.interop.classifier_source import Source
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
-from maskwright.interop.targets import Source, Written, import_library
+from maskwright.interop.targets import Written, import_library
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.card import HubMetadata
 from maskwright.model_folder.families import FAMILIES, choose_headless
@@ -58,9 +58,7 @@ def write(folder: Path, source: Source) -> Written:
     """Write the file and a card, load it with llama.cpp, and compare vectors.
 
     Raises:
-        ExportError: llama.cpp does not compute this architecture, or its tokenizer splits many
-            texts in another way.
-        MissingPackageError: a package of the extra `gguf` is missing.
+        ExportError: llama.cpp does not compute this architecture, or splits texts in another way.
     """
     if not isinstance(source, MaskedModelSource):
         raise ExportError("gguf has vectors of texts only, and this is a classifier. Use onnx.")
@@ -192,24 +190,18 @@ def _compare(path: Path, source: MaskedModelSource) -> Written:
     # Its threads wait for each other by spinning, which takes minutes on a busy machine.
     threads = {"n_threads": 1, "n_threads_batch": 1}
     model = llama.Llama(str(path), embedding=True, verbose=False, **size, **threads)
-    alike: list[int] = []
-    apart: list[str] = []
-    for index, (text, row) in enumerate(zip(sentences.texts, sentences.rows, strict=True)):
-        if model.tokenize(text.encode()) == row:
-            alike.append(index)
-        else:
-            apart.append(text)
-    count = f"llama.cpp splits {len(apart)} of {len(sentences.texts)} texts into other tokens"
-    if len(apart) > _MAX_SPLIT_APART * len(sentences.texts):
+    pairs = list(zip(sentences.texts, sentences.rows, strict=True))
+    alike = [(text, row) for text, row in pairs if model.tokenize(text.encode()) == row]
+    texts = [text for text, _ in alike]
+    apart = [text for text in sentences.texts if text not in texts]
+    count = f"llama.cpp splits {len(apart)} of {len(pairs)} texts into other tokens"
+    if len(apart) > _MAX_SPLIT_APART * len(pairs):
         raise ExportError(f"{count}, such as {apart[0][:60]!r}. Export it to onnx.")
-    texts = [sentences.texts[index] for index in alike]
-    loaded = source.loaded
-    embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
     theirs = [model.embed(text, normalize=True) for text in texts]
     model.close()
-    num_tokens = sum(len(sentences.rows[index]) for index in alike)
+    num_tokens = sum(len(row) for _, row in alike)
     notes = (f"{count}, such as {apart[0][:60]!r}",) if apart else ()
     # Both have vectors of length 1, [N, D].
-    cosines = (embed(texts).astype(np.float64) * np.asarray(theirs)).sum(1)
+    cosines = (source.embed(texts).astype(np.float64) * np.asarray(theirs)).sum(1)
     distance, what = float(1 - cosines.min()), "sentence vectors (1 - cosine)"
     return Written(OutputComparison(what, distance, ALLOWED, len(texts), num_tokens), notes=notes)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch, SpecialIds
@@ -22,6 +23,7 @@ from maskwright.data.masking import Ids, Vocabulary
 from maskwright.errors import ExportError, InputError, ShardError
 from maskwright.evaluation.data import PinnedText, open_text
 from maskwright.files import write_text
+from maskwright.inference.embed import Embedder
 from maskwright.interop.comparison import (
     MAX_TOKENS,
     MIN_TOKENS,
@@ -34,8 +36,8 @@ from maskwright.interop.comparison import (
     compare_logits,
     pad_rows,
 )
-from maskwright.interop.targets import INT8_DEFAULTS, Int8Options, Judge, Source
-from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
+from maskwright.model.masked_lm import BareEncoder, MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import (
@@ -57,32 +59,37 @@ NUM_TOKENS = 16_384  # of a text, padding included: about 2,400 masked tokens
 _TIMED_ROWS = 8
 
 
-@dataclass(frozen=True)
-class Sentences:
-    """Texts and their token ids; `source` is the name of the texts."""
+class Sentences(NamedTuple):
+    """Texts and their token ids."""
 
-    source: str
     texts: list[str]
     rows: list[list[int]]
 
 
-class MaskedModelSource(Source):
+class MaskedModelSource:
     """A masked language model to export; raises as `open_model` does.
 
     Args:
         data: a prepared folder with held-out text; None for the built-in texts.
+        int8: settings of an export to int8.
+
+    Attributes:
+        card: the model's own card; None if it has none.
+        texts_from: the name of the texts of the comparison.
+        max_length: the longest input in tokens; longer ones are truncated.
+        metadata: the model card's metadata.
+        auto_class: the class of transformers that loads its folder.
+        output_shape: the dimensions of the logits, in words.
+        has_unused_head: True if the folder contains a head that `auto_class` does not load.
+        example_text: a text for the example in the model card.
     """
 
     auto_class = "AutoModelForMaskedLM"
     output_shape = "[batch, length, vocabulary]"
 
     def __init__(self, folder: Path, data: Path | None, int8: Int8Options = INT8_DEFAULTS) -> None:
-        self.loaded, self.card, self.data, self.int8 = (
-            open_model(folder),
-            read_card(folder),
-            data,
-            int8,
-        )
+        self.loaded, self.card = open_model(folder), read_card(folder)
+        self.data, self.int8 = data, int8
         self.dimensions = read_dimensions(find_model(folder))  # that vectors were trained for
         self.texts_from = PYDOCS if data is None else data.name
         self.max_length = self.model.config.max_position_embeddings
@@ -107,17 +114,21 @@ class MaskedModelSource(Source):
         """The sentences of the comparison, each with a mask token."""
         return choose_sentences(self.loaded, self.data, mask_words=True)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, encoder: BareEncoder | None = None) -> None:
+        """Write the model folder, or that of its encoder, with the model's own card."""
         wraps = self.loaded.add_special_tokens
-        save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
+        model = encoder or self.model
+        save_model(folder, model, self.loaded.tokenizer, add_special_tokens=wraps)
         write_dimensions(folder, self.dimensions)
         if self.card is not None:
             write_text(folder / CARD, self.card)
 
     def find_family(self) -> tuple[Family | None, str]:
+        """Return the transformers family of the architecture, or None and the reason."""
         return native_family(self.model.config)
 
     def check_ids(self, tokenizer: Any) -> None:
+        """Raise ExportError unless a tokenizer of transformers encodes the texts as ours does."""
         sentences = self.sentences
         encoded = tokenizer(sentences.texts, padding=True, return_tensors="pt")
         lengths = encoded["attention_mask"].sum(1).tolist()
@@ -126,11 +137,19 @@ class MaskedModelSource(Source):
             check_equal_ids(text, ours, theirs[:length].tolist())
 
     def compare(self, compute: Compute) -> OutputComparison:
+        """Compare the logits of `compute` with those of the model on all texts."""
         config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
         batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
         return compare_logits(self.loaded, (batch for _, batch in batches), compute)
 
+    def embed(self, texts: list[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts: [N, D]."""
+        loaded = self.loaded
+        parts = (loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+        return Embedder.from_parts(*parts)(texts)
+
     def judge(self) -> "MaskJudge":
+        """Return the judge of a quantized graph; raise InputError without a text to score."""
         if self.data is None:
             raise InputError(
                 "onnx-int8 needs held-out text to measure its loss of quality. Name a prepared "
@@ -171,18 +190,8 @@ def check_equal_ids(text: str, ours: Sequence[int], theirs: Sequence[int]) -> No
 
 
 def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
-    """Return the prepared folder with the texts: `data`, or the data of a run directory.
-
-    Args:
-        run: a run directory, or another folder, which has no data.
-        data: a prepared folder or its URL; None for the data of the run. If the run has several
-            folders, the first one is used, because any text shows whether outputs are equal.
-
-    Returns:
-        None if `data` is None and `run` has no data, or its data is gone.
-
-    Raises:
-        InputError: `data` is not a prepared folder.
+    """Return the prepared folder with the texts: `data`, a folder or its URL, else the first one of
+    a run directory, because any text shows whether outputs are equal; None if there is none.
     """
     if data is not None:
         found = locate(str(data))
@@ -201,7 +210,7 @@ def choose_sentences(loaded: LoadedModel, data: Path | None, mask_words: bool) -
     """
     longest = min(loaded.model.config.max_position_embeddings, MAX_TOKENS)
     documents = None if data is None else _read_held_out(loaded, data)
-    sentences = Sentences(PYDOCS if data is None else data.name, [], [])
+    sentences = Sentences([], [])
     for text in choose_texts(loaded, documents):
         shown = _mask_word(text, loaded.tokenizer.mask_token) if mask_words else text
         ids: list[int] = loaded.tokenizer.encode_prompt(shown).ids.tolist()
@@ -246,10 +255,8 @@ class MaskedRow:
 def read_masked_rows(
     loaded: LoadedModel, data: Path, num_tokens: int = NUM_TOKENS
 ) -> list[MaskedRow]:
-    """Return the segments with masked tokens of a prepared folder's held-out text.
-
-    Raises:
-        ShardError: the data was prepared with another tokenizer, or has too little held-out text.
+    """Return the segments with masked tokens of a prepared folder's held-out text; raise ShardError
+    if it has too little, or another tokenizer.
     """
     valid = _open_store(loaded, data, "valid")
     rows = mask_rows(loaded, valid, valid.unigram_counts, num_tokens)
@@ -292,8 +299,14 @@ def split_rows(batch: Batch) -> Iterator[MaskedRow]:
             yield MaskedRow(ids, (positions[inside] - start).tolist(), labels[inside].tolist())
 
 
-class MaskJudge(Judge):
-    """The judge of a quantized graph by its predictions for the masked tokens of held-out text."""
+class MaskJudge:
+    """The judge of a quantized graph by its predictions for the masked tokens of held-out text.
+
+    Attributes:
+        questions: the number of predictions with a noun.
+        metric: the name of the metric that `score` computes.
+        agreement: the name of the share that `agree` computes, as part of a sentence.
+    """
 
     metric = "accuracy"
     agreement = "the same most likely token for"
@@ -312,11 +325,14 @@ class MaskJudge(Judge):
         return torch.cat(found)
 
     def agree(self, before: Any, after: Any) -> float:
+        """Return the agreement of the predictions of two graphs: 1 if all are equal."""
         return (after == before).float().mean().item()
 
     def score(self, answers: Any) -> float:
+        """Return the metric of the predictions."""
         return self.agree(torch.tensor([n for row in self.rows for n in row.labels]), answers)
 
     def timed_batch(self) -> tuple[Tensor, Tensor]:
+        """Return a batch of the longest inputs, to time graphs."""
         longest = sorted((row.ids for row in self.rows), key=len)[-_TIMED_ROWS:]
         return pad_rows(longest, self.pad_id)

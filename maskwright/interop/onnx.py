@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from maskwright.attention_context import AttentionContext
 from maskwright.errors import ExportError
 from maskwright.files import write_text
+from maskwright.interop.classifier_source import Source
 from maskwright.interop.masked_lm_source import MaskedModelSource
-from maskwright.interop.targets import Source, Written, import_library, quiet
+from maskwright.interop.targets import Written, import_library, quiet
 from maskwright.interop.transformers import check_family
 from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import MaskedLanguageModel
@@ -36,37 +37,30 @@ OPSET = 23
 # The file of a graph cannot exceed 2 GiB; larger weights than this are stored in a second file.
 MAX_BYTES_WITHIN = 1 << 30
 _NEEDED_BY = "an export to ONNX"
-_CARD = """
-An ONNX graph with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}. The
-tokenizer is in the same folder.
-
-```python
-import numpy, onnxruntime, tokenizers
-
-tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
-encoded = tokenizer.encode("{text}")
-inputs = {{{encodings}}}
-inputs = {{name: numpy.array([ids]) for name, ids in inputs.items()}}
-[logits] = onnxruntime.InferenceSession("{graph}").run(["logits"], inputs)
-```
-"""
-OPENVINO = "openvino_model.xml"  # and openvino_model.bin, the weights
-_OPENVINO_OPSET = 20  # the latest without operators that OpenVINO cannot read
-_OPENVINO_CARD = """
-A graph for OpenVINO with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}.
+_GRAPH_CARD = """
+A graph for LIBRARY with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}.
 The tokenizer is in the same folder.
 
 ```python
-import numpy, openvino, tokenizers
+import numpy, LIBRARY, tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 encoded = tokenizer.encode("{text}")
 inputs = {{{encodings}}}
 inputs = {{name: numpy.array([ids]) for name, ids in inputs.items()}}
-precision = {{"INFERENCE_PRECISION_HINT": "f32"}}  # CPUs with AMX compute in bf16 without it
-logits = openvino.Core().compile_model("{graph}", "CPU", precision)(inputs)["logits"]
+RUN
 ```
 """
+_CARD = _GRAPH_CARD.replace("LIBRARY", "onnxruntime").replace(
+    "RUN", '[logits] = onnxruntime.InferenceSession("{graph}").run(["logits"], inputs)'
+)
+OPENVINO = "openvino_model.xml"  # and openvino_model.bin, the weights
+_OPENVINO_OPSET = 20  # the latest without operators that OpenVINO cannot read
+_OPENVINO_CARD = _GRAPH_CARD.replace("LIBRARY", "openvino").replace(
+    "RUN",
+    'precision = {{"INFERENCE_PRECISION_HINT": "f32"}}  # CPUs with AMX compute in bf16 otherwise\n'
+    'logits = openvino.Core().compile_model("{graph}", "CPU", precision)(inputs)["logits"]',
+)
 PAGE_FOLDER, PAGE = "onnx", "index.html"
 # The types that AutoModelForMaskedLM of transformers.js 4 knows.
 MODEL_TYPES = (
@@ -104,12 +98,8 @@ def write(folder: Path, source: Source) -> Written:
 def write_frame(
     folder: Path, source: Source, graph: str, library: str = "onnx", card: str = _CARD
 ) -> None:
-    """Write configuration, tokenizer and card: a model folder without the weights.
-
-    Args:
-        graph: the file name of the graph, for the card.
-        library: the name of the format, for the card's metadata.
-        card: how to use it, with the fields of `_CARD`.
+    """Write a model folder without the weights, with a card that names the file of the graph and
+    the format, `library`.
     """
     source.save(folder)
     (folder / WEIGHTS).unlink()
@@ -127,11 +117,7 @@ def write_frame(
 
 
 def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int = OPSET) -> None:
-    """Write the graph of `model`; very large weights go into ``PATH.data``.
-
-    Raises:
-        MissingPackageError: a package of the extra `onnx` is missing.
-    """
+    """Write the graph of `model`; very large weights go into ``PATH.data``."""
     for module in ("onnx", "onnxscript"):
         import_library(module, "onnx", _NEEDED_BY)
     size = sum(parameter.nbytes for parameter in model.parameters())
@@ -155,12 +141,9 @@ def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int 
 
 
 class OnnxModel:
-    """A graph that runs on the CPU: ``model(input_ids, attention_mask)`` -> logits.
+    """A graph that runs on the CPU: ``model(input_ids, attention_mask, token_type_ids)`` -> logits.
 
-    Token types are a third argument; a graph without this input ignores it.
-
-    Raises:
-        MissingPackageError: onnxruntime is not installed.
+    A graph without token types ignores them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -252,11 +235,7 @@ def _describe_rows(attention_mask: Tensor) -> PaddedContext:
 
 
 def write_openvino(folder: Path, source: Source) -> Written:
-    """Write files with the names that optimum-intel reads, in fp32, and compare logits in OpenVINO.
-
-    Raises:
-        MissingPackageError: a package of the extra `openvino` is missing.
-    """
+    """Write files with the names of optimum-intel, in fp32, and compare logits in OpenVINO."""
     library: Any = import_library("openvino", "openvino", "an export to openvino")
     write_frame(folder, source, OPENVINO, "openvino", _OPENVINO_CARD)
     graph = folder / GRAPH

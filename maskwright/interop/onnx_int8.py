@@ -27,8 +27,9 @@ import numpy as np
 from torch import Tensor
 
 from maskwright.errors import ExportError
+from maskwright.interop.classifier_source import Judge, Source
 from maskwright.interop.onnx import GRAPH, OnnxModel, write_frame, write_graph
-from maskwright.interop.targets import Int8Scores, Judge, Source, Written, import_library, quiet
+from maskwright.interop.targets import Int8Scores, Written, import_library, quiet
 
 QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"
@@ -72,14 +73,7 @@ STATIC_RECIPES = (
 
 
 def write(folder: Path, source: Source) -> Written:
-    """Write the graph, compare its logits, and quantize it (see `search_recipe`).
-
-    Raises:
-        ExportError: the outputs of the fp32 graph differ from the model's, or every recipe loses
-            more than `Int8Options.max_loss` of the score, or changes too many predictions.
-        InputError: there is no text to measure the score on.
-        CorpusError, ShardError: the text for calibration cannot be read.
-    """
+    """Write the graph, compare its logits, and quantize it (see `search_recipe`)."""
     judge, options = source.judge(), source.int8
     calibration = list(source.calibration(options.calibrate)) if options.calibrate else None
     write_frame(folder, source, QUANTIZED)
@@ -119,17 +113,11 @@ def search_recipe(
             break
     else:
         best, same = max(tried)
-        loses = not score - best <= max_loss
-        limit = (
-            f"--max-loss = {max_loss:g}"
-            if loses
-            else f"an agreement of at least {MIN_AGREEMENT:.0%}"
-        )
-        remedy = "Raise --max-loss, or export" if loses else "Export"
         other = "without --calibrate" if calibration else "with --calibrate TEXT"
         raise ExportError(
-            f"int8 misses {limit}. {judge.questions}: {judge.metric} {score:.4f} in fp32, "
-            f"{best:.4f} in int8; {judge.agreement} {same:.1%}. Nothing was written. {remedy} "
+            f"int8 loses too much. {judge.questions}: {judge.metric} {score:.4f} in fp32, "
+            f"{best:.4f} in int8 (--max-loss = {max_loss:g}); {judge.agreement} {same:.1%}, of "
+            f"which {MIN_AGREEMENT:.0%} must be. Nothing was written. Raise --max-loss, or export "
             f"{other}, or to onnx."
         )
     inputs, int8 = judge.timed_batch(), OnnxModel(target)
@@ -173,11 +161,7 @@ def _size_of(graph: Path) -> int:
 def quantize(
     source: Path, target: Path, recipe: QuantizationRecipe, calibration: Sequence[Inputs] = ()
 ) -> None:
-    """Write a graph with int8 matrices and products.
-
-    Args:
-        calibration: inputs of the graph for a static recipe.
-    """
+    """Write a graph with int8 matrices and products; a static recipe needs `calibration`."""
     onnx: Any = import_library("onnx", "onnx", _NEEDED_BY)
     with quiet():
         library: Any = import_library("onnxruntime.quantization", "onnx", _NEEDED_BY)

@@ -108,13 +108,11 @@ def publish(
     """
     if is_hub_name(str(folder)):
         raise InputError(f"{folder} is already on the hub. Name a local folder.")
+    if not re.fullmatch(f"{_NAME}/{_NAME}", repo):
+        raise InputError(f"--repo = {repo} must be OWNER/NAME")
     codes = filter(None, language.split(",")) if isinstance(language, str) else language
-    metadata = {
-        "license": license,
-        "language": list(codes),
-        "base_model": base_model or find_base_model(Path(folder)),
-    }
-    _check_names(repo, metadata)
+    base_model = base_model or find_base_model(Path(folder))
+    metadata = {"license": license, "language": list(codes), "base_model": base_model}
     model = find_model_folder(folder)
     card = _write_card(model, {name: value for name, value in metadata.items() if value})
     weights = list_files(model)
@@ -143,20 +141,6 @@ def find_base_model(run: Path) -> str | None:
 def _read_config(run: Path) -> JsonObject:
     path = run / CONFIG_NAME
     return read_yaml(path) if path.is_file() else {}
-
-
-def _check_names(repo: str, metadata: dict[str, str | list[str] | None]) -> None:
-    word = r"[A-Za-z0-9][A-Za-z0-9.+-]*"
-    for flag, given, pattern, form in (
-        ("--repo", repo, f"{_NAME}/{_NAME}", "OWNER/NAME"),
-        ("--license", metadata["license"], word, "a name such as apache-2.0"),
-        ("--language", metadata["language"], word, "a code such as en"),
-        # The oldest models have no owner.
-        ("--base-model", metadata["base_model"], f"({_NAME}/)?{_NAME}", "OWNER/NAME or NAME"),
-    ):
-        for value in given if isinstance(given, list) else [given]:
-            if value is not None and not re.fullmatch(pattern, value):
-                raise InputError(f"{flag} = {value} must be {form}")
 
 
 def _write_card(folder: Path, metadata: dict[str, str | list[str] | None]) -> str:

@@ -1,37 +1,26 @@
-"""The export targets and their interface.
+"""The export targets and what they return.
 
-To add a target, write a function of a new folder and a `Source`, and register it in `TARGETS`. The
-command line imports this module before torch, so torch appears in annotations only.
+To add a target, write a function of a new folder and a `Source` (see `classifier_source`), and
+register it in `TARGETS`. The command line imports this module, which does not import torch.
 """
 
 import logging
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maskwright.extras import import_extra
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from maskwright.interop.comparison import Compute, OutputComparison
-    from maskwright.model.classifier import Classifier
-    from maskwright.model.masked_lm import MaskedLanguageModel
-    from maskwright.model_folder.card import HubMetadata
-    from maskwright.model_folder.native.family import Family
+    from maskwright.interop.comparison import OutputComparison
 
 
 class Target(NamedTuple):
-    """An export target.
-
-    Attributes:
-        function: ``module:name`` of the function that writes a `Source` to a new folder, loads it
-            with the library, and returns the comparison of the outputs (`Written`).
-        packages: packages whose versions are recorded; the first one computes the comparison.
+    """An export target: ``module:name`` of the function that writes a `Source` to a new folder,
+    loads it with the library and returns what it found (`Written`), and the packages whose versions
+    are recorded; the first one computes the comparison.
     """
 
     function: str
@@ -54,16 +43,10 @@ TARGETS = {
 
 
 class Int8Options(NamedTuple):
-    """Settings of an export to int8.
+    """Settings of an export to int8."""
 
-    Attributes:
-        calibrate: the text that fixes the ranges of activations; None: the graph finds the range of
-            each token when it runs.
-        max_loss: the largest loss of the score.
-    """
-
-    calibrate: str | None = None
-    max_loss: float = 0.01
+    calibrate: str | None = None  # the text that fixes the ranges of activations; None: dynamic
+    max_loss: float = 0.01  # of the score
 
 
 INT8_DEFAULTS = Int8Options()
@@ -125,90 +108,6 @@ class Written(NamedTuple):
     comparison: "OutputComparison"
     int8: Int8Scores | None = None
     notes: tuple[str, ...] = ()
-
-
-class Judge(ABC):
-    """The judge of a quantized graph by its predictions.
-
-    Attributes:
-        questions: the number of predictions with a noun.
-        metric: the name of the metric that `score` computes.
-        agreement: the name of the share that `agree` computes, as part of a sentence.
-    """
-
-    questions: str
-    metric: str
-    agreement: str
-
-    @abstractmethod
-    def answer(self, graph: "Compute") -> Any:
-        """Return a graph's predictions."""
-
-    @abstractmethod
-    def agree(self, before: Any, after: Any) -> float:
-        """Return the agreement of the predictions of two graphs: 1 if all are equal."""
-
-    @abstractmethod
-    def score(self, answers: Any) -> float:
-        """Return the metric of the predictions."""
-
-    @abstractmethod
-    def timed_batch(self) -> "tuple[Tensor, ...]":
-        """Return a batch of the longest inputs, to time graphs; the first tensor is [B, L]."""
-
-
-class Source(ABC):
-    """A model to export, with the texts of the comparison.
-
-    Attributes:
-        card: the model's own card; None if it has none.
-        int8: settings of an export to int8.
-        texts_from: the name of the texts of the comparison.
-        max_length: the longest input in tokens; longer ones are truncated.
-        metadata: the model card's metadata.
-        auto_class: the class of transformers that loads its folder.
-        output_shape: the dimensions of the logits, in words.
-        has_unused_head: True if the folder contains a head that `auto_class` does not load.
-        example_text: a text for the example in the model card.
-    """
-
-    card: str | None
-    int8: Int8Options
-    texts_from: str
-    max_length: int
-    metadata: "HubMetadata"
-    auto_class: str
-    output_shape: str
-    has_unused_head: bool = False
-    example_text: str = "A text."
-
-    @property
-    @abstractmethod
-    def model(self) -> "MaskedLanguageModel | Classifier": ...
-
-    @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write the model folder with the model's own card."""
-
-    @abstractmethod
-    def find_family(self) -> "tuple[Family | None, str]":
-        """Return the transformers family of the architecture, or None and the reason."""
-
-    @abstractmethod
-    def check_ids(self, tokenizer: Any) -> None:
-        """Raise ExportError unless a tokenizer of transformers encodes the texts as ours does."""
-
-    @abstractmethod
-    def compare(self, compute: "Compute") -> "OutputComparison":
-        """Compare the logits of `compute` with those of the model on all texts."""
-
-    @abstractmethod
-    def judge(self) -> Judge:
-        """Return the judge of a quantized graph; raise InputError without a text to score."""
-
-    @abstractmethod
-    def calibration(self, name: str) -> "Iterator[tuple[Tensor, ...]]":
-        """Yield inputs of a graph, of the text for calibration."""
 
 
 def import_library(module: str, extra: str, needed_by: str) -> Any:

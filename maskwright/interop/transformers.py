@@ -1,8 +1,7 @@
 """Export to transformers, and to sentence-transformers: the encoder with mean pooling."""
 
 import inspect
-import json
-import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,14 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import ExportError, InputError
-from maskwright.files import write_json
-from maskwright.inference.embed import Embedder
+from maskwright.interop.classifier_source import Source
 from maskwright.interop.comparison import TOLERANCE, OutputComparison
 from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
-from maskwright.interop.targets import Source, Written, import_library, quiet_transformers
+from maskwright.interop.targets import Written, import_library, quiet_transformers
+from maskwright.model.masked_lm import BareEncoder
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
-from maskwright.model_folder.folder import CONFIG, adapt_card
+from maskwright.model_folder.folder import adapt_card
 from maskwright.model_folder.sentence_modules import write_modules
-from maskwright.model_folder.weights import WEIGHTS
 
 _NEEDED_BY = "an export to transformers"
 _VECTORS_NEEDED_BY = "an export to sentence-transformers"
@@ -48,11 +46,8 @@ def import_transformers() -> Any:
 
 
 def check_family(source: Source) -> None:
-    """Raise unless a class of the installed transformers has this architecture.
-
-    Raises:
-        ExportError: there is no such class; the message has the reason.
-        InputError: the installed version is too old to have it.
+    """Raise ExportError unless a class of transformers has this architecture, and InputError if the
+    installed version is too old to have it.
     """
     family, reason = source.find_family()
     if family is not None and family.code:
@@ -72,11 +67,8 @@ def check_family(source: Source) -> None:
 
 
 def write(folder: Path, source: Source) -> Written:
-    """Write the model folder, load it with transformers, and compare ids and logits.
-
-    Raises:
-        ExportError: no class of transformers has this architecture, or the ids differ.
-        InputError: the installed transformers is too old.
+    """Write the model folder, load it with transformers, and compare ids and logits; raises as
+    `check_family`.
     """
     transformers = import_transformers()
     check_family(source)
@@ -96,17 +88,12 @@ def write(folder: Path, source: Source) -> Written:
         return Written(source.compare(compute))
 
 
-def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **options: Any) -> Any:
-    """Load a model with transformers; raise if a tensor is missing or has another shape.
-
-    Args:
-        may_leave: the folder may contain tensors that this class does not load.
-
-    Raises:
-        ExportError: there is such a tensor.
+def load_whole(model_class: Any, folder: Path, may_leave: bool = False) -> Any:
+    """Load a model with transformers; raise ExportError if a tensor is missing, has another shape,
+    or is left out, unless it `may_leave` some.
     """
     model, info = model_class.from_pretrained(
-        folder, local_files_only=True, output_loading_info=True, dtype=torch.float32, **options
+        folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
     )
     complaints = ("missing_keys", "mismatched_keys", "error_msgs", "unexpected_keys")
     for complaint in complaints[: 3 if may_leave else 4]:
@@ -117,12 +104,8 @@ def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **option
 
 
 def write_vectors(folder: Path, source: Source) -> Written:
-    """Write the folder, load it with sentence-transformers, and compare vectors.
-
-    Raises:
-        ExportError: no class of transformers has this architecture, the model is a classifier, or
-            the library truncates texts at another length.
-        InputError: the installed transformers is too old.
+    """Write the folder, load it with sentence-transformers, and compare vectors; raises as
+    `check_family`.
     """
     if not isinstance(source, MaskedModelSource):
         raise ExportError(
@@ -144,9 +127,8 @@ def write_vectors(folder: Path, source: Source) -> Written:
             )
         sentences = choose_sentences(source.loaded, source.data, mask_words=False)
         theirs = torch.from_numpy(model.encode(sentences.texts, show_progress_bar=False))
-    loaded = source.loaded
-    embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
-    ours, num_tokens = torch.from_numpy(embed(sentences.texts)), sum(map(len, sentences.rows))
+    ours = torch.from_numpy(source.embed(sentences.texts))
+    num_tokens = sum(map(len, sentences.rows))
     largest = (ours - theirs).abs().max().item()  # of vectors of length 1, [N, D] each
     comparison = OutputComparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
     note = f"encode() truncates texts to {longest} tokens (max_seq_length)"
@@ -154,23 +136,13 @@ def write_vectors(folder: Path, source: Source) -> Written:
 
 
 def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -> None:
-    """Write the part of the model that AutoModel loads, and the configuration of its modules."""
-    whole = folder / "whole"
-    source.save(whole)
-    config = transformers.AutoConfig.from_pretrained(whole, local_files_only=True)
-    model_class = transformers.MODEL_MAPPING[type(config)]
+    """Write the model without its heads, and the configuration of its modules."""
+    config = replace(source.model.config, sentence_pair_head=False)
+    weights = source.model.encoder.named_parameters(prefix="encoder")
+    source.save(folder, BareEncoder.from_tensors(config, dict(weights)))
+    theirs = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     # BERT's class would add an unused layer of random weights.
-    has_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
-    options = {"add_pooling_layer": False} if has_pooler else {}
-    model = load_whole(model_class, whole, may_leave=True, **options)  # without the head
-    for path in whole.iterdir():
-        if path.name not in (CONFIG, WEIGHTS):
-            path.rename(folder / path.name)
-    model.save_pretrained(folder)
-    # Older names, such as global_rope_theta, which text-embeddings-inference needs.
-    ours, theirs = (json.loads((one / CONFIG).read_text("utf-8")) for one in (whole, folder))
-    write_json(folder / CONFIG, {**ours, **theirs})
-    shutil.rmtree(whole)
-    settings = {"model_args": options} if options else {}
-    width = source.model.config.hidden_size
-    write_modules(folder, width, "mean", source.max_length, **settings)
+    arguments = inspect.signature(transformers.MODEL_MAPPING[type(theirs)].__init__).parameters
+    has_pooler = "add_pooling_layer" in arguments
+    settings = {"model_args": {"add_pooling_layer": False}} if has_pooler else {}
+    write_modules(folder, config.hidden_size, "mean", source.max_length, **settings)

@@ -28,13 +28,13 @@ _PURPOSES: dict[Level, tuple[str, str]] = {
     "token": ("token-classification", "# A classifier of tokens"),
     "span": ("question-answering", "# A model that answers questions by parts of a text"),
 }
-# In older cards of maskwright this section is the last one and named "Format".
-_USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
+_USE = re.compile(r"\n## Use\n.*?(?=\n## |\Z)", re.DOTALL)
 _SECTION = re.compile(r"^## ", re.MULTILINE)
-_NATIVE = """
+_USE_NATIVE = """
 The weights have the tensor names of `{architecture}`. transformers {since} or newer loads the
 folder directly:
-
+"""
+_EXAMPLE = """
 ```python
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -42,17 +42,11 @@ model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
+_NATIVE = _USE_NATIVE + _EXAMPLE
 _CUSTOM = """
 The weights have the tensor names of `{architecture}`, whose code is not in transformers.
 `trust_remote_code=True` downloads it from `{code}` on the hub and runs it:
-
-```python
-from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder", trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-```
-"""
+""" + _EXAMPLE.replace('folder")', 'folder", trust_remote_code=True)', 1)
 _PAIRS = """
 `AutoModelForMaskedLM` warns about four unused tensors. They are the head that predicts whether the
 second of two texts follows the first; `AutoModelForPreTraining` also loads this head.
@@ -74,14 +68,11 @@ This is the encoder, and the classes for fine-tuning load it too. transformers h
 head that detects replaced tokens, and reports its tensors (`mask_predictions`) as unexpected.
 """
 
-_NATIVE_CLASSIFIER = """
-The weights have the tensor names of `{architecture}`. transformers {since} or newer loads the
-folder directly:
-
+_NATIVE_CLASSIFIER = f"""{_USE_NATIVE}
 ```python
 from transformers import pipeline
 
-pipeline("{task}", "path/to/this/folder")("a text")
+pipeline("{{task}}", "path/to/this/folder")("a text")
 ```
 """
 _NATIVE_SPANS = _NATIVE.replace("MaskedLM", "QuestionAnswering")
@@ -164,25 +155,15 @@ def describe_for_hub(native: bool, detects: bool = False) -> HubMetadata:
 
 
 def add_example(card: str, texts: Sequence[str]) -> str:
-    """Return the card with an example in the metadata (``widget``), which the hub's page shows.
-
-    Args:
-        card: Markdown, with or without front matter.
-        texts: one text, or the two of a pair.
-
-    Raises:
-        ValueError: the front matter is not a YAML mapping.
+    """Return the card with an example in the metadata (``widget``), which the hub's page shows: one
+    text, or the two of a pair. Raises as `split_card`.
     """
     return change_card(card, {"widget": [dict(zip(_EXAMPLE_KEYS, texts, strict=False))]})
 
 
 def read_example(card: str) -> tuple[str, ...]:
-    """Return the text or the two texts of the first example of a card, or an empty tuple.
-
-    The card may come from another author and task of the hub, so entries without text are skipped.
-
-    Raises:
-        ValueError: the front matter is not a YAML mapping.
+    """Return the text or the two texts of the first example of a card, or an empty tuple; raises as
+    `split_card`. The card may come from another task of the hub, whose entries have no text.
     """
     widget = split_card(card)[0].get("widget")
     first = widget[0] if isinstance(widget, list) and widget else None
@@ -192,14 +173,8 @@ def read_example(card: str) -> tuple[str, ...]:
 
 
 def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = None) -> str:
-    """Return the card with changed metadata, and with a new section "Use" before the others.
-
-    Args:
-        metadata: new values of the front matter.
-        ending: Markdown for the section; None keeps the old section.
-
-    Raises:
-        ValueError: the front matter is not a YAML mapping.
+    """Return the card with changed metadata, and with `ending` as the section "Use", before the
+    others; None keeps the old section. Raises as `split_card`.
     """
     old, body = split_card(card)
     if ending is not None:

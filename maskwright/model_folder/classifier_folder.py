@@ -142,7 +142,7 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
             f"{folder} predicts {len(labels)} numbers (problem_type = regression); only one is "
             "supported. Use transformers."
         )
-    num_texts = _read_num_texts(extra, folder)
+    num_texts: int | None = extra.get(_NUM_TEXTS)
     may_be_empty, words = extra.get(_MAY_BE_EMPTY) is True, _read_words(extra, folder)
     return LoadedClassifier(
         model, tokenizer, wraps, labels, problem, max_length, num_texts, may_be_empty, words
@@ -181,16 +181,6 @@ def _read_problem(raw: RawConfig, num_labels: int) -> ProblemType:
     if problem in get_args(ProblemType):
         return cast(ProblemType, problem)
     return "regression" if num_labels == 1 else "single_label_classification"
-
-
-def _read_num_texts(extra: RawConfig, folder: Path) -> int | None:
-    num_texts = extra.get(_NUM_TEXTS)
-    if num_texts not in (None, 1, 2) or isinstance(num_texts, bool | float):
-        raise ModelFolderError(
-            f"{folder}: {EXTRA_KEY}.{_NUM_TEXTS} = {show_value(num_texts)} must be 1, or 2 for "
-            "pairs."
-        )
-    return num_texts
 
 
 def _read_words(extra: RawConfig, folder: Path) -> WordRule:

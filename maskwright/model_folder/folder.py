@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from maskwright.config import convert
 from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
 from maskwright.model.config import GENERATOR, EncoderConfig
@@ -41,7 +42,6 @@ CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
 MODEL = "model"  # the model folder in a run directory
 DIMENSIONS = "matryoshka_dimensions"  # in config.json, as vLLM reads it: sizes of vectors
 MAX_CONFIG_BYTES = 4 << 20
-MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
@@ -136,14 +136,11 @@ def write_folder(
     facts: Mapping[str, Any] | None = None,
     finish: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write the files of a model folder atomically.
+    """Write the files of a model folder atomically; see `save_model` and `save_classifier`.
 
     Args:
-        config: the model's architecture, with the ids of its tokenizer.
         fields: the content of ``config.json`` in the names of the family.
-        max_length: the maximum tokens per input, if below the model's maximum.
         facts: further entries of maskwright's section of ``config.json``.
-        finish: called with the folder before it replaces another.
     """
     longest = min(max_length or config.max_position_embeddings, config.max_position_embeddings)
     extra = {
@@ -264,17 +261,8 @@ def describe_folder(folder: Path) -> FolderDescription:
 def _describe_any(folder: Path) -> FolderDescription:
     raw = read_config_file(folder)
     extra = raw.get(EXTRA_KEY) or {}
-    config, family = parse_config(raw, extra, folder)
-    tokenizer = Tokenizer.load(folder)
-    check_tokenizer(tokenizer, config, extra, folder)
-    return FolderDescription(config, family, tokenizer)
-
-
-def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[EncoderConfig, Family]:
-    """Return the architecture in a ``config.json``, and the family whose names it uses."""
-    model_type = show_value(raw.get("model_type"))
-    family, classes = FAMILIES.get(model_type), list_classes(raw)
-    discriminator = DISCRIMINATORS.get(model_type)
+    model_type, classes = show_value(raw.get("model_type")), list_classes(raw)
+    family, discriminator = FAMILIES.get(model_type), DISCRIMINATORS.get(model_type)
     if discriminator and discriminator.architecture in classes:
         family = discriminator
     if labels := find_classifier(classes):
@@ -288,7 +276,9 @@ def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[Encode
             f"{folder / CONFIG}: model_type = {model_type} is not supported. "
             f"Supported are {', '.join(sorted(FAMILIES))}."
         )
-    return read_architecture(raw, extra, family, folder), family
+    config, tokenizer = read_architecture(raw, extra, family, folder), Tokenizer.load(folder)
+    check_tokenizer(tokenizer, config, extra, folder)
+    return FolderDescription(config, family, tokenizer)
 
 
 def list_classes(raw: Mapping[str, Any]) -> list[str]:
@@ -300,11 +290,7 @@ def list_classes(raw: Mapping[str, Any]) -> list[str]:
 def read_architecture(
     raw: RawConfig, extra: RawConfig, family: Family, folder: Path
 ) -> EncoderConfig:
-    """Return the architecture in a family's ``config.json``, with the fields for training.
-
-    Raises:
-        ModelFolderError: a field is missing, wrong or not supported.
-    """
+    """Return the architecture in a family's ``config.json``, with the fields for training."""
     try:
         config = family.read_config(raw)
         kept = extra.get("training") or {}
@@ -322,8 +308,7 @@ def read_architecture(
 def read_config_file(folder: Path) -> RawConfig:
     """Return the ``config.json`` of a folder; raise ModelFolderError if it holds none.
 
-    The result and its section ``maskwright`` are untyped mappings: fields differ by family, the
-    file is untrusted, and every value is checked where it is used.
+    Fields differ by family, so every value is checked where it is used.
     """
     if not folder.is_dir():
         raise ModelFolderError(f"{folder} is not a folder.")
@@ -347,14 +332,12 @@ def read_config_file(folder: Path) -> RawConfig:
 def read_dimensions(folder: Path) -> list[int]:
     """Return the sizes that the first dimensions of vectors were trained for, the width included;
     empty if the folder has none.
-
-    Raises:
-        ModelFolderError: they are not a list of sizes.
     """
     sizes = read_config_file(folder).get(DIMENSIONS) or []
-    if not isinstance(sizes, list) or any(type(one) is not int or one < 1 for one in sizes):
-        raise ModelFolderError(f"{folder}: {DIMENSIONS} = {show_value(sizes)} must list sizes.")
-    return sorted(set(sizes))
+    try:
+        return sorted(set(convert(sizes, tuple[int, ...], DIMENSIONS)))
+    except ConfigError as error:
+        raise ModelFolderError(f"{folder / CONFIG}: {error}") from None
 
 
 def write_dimensions(folder: Path, sizes: Sequence[int]) -> None:
@@ -414,22 +397,12 @@ def check_replaceable(folder: Path) -> None:
 
 
 def read_card(folder: Path) -> str | None:
-    """Return the model card of an untrusted folder, or None if there is none.
-
-    Raises:
-        ModelFolderError: it is not text, too large, or a link to a file outside the folder.
-    """
+    """Return the model card, or None; raise ModelFolderError if it is not text, or not inside."""
     path = folder / CARD
     check_inside(folder, path)
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        content = file.read(MAX_CARD_BYTES + 1)
     try:
-        if len(content) > MAX_CARD_BYTES:
-            raise ValueError(f"it has more than {MAX_CARD_BYTES:,} bytes")
-        return content.decode()
-    except ValueError as error:
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+    except (OSError, ValueError) as error:
         raise ModelFolderError(f"{path} cannot be read: {error}.") from None
 
 
@@ -443,13 +416,10 @@ def adapt_card(folder: Path, metadata: HubMetadata, ending: str) -> None:
 
 
 def check_inside(folder: Path, path: Path) -> None:
-    """Raise unless a file is in `folder`, also after symbolic links are resolved.
+    """Raise ModelFolderError unless a file is in `folder`, also after links are resolved.
 
-    Files of a folder are published or exported, and a link in a downloaded folder could point to
-    any private file. Links in the hub's cache point to its folder ``blobs`` and are allowed.
-
-    Raises:
-        ModelFolderError: the file is outside the folder.
+    Files of a folder are published, and a link in a downloaded folder could point to any private
+    file. Links in the hub's cache point to its folder ``blobs`` and are allowed.
     """
     root, found = folder.resolve(), path.resolve()
     roots = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]

@@ -35,10 +35,8 @@ def find_modules(folder: Path) -> Path | None:
 
 
 def find_pooling(folder: Path) -> Literal["mean", "cls"]:
-    """Return the pooling that ``modules.json`` names, else ``mean``.
-
-    Raises:
-        ModelFolderError: other modules or poolings make the vectors, or a file is damaged.
+    """Return the pooling that ``modules.json`` names, else ``mean``; raise ModelFolderError if
+    there are other modules or poolings.
     """
     if (root := find_modules(folder)) is None:
         return "mean"
@@ -67,11 +65,7 @@ def write_modules(
 ) -> None:
     """Make a model folder one of sentence-transformers, with vectors of length 1.
 
-    The files have the format that every version of the library since 2 reads; older versions
-    cannot read the format that version 6 writes.
-
-    Args:
-        settings: further settings of the transformer.
+    Every version of the library since 2 reads this format, only version 6 its own.
     """
     kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
     modules = [

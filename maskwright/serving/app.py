@@ -5,7 +5,7 @@ import base64
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from fastapi import Depends, FastAPI
@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.types import ASGIApp
 
 from maskwright.errors import InputError
-from maskwright.serving.batcher import Batcher, BatchLimits, ModelHealth, WatchedThreads
+from maskwright.serving.batcher import Batcher, Compute, Item, Result
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.guard import AllowedHosts, Guard
 from maskwright.serving.pages import Playground, add_docs
@@ -47,14 +47,10 @@ from maskwright.serving.schemas import (
     add_error_handlers,
 )
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 _BATCH_TOKENS = 16_384  # of a forward pass; a single text may have more
 _OPENAI_EMBEDDINGS = f"{OPENAI_PREFIX}embeddings"
 _OPENAI_MODELS = f"{OPENAI_PREFIX}models"
 _MAX_SHOWN_NAME = 100  # characters
-_COUNTING_THREADS = 4  # so that one long text does not delay the counting of others
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _OTHER = "other"  # the label of unknown paths, of which clients could make up any number
@@ -105,32 +101,21 @@ class Service:
         self.started = int(time.time())
         paths = ("/", f"/models/{name}", "/embed", "/similarity", "/score", "/health", "/metrics")
         openai_paths = (_OPENAI_EMBEDDINGS, _OPENAI_MODELS, f"{_OPENAI_MODELS}/{name}")
-        self.metrics = Metrics(
-            (*paths, *openai_paths), lambda: sum(one.num_queued for one in self.batchers)
+        self.batcher = Batcher(
+            max_batch=config.max_batch,
+            max_batch_cost=_BATCH_TOKENS,
+            max_wait_seconds=config.max_wait_ms / 1e3,
+            max_queued=config.max_queued,
+            observe=lambda size: self.metrics.batches.observe(size),
         )
-        wait = config.max_wait_ms / 1e3
-        limits = BatchLimits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
-        self.model_thread = WatchedThreads("model", 1)
-        self.counting_threads = WatchedThreads("tokenizer", _COUNTING_THREADS)
-        shared = (limits, self.model_thread, self.metrics.batches.observe, ModelHealth())
-        self.queries: Batcher[Query[Any], TaskResult] = Batcher(pipeline, *shared)
-        self.embeddings: Batcher[str, list[float]] = Batcher(pipeline.embed, *shared)
-        self.scores: Batcher[str, ScoredText] = Batcher(pipeline.score, *shared)
-
-    @property
-    def batchers(self) -> tuple[Batcher[Any, Any], ...]:
-        return self.queries, self.embeddings, self.scores
+        self.metrics = Metrics((*paths, *openai_paths), lambda: self.batcher.num_queued)
 
     @asynccontextmanager
     async def run(self, app: FastAPI) -> AsyncGenerator[None]:
-        """Run the batchers as long as the server runs."""
-        for batcher in self.batchers:
-            batcher.start()
+        """Run the batcher as long as the server runs."""
+        self.batcher.start()
         yield
-        for batcher in self.batchers:
-            await batcher.stop()
-        for threads in (self.model_thread, self.counting_threads):
-            threads.shutdown(wait=False, cancel_futures=True)
+        await self.batcher.stop()
 
     async def fill_mask(self, request: InferenceRequest[FillMaskParameters]) -> Any:
         """Fill the masks of one text, or of each in a list."""
@@ -171,7 +156,7 @@ class Service:
         texts = [f"{one.text} {one.text_pair}" if one.text_pair else one.text for one in queries]
         # Texts whose words are tagged are cut into parts, which are all computed.
         longest = None if self.pipeline.task == "token-classification" else self._longest
-        results = await self._process(self.queries, queries, texts, longest)
+        results = await self._process(self.pipeline, queries, texts, longest)
         # As in Hugging Face's API, the labels of a single text are a list in a list.
         is_nested = not is_single or self.pipeline.task == "text-classification"
         return results if is_nested else results[0]
@@ -179,14 +164,14 @@ class Service:
     async def embed(self, request: EmbedRequest) -> Embeddings:
         """Embed each text."""
         texts = _as_list(request.inputs)
-        return await self._process(self.embeddings, texts, texts, self._longest)
+        return await self._process(self.pipeline.embed, texts, texts, self._longest)
 
     async def compare(self, request: SimilarityRequest) -> list[float]:
         """Return the cosine of the source sentence's embedding with that of each sentence."""
         # The source is last, so that errors number the sentences as the request does.
         texts = [*request.inputs.sentences, request.inputs.source_sentence]
         embeddings = np.asarray(
-            await self._process(self.embeddings, texts, texts, self._longest), np.float64
+            await self._process(self.pipeline.embed, texts, texts, self._longest), np.float64
         )
         return (embeddings[:-1] @ embeddings[-1]).tolist()
 
@@ -212,7 +197,7 @@ class Service:
         texts = _as_list(request.input)
         async with asyncio.timeout(self.config.answer_seconds):
             counts = await self._count_tokens(texts, self._longest)
-            embeddings = await self._compute(self.embeddings, texts, counts)
+            embeddings = await self._compute(self.pipeline.embed, texts, counts)
         if request.dimensions not in (None, self.pipeline.embedder.width):
             embeddings = [_cut(one, request.dimensions) for one in embeddings]
         in_base64 = request.encoding_format == "base64"
@@ -235,10 +220,7 @@ class Service:
         width, trained = self.pipeline.embedder.width, self.pipeline.dimensions
         if given not in (None, width, *trained):
             sizes = " or ".join(map(str, sorted({*trained, width})))
-            rule = (
-                "the sizes that the model was trained for" if trained else "the model's only size"
-            )
-            raise ValueRefusedError(f"dimensions = {given} must be {sizes}, {rule}.")
+            raise ValueRefusedError(f"dimensions = {given} must be {sizes} for this model.")
 
     async def score(self, request: ScoreRequest) -> list[ScoredText]:
         """Score each token of each text by its log-probability: one forward pass per token."""
@@ -251,14 +233,12 @@ class Service:
                     f"{field} contains {mask}, which has no score. Send complete texts; to fill "
                     "masks use POST /."
                 )
-        return await self._process(self.scores, texts, texts, self._longest, power=2)
+        return await self._process(self.pipeline.score, texts, texts, self._longest, power=2)
 
     async def check_health(self) -> JSONResponse:
         """Report whether the server works, and what it serves; with status 503 if it does not."""
-        # A forward pass or a tokenizer that takes longer than `answer_seconds` counts as hung.
-        stuck = max(one.stuck_seconds for one in (self.model_thread, self.counting_threads))
-        is_hung = stuck > self.config.answer_seconds
-        is_working = not is_hung and all(one.is_working for one in self.batchers)
+        is_hung = self.batcher.busy_seconds > self.config.answer_seconds
+        is_working = not is_hung and self.batcher.is_working
         health: Health = {
             "status": "ok" if is_working else "not working",
             "model": self.name,
@@ -273,7 +253,7 @@ class Service:
 
     async def _process(
         self,
-        batcher: Batcher[Item, Result],
+        compute: Compute[Item, Result],
         items: Sequence[Item],
         texts: Sequence[str],
         longest: int | None,
@@ -282,24 +262,18 @@ class Service:
         """Return the results of items; an item costs the tokens of its text to the `power`."""
         async with asyncio.timeout(self.config.answer_seconds):
             counts = await self._count_tokens(texts, longest)
-            return await self._compute(batcher, items, [count**power for count in counts])
+            return await self._compute(compute, items, [count**power for count in counts])
 
     async def _count_tokens(self, texts: Sequence[str], longest: int | None) -> list[int]:
-        """Return the number of tokens of each text.
-
-        Counted off the event loop whatever the length: the regular expression of another library's
-        tokenizer may take seconds for a few hundred characters.
-        """
+        """Return the number of tokens of each text, computed off the event loop."""
         if len(texts) > self.config.max_texts:
             raise InputError(
                 f"the request has {len(texts)} texts; at most {self.config.max_texts} are allowed."
             )
-        loop = asyncio.get_running_loop()
-        count = self.pipeline.count_tokens
-        return await loop.run_in_executor(self.counting_threads, count, texts, longest)
+        return await asyncio.to_thread(self.pipeline.count_tokens, texts, longest)
 
     async def _compute(
-        self, batcher: Batcher[Item, Result], items: Sequence[Item], costs: Sequence[int]
+        self, compute: Compute[Item, Result], items: Sequence[Item], costs: Sequence[int]
     ) -> list[Result]:
         if sum(costs) > self.config.max_tokens:
             raise InputError(
@@ -307,7 +281,7 @@ class Service:
                 f"{self.config.max_tokens:,} are allowed. Send fewer or shorter texts."
             )
         results: list[Result] = []
-        for number, result in enumerate(await batcher.submit(items, costs)):
+        for number, result in enumerate(await self.batcher.submit(compute, items, costs)):
             if isinstance(result, InputError):
                 where = f"inputs[{number}]: " if len(items) > 1 else ""
                 raise InputError(f"{where}{result}")

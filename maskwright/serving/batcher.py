@@ -8,17 +8,16 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import get_ident
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from maskwright.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-P = ParamSpec("P")
+Compute = Callable[[Sequence[Item]], Sequence[Result | InputError]]
 
 MAX_FAILED_PASSES = 3  # in a row; more mean that the model is broken, not the texts
 
@@ -28,106 +27,42 @@ class QueueFullError(Exception):
 
 
 @dataclass(frozen=True)
-class BatchLimits:
-    """Limits of a batch and of the queue.
+class _Queued:
+    compute: Compute[Any, Any]
+    item: Any
+    cost: int
+    future: "asyncio.Future[Any]"
 
-    Attributes:
+
+class Batcher:
+    """Queues items and computes them in batches, in one thread.
+
+    Args:
         max_batch: items of a batch.
         max_batch_cost: total cost of a batch; an item that costs more has a batch of its own.
         max_wait_seconds: time that the first item of a batch waits for others.
         max_queued: items in the queue.
-    """
-
-    max_batch: int
-    max_batch_cost: int
-    max_wait_seconds: float
-    max_queued: int
-
-
-class WatchedThreads(ThreadPoolExecutor):
-    """Threads that report calls that do not return."""
-
-    def __init__(self, name: str, count: int) -> None:
-        super().__init__(count, name)
-        self._count, self._began = count, dict[int, float]()  # by thread
-
-    @property
-    def stuck_seconds(self) -> float:
-        """For how long all threads have been busy with their calls; 0 if one is free."""
-        began = list(self._began.values())
-        return time.monotonic() - max(began) if len(began) == self._count else 0.0
-
-    def submit(
-        self, fn: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs
-    ) -> "Future[Result]":
-        """Run a call in the next free thread."""
-
-        def run() -> Result:
-            self._began[get_ident()] = time.monotonic()
-            try:
-                return fn(*args, **kwargs)
-            finally:
-                del self._began[get_ident()]
-
-        return super().submit(run)
-
-
-class ModelHealth:
-    """Counts failed forward passes; the batchers of one model share it."""
-
-    def __init__(self) -> None:
-        self._num_failed = 0  # since the last success
-
-    @property
-    def is_ok(self) -> bool:
-        """Return True if fewer than `MAX_FAILED_PASSES` failed in a row."""
-        return self._num_failed < MAX_FAILED_PASSES
-
-    def record(self, results: Sequence[object]) -> None:
-        """Count a forward pass: it failed if all results are exceptions.
-
-        A pass of nothing but `InputError` counts neither way: the texts are wrong, not the model.
-        """
-        errors = [one for one in results if isinstance(one, Exception)]
-        if len(errors) < len(results):
-            self._num_failed = 0
-        elif any(not isinstance(one, InputError) for one in errors):
-            self._num_failed += 1
-
-
-@dataclass(frozen=True)
-class _Queued(Generic[Item, Result]):
-    item: Item
-    cost: int
-    future: "asyncio.Future[Result]"
-
-
-class Batcher(Generic[Item, Result]):
-    """Queues items and computes them in batches.
-
-    Args:
-        compute: returns the result, or the error, of each item, in order. If it raises for several
-            items, it is called for each of them alone, so that one does not fail the others.
-        executor: runs `compute`; batchers that share one take turns.
         observe: called with the size of each batch.
-        health: counts failed passes; default: one of its own.
     """
 
     def __init__(
         self,
-        compute: Callable[[Sequence[Item]], Sequence[Result | InputError]],
-        limits: BatchLimits,
-        executor: Executor,
+        *,
+        max_batch: int,
+        max_batch_cost: int,
+        max_wait_seconds: float,
+        max_queued: int,
         observe: Callable[[int], None] = lambda size: None,
-        health: ModelHealth | None = None,
     ) -> None:
-        self._compute, self._observe, self._executor = compute, observe, executor
-        self.limits = limits
-        self._health = health or ModelHealth()
-        self._queue: deque[_Queued[Item, Result]] = deque()
-        self._batch: list[_Queued[Item, Result]] = []  # in the model
+        self._max_batch, self._max_cost = max_batch, max_batch_cost
+        self._wait_seconds, self._max_queued, self._observe = max_wait_seconds, max_queued, observe
+        self._thread = ThreadPoolExecutor(1, "model")
+        self._queue: deque[_Queued] = deque()
+        self._batch: list[_Queued] = []  # in the model
         self._has_items = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
+        self._num_failed = 0  # passes since the last success
+        self._began: float | None = None  # when the present pass began
 
     @property
     def num_queued(self) -> int:
@@ -138,7 +73,13 @@ class Batcher(Generic[Item, Result]):
     def is_working(self) -> bool:
         """Return True if the worker runs and recent passes did not fail."""
         runs = self._worker is not None and not self._worker.done()
-        return runs and self._health.is_ok
+        return runs and self._num_failed < MAX_FAILED_PASSES
+
+    @property
+    def busy_seconds(self) -> float:
+        """The duration of the present pass; 0 if there is none."""
+        began = self._began
+        return 0.0 if began is None else time.monotonic() - began
 
     def start(self) -> None:
         """Start the worker in the running event loop."""
@@ -153,22 +94,33 @@ class Batcher(Generic[Item, Result]):
             self._worker.cancel()
             with suppress(asyncio.CancelledError):
                 await self._worker
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def submit(
-        self, items: Sequence[Item], costs: Sequence[int] | None = None
+        self,
+        compute: Compute[Item, Result],
+        items: Sequence[Item],
+        costs: Sequence[int] | None = None,
     ) -> Awaitable[list[Result | BaseException]]:
         """Queue all items, or none, and return the result of each, or its exception.
 
-        Raise QueueFullError if there is no room. An item costs 1 unless `costs` are given.
+        Args:
+            compute: returns the result, or the error, of each item, in order. Items of the same
+                function form batches. If it raises for several items, it is called for each of
+                them alone, so that one does not fail the others.
+            costs: of each item; 1 if they are not given.
+
+        Raises:
+            QueueFullError: there is no room.
         """
-        if len(self._queue) + len(items) > self.limits.max_queued:
+        if len(self._queue) + len(items) > self._max_queued:
             self._queue = deque(one for one in self._queue if not one.future.done())
-        if len(self._queue) + len(items) > self.limits.max_queued:
+        if len(self._queue) + len(items) > self._max_queued:
             raise QueueFullError
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
         for queued in zip(items, costs or [1] * len(items), futures, strict=True):
-            self._queue.append(_Queued(*queued))
+            self._queue.append(_Queued(compute, *queued))
         self._has_items.set()
         return asyncio.gather(*futures, return_exceptions=True)
 
@@ -180,11 +132,8 @@ class Batcher(Generic[Item, Result]):
                 continue
             self._observe(len(batch))
             items = [one.item for one in batch]
-            try:
-                results = await loop.run_in_executor(self._executor, self._attempt, items)
-            except Exception as error:  # for example of an executor that was shut down
-                results = [error] * len(batch)
-            self._health.record(results)
+            results = await loop.run_in_executor(self._thread, self._run, batch[0].compute, items)
+            self._count_failures(results)
             for one, result in zip(batch, results, strict=True):
                 if one.future.done():
                     continue
@@ -193,41 +142,52 @@ class Batcher(Generic[Item, Result]):
                 else:
                     one.future.set_result(result)
 
-    def _attempt(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+    def _run(self, compute: Compute[Any, Any], items: Sequence[Any]) -> Sequence[Any]:
+        self._began = time.monotonic()
         try:
-            results = self._compute(items)
-            if len(results) != len(items):
-                raise RuntimeError(f"{len(results)} results of {len(items)} items")
-            return results
-        except Exception as error:
-            if len(items) == 1:
-                return [_as_settable(error)]
-        return [self._attempt([item])[0] for item in items]
+            return _attempt(compute, items)
+        finally:
+            self._began = None
 
-    async def _collect(self) -> list[_Queued[Item, Result]]:
+    def _count_failures(self, results: Sequence[Any]) -> None:
+        """Count a pass as failed if all its results are exceptions.
+
+        A pass of nothing but `InputError` counts neither way: the texts are wrong, not the model.
+        """
+        if not all(isinstance(one, Exception) for one in results):
+            self._num_failed = 0
+        elif not all(isinstance(one, InputError) for one in results):
+            self._num_failed += 1
+
+    async def _collect(self) -> list[_Queued]:
         """Return the next batch, after `max_wait_seconds` for others to join."""
         while not self._queue:
             self._has_items.clear()
             await self._has_items.wait()
-        if len(self._queue) < self.limits.max_batch and self.limits.max_wait_seconds:
-            await asyncio.sleep(self.limits.max_wait_seconds)
-        batch: list[_Queued[Item, Result]] = []
+        if len(self._queue) < self._max_batch and self._wait_seconds:
+            await asyncio.sleep(self._wait_seconds)
+        waiting = [one for one in self._queue if not one.future.done()]  # clients may disconnect
+        batch: list[_Queued] = []
         cost = 0
-        while self._queue and len(batch) < self.limits.max_batch:
-            if self._queue[0].future.done():  # its client has disconnected
-                self._queue.popleft()
+        for one in waiting:
+            if one.compute != waiting[0].compute:
                 continue
-            cost += self._queue[0].cost
-            if batch and cost > self.limits.max_batch_cost:
+            cost += one.cost
+            if batch and (cost > self._max_cost or len(batch) == self._max_batch):
                 break
-            batch.append(self._queue.popleft())
+            batch.append(one)
+        taken = set(map(id, batch))
+        self._queue = deque(one for one in waiting if id(one) not in taken)
         return batch
 
 
-def _as_settable(error: Exception) -> Exception:
-    """Return an exception that a future accepts: any but `StopIteration`, which is wrapped."""
-    if not isinstance(error, StopIteration):
-        return error
-    wrapped = RuntimeError("StopIteration was raised")
-    wrapped.__cause__ = error
-    return wrapped
+def _attempt(compute: Compute[Any, Any], items: Sequence[Any]) -> Sequence[Any]:
+    try:
+        results = compute(items)
+        if len(results) != len(items):
+            raise RuntimeError(f"{len(results)} results of {len(items)} items")
+        return results
+    except Exception as error:
+        if len(items) == 1:
+            return [error]
+    return [_attempt(compute, [item])[0] for item in items]

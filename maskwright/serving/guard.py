@@ -64,14 +64,8 @@ class Connection(H11Protocol):
     """uvicorn's connection, closed when its client is too slow, or another one needs its place.
 
     One timer serves two timeouts: that of reading, while part of a response is unread, and that of
-    sending a header, while there is no request.
-
-    Args:
-        limits: the timeouts.
-        max_open: the largest number of connections. A new one replaces the one that is idle
-            longest, and is refused if every connection has a request.
-        idle: all connections without a request, the longest idle first.
-        settings: the other arguments of uvicorn's connection.
+    sending a header, while there is no request. One connection more than `max_open` replaces the
+    first of `idle`, all that have no request, or is refused if there is none.
     """
 
     def __init__(
@@ -153,10 +147,8 @@ class Connection(H11Protocol):
 
 
 def allow_connections(requested: int) -> int:
-    """Raise this process's limit of open files for `requested` connections.
-
-    Return their number, less than `requested` if the hard limit is too low; raise InputError if it
-    is too low to serve at all.
+    """Raise this process's limit of open files for `requested` connections; return their number,
+    which is smaller if the hard limit is too low.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = requested + OTHER_FILES
@@ -164,12 +156,7 @@ def allow_connections(requested: int) -> int:
         return requested
     soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft < _MIN_CONNECTIONS + OTHER_FILES:
-        raise InputError(
-            f"ulimit -n = {soft} must be at least {_MIN_CONNECTIONS + OTHER_FILES} to serve. "
-            "Raise the hard limit (ulimit -Hn)."
-        )
-    return min(requested, soft - OTHER_FILES)
+    return min(requested, max(soft - OTHER_FILES, _MIN_CONNECTIONS))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -178,9 +165,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        if (error.errno or 0) < 0:  # the name does not resolve
-            raise InputError(f"host = {host} does not resolve to an address.") from None
-        reason = os.strerror(error.errno or 0)
+        number = error.errno or 0  # negative if the name does not resolve
+        reason = os.strerror(number) if number > 0 else error.strerror
         raise InputError(
             f"host = {host}, port = {port}: {reason}. Choose another --host or --port."
         ) from None
@@ -192,12 +178,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class AllowedHosts:
-    """The values that the ``Host`` header may have, against DNS rebinding.
+    """The values that the ``Host`` header may have, against DNS rebinding: a page of another site
+    whose name resolves to this address.
 
-    A page of another site cannot read this server's responses unless it resolves its own name to
-    this address; then the browser sends that name in ``Host``, which no page can change. Allowed
-    are localhost, names under it and loopback addresses; the address that the server listens on,
-    or any address if it listens on all, because an address cannot be rebound; and `names`.
+    Allowed are localhost, names under it and loopback addresses; the address that the server
+    listens on, or any address if it listens on all, because none can be rebound; and `names`.
     Starlette's `TrustedHostMiddleware` knows no addresses.
     """
 
@@ -234,9 +219,7 @@ class Guard:
     blocks only its own connection.
 
     Args:
-        app: receives the allowed requests, whole.
         policy: the Content-Security-Policy of every response that has none of its own.
-        token: required as ``Authorization: Bearer``; None: anybody who uses one of `hosts`.
         observe: called with path, status and seconds of every request.
     """
 

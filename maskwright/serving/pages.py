@@ -30,16 +30,11 @@ _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _PLACEHOLDER = "{{facts}}"
 _NO_ICON = "data:,"
-_MAX_EXAMPLE = 2000  # characters: anybody may have written the model card
 
 
 class Playground:
-    """The page at /.
-
-    Attributes:
-        html: the whole page.
-        policy: a Content-Security-Policy that allows the page's own script and style, and requests
-            to this server.
+    """The page at /, and a Content-Security-Policy that allows its own script and style, and
+    requests to this server.
     """
 
     def __init__(self, name: str, pipeline: Pipeline[Any], *, needs_token: bool) -> None:
@@ -75,8 +70,6 @@ def _list_task_facts(pipeline: Pipeline[Any]) -> dict[str, object]:
 def _choose_example(pipeline: Pipeline[Any]) -> list[str]:
     """Return the example of the model card, or nothing if the model cannot process it."""
     texts = list(pipeline.example)
-    if sum(map(len, texts)) > _MAX_EXAMPLE:
-        return []
     if isinstance(pipeline, FillMaskPipeline):
         return texts[:1] if pipeline.fill.tokenizer.mask_token in "".join(texts[:1]) else []
     if isinstance(pipeline, TextClassificationPipeline):
@@ -115,17 +108,10 @@ def add_docs(app: FastAPI) -> None:
 
 def _make_policy(*, scripts: Sequence[str], styles: Sequence[str]) -> str:
     """Return a Content-Security-Policy that allows these scripts and styles, and this server."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            " ".join(("script-src", *scripts)),
-            " ".join(("style-src", *styles)),
-            "connect-src 'self'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        )
+    return (
+        f"default-src 'none'; script-src {' '.join(scripts)}; style-src {' '.join(styles)}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     )
 
 

@@ -58,7 +58,6 @@ class Pipeline(ABC, Generic[Parameters]):
     """A model with its task, whose encoder also embeds texts.
 
     Attributes:
-        task: as Hugging Face names it.
         scorer: scores tokens; None for a model without a masked-language-model head.
         dimensions: the sizes that embeddings may be cut to, if the model was trained for some.
         example: the text, or pair of texts, in the model card; empty if there is none.
@@ -101,11 +100,7 @@ class Pipeline(ABC, Generic[Parameters]):
             if isinstance(found, InputError):
                 results.append(found)
                 continue
-            try:
-                offsets = tokenizer.encode_with_offsets(text).offsets.tolist()
-            except InputError as error:  # for example a text of blanks
-                results.append(error)
-                continue
+            offsets = tokenizer.encode_with_offsets(text).offsets.tolist()
             names = show_tokens(tokenizer, found.token_ids)
             if len(offsets) != len(names):  # encoding cuts very long words, offsets do not
                 results.append(InputError("a word is too long: the places of its tokens differ"))
@@ -349,8 +344,6 @@ def _read_card_example(folder: Path) -> tuple[str, ...]:
     """Return the example of the model card; nothing, with a warning, if the card is damaged."""
     try:
         return read_example(read_card(folder) or "")
-    except ModelFolderError as error:
-        tell(f"warning: no example for the page: {error}")
-    except ValueError as error:
+    except (ModelFolderError, ValueError) as error:
         tell(f"warning: no example for the page: {folder / CARD}: {error}")
     return ()

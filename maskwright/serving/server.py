@@ -6,8 +6,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -69,8 +68,8 @@ def serve(
     if not name or set(name) & set("{}/"):
         raise InputError(f"--name = {name!r} must not be empty or contain {{, }} or /.")
     app = build_app(name, pipeline, config, token, allowed_host)
-    with _logging(quiet=quiet):
-        _run(app, config, f"{name} ({pipeline.task})", has_token=token is not None)
+    _log_to_stderr(quiet=quiet)
+    _run(app, config, f"{name} ({pipeline.task})", has_token=token is not None)
 
 
 def name_model(folder: Path) -> str:
@@ -97,23 +96,14 @@ def _read_token() -> str | None:
     return token
 
 
-@contextmanager
-def _logging(*, quiet: bool) -> Generator[None]:
-    """Log failures and, unless quiet, every request on standard error within this context."""
+def _log_to_stderr(*, quiet: bool) -> None:
+    """Log failures and, unless quiet, every request on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    logs = [logging.getLogger(name) for name in ("maskwright.access", "maskwright.serving")]
-    for log in logs:
+    for name in ("maskwright.access", "maskwright.serving"):
+        log = logging.getLogger(name)
+        log.handlers, log.propagate = [handler], False
         log.setLevel(logging.WARNING if quiet else logging.INFO)
-        log.addHandler(handler)
-        log.propagate = False
-    try:
-        yield
-    finally:
-        for log in logs:
-            log.setLevel(logging.NOTSET)
-            log.removeHandler(handler)
-            log.propagate = True
 
 
 def _run(app: "ASGIApp", config: ServeConfig, title: str, *, has_token: bool) -> None:

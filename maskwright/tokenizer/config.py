@@ -8,9 +8,6 @@ from maskwright.errors import ConfigError
 
 TokenizerKind = Literal["wordpiece", "bpe", "unigram", "character"]
 
-_NUM_BYTES = 256
-_NUM_SPECIAL = 5
-
 
 @dataclass(frozen=True)
 class TokenizerConfig:
@@ -39,7 +36,7 @@ class TokenizerConfig:
     )
 
     def __post_init__(self) -> None:
-        least = _NUM_BYTES + _NUM_SPECIAL if self.kind == "bpe" else 32
+        least = 256 + 5 if self.kind == "bpe" else 32  # bytes and special tokens
         trained = self.path is None
         if trained and not least <= self.vocab_size <= 1_000_000:
             rule = f"must be between {least} and 1000000 for {self.kind}"

@@ -7,26 +7,22 @@ are mostly known ("snails", "."). `choose_cutting` decides from the tokenizer's 
 and where its text may be cut; other tokenizers get the whole text.
 
 Texts with masks are encoded as in training: what touches a mask continues its word. The library
-encodes the text before and after a mask as if each were a whole text. After the mask of
-``un[MASK]able`` it therefore begins a word, which training never shows: inside a word WordPiece has
-``##able``, and Unigram has no ``▁``. `PromptEncoder` pre-tokenizes the word with a letter in place
-of the mask, and tokenizes its parts separately. That is exact: where a word has a boundary between
-tokens, the tokens on each side do not depend on the other side.
+encodes the text after a mask as a text of its own, so the rest of ``[MASK]able`` begins a word,
+which training never shows: inside a word WordPiece has ``##able``, and Unigram has no ``▁``.
 """
 
 import re
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import filterfalse, pairwise
+from itertools import filterfalse
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
-from tokenizers import PreTokenizedString, Token, pre_tokenizers
+from tokenizers import PreTokenizedString, Token
 
-from maskwright.errors import TokenizerError
 from maskwright.files import JsonObject
 from maskwright.tokenizer.files import calling_library, match_greedily
 from maskwright.tokenizer.words import ACCENTS, BYTE_WORDS, INVISIBLE, WORD_BREAK, find_word_starts
@@ -36,10 +32,8 @@ WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its i
 # A longer run without a blank is cut, because the library needs about 100 bytes of memory per
 # character. BERT's WordPiece encodes every word of more than 100 characters as [UNK] anyway.
 MAX_CHUNK_CHARACTERS = 16_384
-# Even a text that may not be cut is cut if normalization could make it longer than this.
-MAX_GROWN_CHARACTERS = 2_000_000
-# Tokens per character, averaged over a text. One character may become 33 bytes, each a token.
-_MAX_TOKENS, _TOKEN_BYTES = 64, 4
+# Even a text that may not be cut is cut if it is longer than this.
+MAX_WHOLE_CHARACTERS = 2_000_000
 
 _CACHE_BYTES = 150_000_000
 _ENTRY_BYTES = 200
@@ -132,13 +126,10 @@ def _is_per_character(normalizer: JsonObject | None) -> bool:
 class CachedEncoder:
     """Encoder of text to packed tokens (uint32: word-start bit and id), with a chunk dictionary."""
 
-    def __init__(
-        self, backend: tokenizers.Tokenizer, cutting: Cutting | None, growth: int = 1
-    ) -> None:
-        """`growth`: the most characters that the backend's normalizer makes of one."""
+    def __init__(self, backend: tokenizers.Tokenizer, cutting: Cutting | None) -> None:
         self._backend = backend
         self._cutting = cutting
-        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_GROWN_CHARACTERS // growth
+        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_WHOLE_CHARACTERS
         self._known: dict[str, bytes] = {}
         self._bytes = 0
 
@@ -177,10 +168,6 @@ class CachedEncoder:
                 # A batch of one, because `encode` holds the GIL.
                 [encoding] = self._backend.encode_batch([piece], add_special_tokens=False)
             packed += pack_encoding(piece, encoding)
-            if len(packed) > _TOKEN_BYTES * _MAX_TOKENS * (len(part) + 1):
-                raise TokenizerError(
-                    f"the tokenizer makes more than {_MAX_TOKENS} tokens of a character."
-                )
         return bytes(packed)
 
 
@@ -197,10 +184,8 @@ def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:
     return packed.tobytes()
 
 
-# In place of a mask is a letter that no normalizer composes with a neighbor, or an ideograph if one
-# is beside the mask, because WordPiece makes each a word. The text must not have it.
-_LETTERS, _IDEOGRAPHS = "ƻꞏq", "㐂㒵"
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_BLANKS = ("▁", "Ġ")  # the marks of a blank before a word, which some tokenizers put before a text
 
 
 class Tokens(NamedTuple):
@@ -218,12 +203,8 @@ class Tokens(NamedTuple):
 
 
 class PromptEncoder:
-    """Encoder of texts in which special tokens are recognized.
-
-    Args:
-        backend: the tokenizer, without its post-processor.
-        description: its ``tokenizer.json``.
-        mask: the mask token.
+    """Encoder of texts in which special tokens are recognized, of a tokenizer without its
+    post-processor.
     """
 
     def __init__(
@@ -231,105 +212,89 @@ class PromptEncoder:
     ) -> None:
         model = description["model"]
         self._backend, self._mask, self._mask_id = backend, mask, backend.token_to_id(mask)
-        self._glued = re.compile(rf"\S{re.escape(mask)}|{re.escape(mask)}\S", re.IGNORECASE)
-        self._added = {token["id"]: token["content"] for token in description["added_tokens"]}
+        special = "|".join(re.escape(one["content"]) for one in description["added_tokens"])
+        glued = rf"{re.escape(mask)}(?P<rest>(?!\s)(?:(?!{special}).)+)"
+        self._glued = re.compile(glued, re.IGNORECASE | re.DOTALL)
         self._model: Any = backend.model
+        is_wordpiece = model["type"] == "WordPiece"
+        self._prefix: str = model["continuing_subword_prefix"] if is_wordpiece else ""
         self._unk_token: str = model.get("unk_token") or ""
-        self._longest: int = model.get("max_input_chars_per_word") or 0  # of WordPiece
-        self._prefix: str = model.get("continuing_subword_prefix") or ""
-        self._has_affix = bool(self._prefix or model.get("end_of_word_suffix"))
-        is_greedy = model["type"] == "WordPiece"
-        self._vocabulary = backend.get_vocab(with_added_tokens=False) if is_greedy else None
-        self._spelled: dict[str, str] = {}
-
-    def may_differ(self, text: str) -> bool:
-        """Return False if the library's tokens of a text are those of `encode`."""
-        return self._glued.search(text) is not None
+        self._longest: int = model.get("max_input_chars_per_word") or 0
+        self._vocabulary = backend.get_vocab(with_added_tokens=False) if is_wordpiece else {}
 
     def encode(self, text: str) -> Tokens:
         """Return the tokens of a text."""
-        found = Tokens.of(self._backend, text)
-        ids, spans = found
-        if self._mask_id not in ids or not self.may_differ(text):
-            return found
-        whole = Tokens([], [])
-        added = [n for n, one in enumerate(ids) if self._is_added(one, text[slice(*spans[n])])]
-        for before, after in pairwise([-1, *added, len(ids)]):
-            start = spans[before][1] if before >= 0 else 0
-            stop = spans[after][0] if after < len(ids) else len(text)
-            left = before >= 0 and ids[before] == self._mask_id and _has_no_blank(text, start)
-            right = after < len(ids) and ids[after] == self._mask_id and _has_no_blank(text, stop)
-            beside = None
-            if start < stop and (left or right):
-                letters = [_choose_letters(text, *spans[n]) for n in (before, after % len(ids))]
-                beside = self._encode_beside(
-                    text[start:stop], start, letters[0] if left else "", letters[1] if right else ""
-                )
-            inside = beside or Tokens(ids[before + 1 : after], spans[before + 1 : after])
-            whole.ids.extend([*inside.ids, *ids[after : after + 1]])
-            whole.spans.extend([*inside.spans, *spans[after : after + 1]])
-        return whole
+        ids, spans = found = Tokens.of(self._backend, text)
+        for glued in self._glued.finditer(text):
+            start, stop = glued.span("rest")
+            inside = [n for n, (begin, _) in enumerate(spans) if start <= begin < stop]
+            if inside and ids[: inside[0]][-1:] == [self._mask_id]:  # not only spelled like it
+                part = text[start : spans[inside[-1]][1]]
+                rest = self._continue(part, text[: glued.start()][-1:])
+                replaced = slice(inside[0], inside[-1] + 1)
+                ids[replaced] = rest.ids
+                spans[replaced] = [(begin + start, end + start) for begin, end in rest.offsets]
+        return found
 
     def masks_begin_words(self, text: str) -> list[bool]:
         """Return, for each mask in a text, True if it begins a word as the tokenizer spells words.
 
         Where words are marked by the blank before them, that is only after a blank.
         """
-        found = re.finditer(re.escape(self._mask), text)
-        longest = len(self._mask)
-        return [
-            self._begins_word(text[max(0, mask.start() - longest) : mask.start()]) for mask in found
-        ]
+        masks = re.finditer(re.escape(self._mask), text)
+        return [self._begins_word(text[: mask.start()]) for mask in masks]
 
     def _begins_word(self, before: str) -> bool:
         if not before or before[-1].isspace():
             return True
-        if not self._prefix or before.endswith(self._mask):
-            return False
-        neighbor = before[-1]
-        letters = _choose_letters(neighbor, 1, 1)
-        letter = next((one for one in letters if one != neighbor and self._spell(one)), neighbor)
-        return self._divide(neighbor + letter).get_splits()[-1][0] == self._spell(letter)
+        is_inside = not self._prefix or before.endswith(self._mask)
+        return not is_inside and self._is_alone(before[-1])
 
-    def _is_added(self, token_id: int, text: str) -> bool:
-        """Return True if a token is an added one; the model makes the unknown token, too."""
-        content = self._added.get(token_id)
-        return content is not None and (content != self._unk_token or content == text.strip())
+    def _is_alone(self, character: str) -> bool:
+        """Return True if a character is a word of its own, such as punctuation."""
+        return len(self._divide("q" + character).get_splits()) > 1
 
-    def _encode_beside(self, part: str, start: int, before: str, after: str) -> Tokens | None:
-        """Return the tokens of the part of a text, from `start` on, that masks touch.
+    def _continue(self, part: str, before: str) -> tokenizers.Encoding:
+        """Return the tokens of the text from a mask to the next special token.
 
         Args:
-            before, after: the letters that may take the place of the mask there, if it touches.
-
-        Returns:
-            None if none of the letters can.
+            part: the text.
+            before: the character before the mask. A mask beside an ideograph is taken for one,
+                because WordPiece makes each a word.
         """
-        first, last = (
-            next((one for one in letters if one not in part.lower() and self._spell(one)), "")
-            for letters in (before, after)
-        )
-        if bool(first) != bool(before) or bool(last) != bool(after):
-            return None
-        is_inside = not first
+        pieces = self._divide(part)
+        first = pieces.get_splits("original", "char")[:1]
+        # Characters that normalization drops, and a blank, may be before the first piece.
+        is_first = not any(map(str.isspace, part[: first[0][1][0]] if first else part))
 
         def tokenize(piece: str) -> list[Token]:
-            nonlocal is_inside
-            begins_word, begin, end = is_inside, 0, len(piece)
-            if not is_inside:
-                gap = self._spelled[first]
-                if gap not in piece:  # only the mark of a blank, which belongs to the mask
-                    return []
-                is_inside, begin = True, piece.index(gap) + len(gap)
-            if last and self._spelled[last] in piece[begin:]:
-                end = piece.index(self._spelled[last], begin)
-            return self._cut(piece, begin, end, begins_word)
+            nonlocal is_first
+            was_first, is_first = is_first, False
+            if not was_first:
+                return self._model.tokenize(piece)
+            if self._prefix and not (self._is_alone(part[0]) or _IDEOGRAPH.match(before)):
+                return self._continue_word(piece)
+            mark = piece[:1] if piece[:1] in _BLANKS and piece[:1] != part[0] else ""
+            tokens = self._model.tokenize(piece.removeprefix(mark))
+            return [_shift(token, len(mark.encode())) for token in tokens]
 
-        pieces = self._divide(first + part + last)
         pieces.tokenize(tokenize)
-        encoding = pieces.to_encoding()
-        shift = start - len(first)
-        return Tokens(encoding.ids, [(a + shift, b + shift) for a, b in encoding.offsets])
+        return pieces.to_encoding()
+
+    def _continue_word(self, piece: str) -> list[Token]:
+        """Return WordPiece's tokens of the rest of a word."""
+        found, rest = match_greedily(
+            self._prefix + piece[: self._longest], self._vocabulary, self._prefix
+        )
+        if rest or len(piece) > self._longest:
+            stop = len(piece.encode())
+            return [Token(self._vocabulary[self._unk_token], self._unk_token, (0, stop))]
+        tokens, start = list[Token](), 0
+        for token in found:
+            end = start + len(token.removeprefix(self._prefix).encode())
+            tokens.append(Token(self._vocabulary[token], token, (start, end)))
+            start = end
+        return tokens
 
     def _divide(self, text: str) -> PreTokenizedString:
         pieces = PreTokenizedString(text)
@@ -339,47 +304,7 @@ class PromptEncoder:
             self._backend.pre_tokenizer.pre_tokenize(pieces)
         return pieces
 
-    def _spell(self, letter: str) -> str:
-        """Return a letter as the model reads it; nothing if the tokenizer does not keep it."""
-        if letter not in self._spelled:
-            as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-            [(its_bytes, _)] = as_bytes.pre_tokenize_str(letter)
-            shown = "".join(piece for piece, *_ in self._divide(letter).get_splits())
-            self._spelled[letter] = next((one for one in (letter, its_bytes) if one in shown), "")
-        return self._spelled[letter]
 
-    def _cut(self, piece: str, first: int, last: int, begins_word: bool) -> list[Token]:
-        """Return the tokens of the characters `first` to `last` of a pre-tokenized word."""
-        part = piece[first:last]
-        if not part:
-            return []
-        start, stop = (len(piece[:place].encode()) for place in (first, last))
-        if self._vocabulary is not None and not begins_word:
-            short = part[: self._longest]
-            found, rest = match_greedily(self._prefix + short, self._vocabulary, self._prefix)
-            if rest or short != part:
-                unknown = self._vocabulary[self._unk_token]
-                return [Token(unknown, self._unk_token, (start, stop))]
-            tokens: list[Token] = []
-            for token in found:
-                end = start + len(token.removeprefix(self._prefix).encode())
-                tokens.append(Token(self._vocabulary[token], token, (start, end)))
-                start = end
-            return tokens
-        if self._vocabulary is None and self._has_affix:  # of BPE, which depends on the whole word
-            tokens = self._model.tokenize(piece)
-            return [one for one in tokens if start <= one.offsets[0] and one.offsets[1] <= stop]
-        return [
-            Token(one.id, one.value, (one.offsets[0] + start, one.offsets[1] + start))
-            for one in self._model.tokenize(part)
-        ]
-
-
-def _has_no_blank(text: str, place: int) -> bool:
-    return not any(map(str.isspace, text[place - 1 : place + 1]))
-
-
-def _choose_letters(text: str, start: int, stop: int) -> str:
-    """Return the letters that may take the place of the mask from `start` to `stop`."""
-    neighbors = text[max(0, start - 1) : start] + text[stop : stop + 1]
-    return _IDEOGRAPHS if _IDEOGRAPH.search(neighbors) else _LETTERS
+def _shift(token: Token, num_bytes: int) -> Token:
+    start, stop = token.offsets
+    return Token(token.id, token.value, (start + num_bytes, stop + num_bytes))

@@ -193,13 +193,8 @@ def learn_joins(
 ) -> Merges:
     """Continue merging where another vocabulary stopped; the result has only the new tokens.
 
-    A pair whose joined token is already known is not merged.
-
-    Args:
-        words: counts of words, each as the tokens of the vocabulary.
-        known: all tokens of the vocabulary.
-        num_new: number of tokens to learn; the result may have fewer.
-        min_frequency, prefix: as in `learn_merges`.
+    Words are given as tokens of the vocabulary, `known`. A pair whose joined token is already known
+    is not merged, so the result may have fewer than `num_new` tokens.
     """
     learner = _Learner(list(known), prefix, makes_new=True)
     for symbols, count in words.items():

@@ -12,11 +12,12 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import InputError, TokenizerError
-from maskwright.files import JsonObject
+from maskwright.files import JsonObject, write_text
 from maskwright.tokenizer.config import TokenizerKind
 from maskwright.tokenizer.encoding import (
-    MAX_GROWN_CHARACTERS,
+    MAX_WHOLE_CHARACTERS,
     WORD_START,
     CachedEncoder,
     PromptEncoder,
@@ -24,21 +25,19 @@ from maskwright.tokenizer.encoding import (
     choose_cutting,
 )
 from maskwright.tokenizer.files import (
+    CONFIG,
     OTHER_ROLES,
     ROLES,
+    TOKENIZER,
     calling_library,
-    check_ids,
     hide_special_tokens,
     is_filler,
     make_valid,
-    measure_growth,
     read_tokenizer,
-    write_tokenizer,
 )
 from maskwright.tokenizer.words import find_word_starts
 
 _KINDS: dict[str, TokenizerKind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
-_PROMPTS = 1024  # in a batch for the library, whose own objects are large
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +75,20 @@ class Tokenizer:
         """Build from a parsed ``tokenizer.json`` and the token of each role (see `find_roles`).
 
         Raises:
-            TokenizerError: the library cannot read the description, a token is not in it, or it
-                asks for too much memory (see `measure_growth`).
+            TokenizerError: the library cannot read the description, or a token is not in it.
         """
-        check_ids(description)
         with calling_library("is not a tokenizer"):
             plain = {**description, "truncation": None, "padding": None}
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
+            self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
+            if self.vocab_size > MAX_VOCAB_SIZE:  # `to_str` counts to the largest id
+                raise ValueError(f"its largest id is {self.vocab_size - 1}")
             self.description: JsonObject = json.loads(self.backend.to_str())
             # A literal "[MASK]" is ordinary text, except in a prompt.
             plain = {**hide_special_tokens(self.description), "post_processor": None}
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
-        self._growth = measure_growth(self.description)
-        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description), self._growth)
+        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description))
         self.special_tokens = {
             role: make_valid(special_tokens[role])
             for role in (*ROLES, *OTHER_ROLES)
@@ -101,7 +100,6 @@ class Tokenizer:
         )
         ids = _find_special_ids(self.backend, tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
-        self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
 
@@ -170,18 +168,13 @@ class Tokenizer:
     def encode(self, text: str, split_special_tokens: bool = True) -> EncodedText:
         """Return the tokens of `text`; no special tokens are added.
 
-        Args:
-            text: the text.
-            split_special_tokens: special tokens written in the text are text, as in a corpus;
-                else they are recognized, as in transformers and sentence-transformers.
-
-        Raises:
-            TokenizerError: the tokenizer has a step that fails on this text.
+        Special tokens written in the text are text, as in a corpus, if `split_special_tokens`; else
+        they are recognized, as in transformers and sentence-transformers.
         """
         valid = make_valid(text)
         is_plain = split_special_tokens or not any(one in valid for one in self._special_texts)
         # Texts with special tokens are rare, so their words are not kept.
-        encoder = self._encoder if is_plain else CachedEncoder(self._reader, None, self._growth)
+        encoder = self._encoder if is_plain else CachedEncoder(self._reader, None)
         packed = encoder.encode(valid)
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
 
@@ -214,39 +207,20 @@ class Tokenizer:
         return self._encode_whole(text, self._prompts.encode)
 
     def _encode_whole(self, text: str, encode: Callable[[str], Tokens]) -> EncodedPrompt:
-        checked = self._check_prompt(text)
-        if isinstance(checked, InputError):
-            raise checked
+        if len(text) > MAX_WHOLE_CHARACTERS:
+            raise InputError(
+                f"the text has {len(text):,} characters; the limit is {MAX_WHOLE_CHARACTERS:,}. "
+                "Split the text."
+            )
+        valid = make_valid(text)
         with calling_library("the tokenizer fails on this text"):
-            found = encode(checked)
+            found = encode(valid)
         ids = np.array(found.ids, np.uint32)
         return EncodedPrompt(
             ids,
-            np.array(find_word_starts(checked, found.spans), np.bool_) | (ids == self.mask_id),
+            np.array(find_word_starts(valid, found.spans), np.bool_) | (ids == self.mask_id),
             np.array(found.spans, np.int64).reshape(-1, 2),
         )
-
-    def encode_prompts(self, texts: Iterable[str]) -> list[list[int] | InputError]:
-        """Return the ids of `encode_prompt` for many texts, computed on all cores.
-
-        A text that is too long has an error instead of ids.
-
-        Raises:
-            TokenizerError: the tokenizer has a step that fails on one of the texts.
-        """
-        checked = [self._check_prompt(text) for text in texts]
-        fitting = [text for text in checked if isinstance(text, str)]
-        encoded: list[list[int]] = []
-        for start in range(0, len(fitting), _PROMPTS):
-            with calling_library("the tokenizer fails on these texts"):
-                some = fitting[start : start + _PROMPTS]
-                encodings = self.backend.encode_batch_fast(some, add_special_tokens=False)
-                encoded += [
-                    self._prompts.encode(text).ids if self._prompts.may_differ(text) else one.ids
-                    for text, one in zip(some, encodings, strict=True)
-                ]
-        ids = iter(encoded)
-        return [next(ids) if isinstance(text, str) else text for text in checked]
 
     def masks_begin_words(self, text: str, ids: Sequence[int]) -> list[bool]:
         """Return, for each mask of a prompt with these ids, True if it begins a word.
@@ -255,16 +229,6 @@ class Tokenizer:
         """
         found, num_masks = self._prompts.masks_begin_words(text), list(ids).count(self.mask_id)
         return found if len(found) == num_masks else [True] * num_masks
-
-    def _check_prompt(self, text: str) -> str | InputError:
-        """Return the text as valid Unicode, or an error if it is too long."""
-        longest = MAX_GROWN_CHARACTERS // self._growth
-        if len(text) <= longest:
-            return make_valid(text)
-        return InputError(
-            f"the text has {len(text):,} characters; the limit of this tokenizer is {longest:,}. "
-            "Split the text."
-        )
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids`, special tokens included, as normalization left it."""
@@ -295,14 +259,20 @@ class Tokenizer:
             with_types: the model distinguishes the two texts of a pair by token types, so
                 transformers must pass them.
         """
-        write_tokenizer(
-            Path(folder),
-            self.description,
-            self.special_tokens,
-            self.lowercase,
-            max_length,
-            with_types,
-        )
+        folder = Path(folder)
+        config: JsonObject = {
+            # This class uses tokenizer.json unchanged; BertTokenizer would build its own pipeline.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "do_lower_case": self.lowercase,
+            "clean_up_tokenization_spaces": False,
+            "model_input_names": ["input_ids", *["token_type_ids"] * with_types, "attention_mask"],
+            **{f"{role}_token": token for role, token in self.special_tokens.items()},
+        }
+        if max_length is not None:
+            config["model_max_length"] = max_length
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / TOKENIZER, json.dumps(self.description, ensure_ascii=False, indent=1))
+        write_text(folder / CONFIG, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":

@@ -14,16 +14,15 @@ kind                  normalization and pre-tokens                whitespace
 
 BERT's and GPT-2's rules were made for English. What differs from them here:
 
-- BERT strips accents by decomposing all characters and dropping every nonspacing mark. That
-  decomposes Hangul and deletes vowels of Thai and Hindi and the voicing marks of Japanese. Here
-  only the marks of European scripts (U+0300 to U+036F) are dropped, and the rest is composed again.
-- BERT drops all format characters. Here the zero-width (non-)joiner stays, which Persian, the
-  scripts of India and emoji need, and the zero-width space separates words of scripts without
-  blanks, as in `clean_text` of `maskwright.corpus.documents`.
-- WordPiece encodes a word of more than 100 characters as [UNK]. Thai, Lao, Burmese and Khmer have
-  blanks between phrases only, so their runs are cut (Japanese kana as well).
-- GPT-2 splits words at combining marks, which are vowels in the scripts of India. Here a mark or a
-  joiner belongs to the letter before it.
+- BERT drops every nonspacing mark of decomposed text, which deletes vowels of Thai and Hindi and
+  decomposes Hangul. Here only the marks of European scripts (U+0300 to U+036F) are dropped, and the
+  rest is composed again.
+- The zero-width (non-)joiner stays, which Persian, the scripts of India and emoji need, and the
+  zero-width space separates words of scripts without blanks, as in `clean_text` of
+  `maskwright.corpus.documents`.
+- Runs of Thai, Lao, Burmese and Khmer, whose blanks are between phrases only, and of kana are cut,
+  because WordPiece encodes a word of more than 100 characters as [UNK].
+- A combining mark or a joiner belongs to the letter before it, where GPT-2 splits words.
 """
 
 import json
@@ -46,7 +45,7 @@ from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.encoding import choose_cutting
-from maskwright.tokenizer.files import BLANK_TRIMMING, SPECIAL_TOKENS, name_fillers, round_up
+from maskwright.tokenizer.files import BLANK_TRIMMING, SPECIAL_TOKENS, round_up
 from maskwright.tokenizer.learning import (
     choose_alphabet,
     count_words,
@@ -276,5 +275,5 @@ def _number_tokens(learned: list[str]) -> dict[str, int]:
     if not learned:
         raise TokenizerError("the text holds no word to train a tokenizer on. Give more text.")
     tokens = [*_SPECIAL, *learned]
-    tokens += name_fillers(round_up(len(tokens)) - len(tokens))
+    tokens += [f"[unused{n}]" for n in range(round_up(len(tokens)) - len(tokens))]
     return {token: token_id for token_id, token in enumerate(tokens)}

@@ -35,7 +35,6 @@ from maskwright.files import (
     temporary_path,
     write_json,
 )
-from maskwright.model_folder.weights import check_header
 
 WHOLE = "tensors.safetensors"
 _MANIFEST, _STATE, _SUFFIX = "manifest.json", "state.json", ".safetensors"
@@ -176,8 +175,6 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def _read_shapes(path: Path) -> dict[str, torch.Size]:
-    for file in path.glob(f"*{_SUFFIX}"):
-        check_header(file)
     if (path / WHOLE).is_file():
         with safe_open(path / WHOLE, framework="pt") as file:
             names = list(file.keys())

@@ -12,7 +12,7 @@ from maskwright.interop.masked_lm_source import find_prepared_data
 from maskwright.interop.onnx import OnnxModel, write_graph
 from maskwright.interop.onnx_int8 import DYNAMIC_RECIPES, STATIC_RECIPES
 from maskwright.model_folder.folder import open_model
-from tests.interop.receiving_hub import ReceivingHub
+from tests.interop.receiving_hub import Hub
 from tests.workplace import data_of
 
 pytest.importorskip("onnxscript")
@@ -264,15 +264,12 @@ def test_the_card_says_how_the_model_came_about_and_not_where(
 def test_a_run_is_published(
     publish: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    constants: Any = pytest.importorskip("huggingface_hub.constants")
-    with ReceivingHub().serving() as hub:
-        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setenv("HF_TOKEN", "hf_secret")
-        capsys.readouterr()
-        assert main([*publish, "--private", "--revision", "v1", "--message", "First"]) == 0
-        said = capsys.readouterr().out
-    assert f"published: {hub.address}/me/animals/tree/v1" in said
+    hub = Hub()
+    monkeypatch.setattr("huggingface_hub.HfApi", hub.open)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    capsys.readouterr()
+    assert main([*publish, "--private", "--revision", "v1", "--message", "First"]) == 0
+    assert "published: https://hub.test/me/animals/tree/v1" in capsys.readouterr().out
     [(name, branch, message, files)] = hub.commits
     assert (name, branch, message, len(files)) == ("me/animals", "v1", "First", 5)
     assert hub.repositories == {"me/animals": True}

@@ -224,17 +224,6 @@ def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: 
     assert [isinstance(one, InputError) for one in answers] == [num_texts == 2, num_texts == 1]
 
 
-@pytest.mark.parametrize("said", [3, "2", True, 1.0])
-def test_a_number_of_texts_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
-    save_texts(tmp_path / "model")
-    path = tmp_path / "model" / "config.json"
-    raw = json.loads(path.read_text())
-    raw["maskwright"]["num_texts"] = said
-    path.write_text(json.dumps(raw))
-    with pytest.raises(ModelFolderError, match="num_texts"):
-        Predictor(tmp_path / "model", "cpu")
-
-
 def change_config(folder: Path, **fields: object) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))

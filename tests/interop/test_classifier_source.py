@@ -214,23 +214,6 @@ def test_another_function_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "out").exists()
 
 
-def test_cross_encoder_loads_the_folder(tmp_path: Path) -> None:
-    library = pytest.importorskip("sentence_transformers")
-    model = write_classifier(
-        tmp_path / "model", NATIVE["bert"], labels=("score",), problem="regression"
-    )
-    export(model, "hf", tmp_path / "out")
-    encoder = library.CrossEncoder(
-        str(tmp_path / "out"), device="cpu", activation_fn=torch.nn.Identity()
-    )
-    pairs = [("the cat sat", "a dog"), ("the tree", "a bird flew")]
-    loaded = open_classifier(model)
-    inputs, _ = classifier.encode_texts(pairs, loaded.tokenizer, loaded.max_length)
-    examples = classifier.Examples(inputs, np.zeros(2))
-    expected = classifier.compute_logits(loaded.model, examples, 0, "fp32")
-    assert encoder.predict(pairs) == pytest.approx(np.ravel(expected), abs=1e-4)
-
-
 @pytest.mark.parametrize(
     ("milliseconds", "size", "said"),
     [

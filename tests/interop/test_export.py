@@ -193,6 +193,8 @@ def test_nothing_is_replaced(bert: Path, tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("hf", "transformers", "sentence-transformers"),
         ("sentence-transformers", "sentence_transformers", "sentence-transformers"),
+        ("onnx", "onnxscript", "onnx"),
+        ("openvino", "openvino", "openvino"),
     ],
 )
 def test_a_missing_package_names_its_extra(

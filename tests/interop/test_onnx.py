@@ -1,7 +1,6 @@
 import json
 import re
 import shutil
-import sys
 from ast import literal_eval
 from pathlib import Path
 from typing import Any, get_args
@@ -11,8 +10,8 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from maskwright.attention_context import context_from_lengths
-from maskwright.errors import ExportError, MissingPackageError
-from maskwright.interop import onnx, onnx_int8
+from maskwright.errors import ExportError
+from maskwright.interop import onnx
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import ExportResult, export
 from maskwright.interop.onnx import GRAPH, OnnxModel, PaddedModel
@@ -157,19 +156,6 @@ def count_matrices(graph: Any, kind: int) -> int:
     return sum(one.data_type == kind for one in matrices)
 
 
-@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
-def test_a_missing_package_names_its_extra(
-    tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = write_model(tmp_path / "model", PRESETS["bert"])
-    if package == "onnxruntime":
-        monkeypatch.setattr(onnx, "write_graph", lambda path, model: None)
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingPackageError, match=rf"package {package}, .* install .*\[onnx\]'"):
-        export(model, "onnx", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_padded_model_predicts_from_the_token_before() -> None:
     model = small_model(next_token_prediction=True).eval()
     input_ids, attention_mask = pad_rows([[2, 9, 10, 11, 3], [2, 12, 3]], 0)
@@ -178,24 +164,6 @@ def test_the_padded_model_predicts_from_the_token_before() -> None:
     expected = model(input_ids.flatten(), context, torch.tensor([1, 4, 6, 7]))
     theirs = logits.flatten(0, 1)[[1, 4, 6, 7]]
     torch.testing.assert_close(theirs, expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_the_padded_model_is_the_model(tmp_path: Path, preset: str) -> None:
-    loaded = open_model(write_model(tmp_path / "model", PRESETS[preset]))
-    for lengths in LENGTHS:
-        batch = pad_rows([[5 + position % 50 for position in range(n)] for n in lengths], 0)
-        real = batch[1].bool()
-        ours = loaded.model.head(encode(loaded, batch)[real])
-        padded = PaddedModel(loaded.model)(*batch)[real]
-        torch.testing.assert_close(ours, padded, atol=1e-5, rtol=0)
-
-
-def test_programs_are_timed_in_turns() -> None:
-    calls: list[str] = []
-    onnx_int8.time_interleaved([lambda: calls.append("a"), lambda: calls.append("b")])
-    assert "".join(calls) == "ab" * (len(calls) // 2)
-    assert len(calls) > 6
 
 
 @pytest.mark.parametrize("kind", get_args(TokenizerKind))

@@ -1,13 +1,11 @@
 """Export to OpenVINO, for models of all kinds; its own runtime computes the comparison."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from maskwright.errors import MissingPackageError
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import export
 from maskwright.interop.onnx import OPENVINO as FILE
@@ -36,11 +34,3 @@ def test_openvino_computes_the_logits_of_sizes_that_were_not_traced(
         inputs = zip(("input_ids", "attention_mask"), batch, strict=True)
         theirs = compiled({name: one.numpy() for name, one in inputs})["logits"]
         np.testing.assert_allclose(theirs[real.numpy()], ours, atol=1e-5, rtol=0)
-
-
-def test_a_missing_package_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_model(tmp_path / "model", PRESETS["bert"])
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(MissingPackageError, match=r"package openvino.*\[openvino\]"):
-        export(folder, "openvino", tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import torch
 
+from maskwright.interop.classifier_source import Source
 from maskwright.interop.onnx import build_padded
-from maskwright.interop.targets import Source, Written
+from maskwright.interop.targets import Written
 from maskwright.model_folder.folder import load_model
 
 

@@ -15,12 +15,6 @@ def test_the_use_comes_before_all_other_sections() -> None:
     assert again == changed.replace("New words", "Newer words")
 
 
-def test_the_section_of_an_older_card_is_replaced_and_moves_to_the_front() -> None:
-    card = f"{FRONT}{INTRODUCTION}{THANKS}\n## Format\n\nOld words.\n"
-    changed = change_card(card, {}, "\nNew words.\n")
-    assert changed == f"{FRONT}{INTRODUCTION}\n## Use\n\nNew words.\n{THANKS}"
-
-
 def test_a_card_of_a_title_gets_a_section() -> None:
     assert change_card("# Larvae\n", {}, "\nWords.\n").endswith("# Larvae\n\n## Use\n\nWords.\n")
 

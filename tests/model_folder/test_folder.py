@@ -1,24 +1,19 @@
-import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ModelFolderError
-from maskwright.model.config import EncoderConfig
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.families import FAMILIES
-from maskwright.model_folder.folder import load_model, open_model, parse_config, save_model
-from maskwright.model_folder.weights import StoredTensors
-from tests.model.helpers import random_ids, tiny_config, tiny_model
+from maskwright.model_folder.folder import load_model, open_model, save_model
+from maskwright.model_folder.weights import WeightReader
+from tests.model.helpers import random_ids, tiny_model
 from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 
 WRITTEN = [
@@ -159,13 +154,6 @@ def test_a_failing_save_leaves_the_older_model(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop(QKV), f"tensor {QKV} is missing from the weights."),
-        (
-            lambda t: t.update({QKV: torch.zeros(96, 31)}),
-            "has shape (96, 31), but config.json implies",
-        ),
-        (lambda t: t[QKV].view(-1)[7:8].fill_(float("nan")), f"{QKV} holds NaN or infinity."),
-        (lambda t: t[QKV].view(-1)[7:8].fill_(float("inf")), f"{QKV} holds NaN or infinity."),
         (lambda t: t.update({QKV: t[QKV].int()}), f"{QKV} holds I32, not one of F64"),
         (
             lambda t: t.update(extra=torch.zeros(1), zest=torch.ones(1)),
@@ -204,26 +192,6 @@ def test_wrong_configurations_are_named(
     assert message in error_of(folder)
 
 
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=4,
-)
-
-
-@given(st.data(), JSON_VALUES)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_no_value_of_any_field_is_a_crash(family: str, data: st.DataObject, value: object) -> None:
-    preset = FAMILIES[family].preset or "modernbert"
-    raw = FAMILIES[family].write_config(tiny_config(preset=preset))
-    raw |= dict.fromkeys(("rope_theta", "attention_windows", "rope_scaling", "head_dim"))
-    field = data.draw(st.sampled_from([*sorted(raw), "training"]))
-    extra = {"training": value} if field == "training" else {}
-    with contextlib.suppress(ModelFolderError):
-        config, _ = parse_config({**raw, field: value}, extra, Path("model"))
-        assert isinstance(config, EncoderConfig)
-
-
 def test_what_is_no_model_folder_says_so(folder: Path, tmp_path: Path) -> None:
     assert error_of(tmp_path / "nowhere") == f"{tmp_path / 'nowhere'} is not a folder."
     empty = tmp_path / "empty"
@@ -244,13 +212,6 @@ def test_weights_that_cannot_be_read(folder: Path) -> None:
     message = error_of(folder)
     assert "is a pickle" in message
     assert "save_pretrained" in message
-
-
-@pytest.mark.parametrize("text", ["{}", "[", '{"weight_map": {"a": "../../etc/passwd"}}'])
-def test_an_index_names_files_beside_it(folder: Path, text: str) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
-    assert "model.safetensors.index.json" in error_of(folder)
 
 
 def test_another_tokenizer_is_noticed(folder: Path) -> None:
@@ -303,9 +264,9 @@ def test_names_of_the_first_bert_are_understood(tmp_path: Path) -> None:
 def test_weights_are_looked_at_before_they_are_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: StoredTensors, name: str) -> Tensor:
-        raise AssertionError(f"{name} was read")
+    def fail(self: WeightReader, ours: str) -> Tensor:
+        raise AssertionError(f"{ours} was read")
 
-    monkeypatch.setattr(StoredTensors, "read", fail)
+    monkeypatch.setattr(WeightReader, "read", fail)
     edit_weights(folder, lambda t: t.update(extra=torch.zeros(1)))
     assert "tensor extra is unknown" in error_of(folder)

@@ -164,11 +164,3 @@ def test_older_files_of_ours_have_no_such_head() -> None:
     raw = OWN.write_config(tiny_model(qk_norm=True).config)
     del raw["sentence_pair_head"]
     assert not OWN.read_config(raw).sentence_pair_head
-
-
-def test_a_head_over_one_token_type_is_read(tmp_path: Path) -> None:
-    """It cannot be trained here, where types tell the two texts apart; but folders hold it."""
-    config = AutoConfig.for_model("bert", **SIZES, type_vocab_size=1)
-    AutoModelForPreTraining.from_config(config).save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
-    assert load_model(tmp_path)[0].config.sentence_pair_head

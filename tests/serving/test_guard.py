@@ -5,7 +5,6 @@ import json
 import logging
 import resource
 import selectors
-import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +16,8 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from uvicorn.server import ServerState
 
-from maskwright.errors import InputError
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.guard import (
-    BACKLOG,
-    OTHER_FILES,
     AllowedHosts,
     Connection,
     Guard,
@@ -212,48 +208,6 @@ def test_where_all_are_being_answered_one_more_is_closed_and_room_comes_back() -
     assert run(connect) == (True, False)
 
 
-def test_a_burst_of_connections_leaves_files() -> None:
-    """The queue is full again before every round of the loop."""
-    accepted, lost, peak, wanted = 0, 0, 0, 8 * BACKLOG
-
-    class Busy(socket.socket):
-        def accept(self) -> Any:
-            nonlocal accepted, peak
-            found = super().accept()
-            accepted += 1
-            peak = max(peak, accepted - lost)
-            if accepted <= wanted - BACKLOG:
-                socket.create_connection(self.getsockname(), 60).close()
-            return found
-
-    async def flood(clients: Clients) -> int:
-        def make() -> Connection:
-            connection = clients.make()
-            end = connection.connection_lost
-
-            def lose(exc: Exception | None) -> None:
-                nonlocal lost
-                lost += 1
-                end(exc)
-
-            connection.connection_lost = lose
-            return connection
-
-        with Busy() as listening:
-            listening.bind(("127.0.0.1", 0))
-            loop = asyncio.get_running_loop()
-            server = await loop.create_server(make, sock=listening, backlog=BACKLOG)
-            for _ in range(BACKLOG):
-                socket.create_connection(listening.getsockname(), 60).close()
-            while lost < wanted:
-                await asyncio.sleep(0)
-            server.close()
-        return peak
-
-    limit = 16
-    assert limit + 2 * BACKLOG < run(flood, limit) <= limit + OTHER_FILES - 64
-
-
 @pytest.mark.parametrize(
     ("limits", "allowed", "raised"),
     [
@@ -274,17 +228,10 @@ def test_the_limit_of_files_is_raised_as_far_as_it_goes(
     assert chosen == ([] if raised is None else [(raised, limits[1])])
 
 
-def test_too_few_files_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (100, 100))
-    monkeypatch.setattr(resource, "setrlimit", lambda kind, new: None)
-    with pytest.raises(InputError, match="ulimit -n = 100"):
-        allow_connections(4096)
-
-
-@pytest.mark.parametrize("listening", ["127.0.0.1", "0.0.0.0", "::", "192.0.2.7", "my.host"])
-@pytest.mark.parametrize("host", [*LOCAL, *FOREIGN])
-def test_names_of_this_machine_are_taken_and_others_are_not(listening: str, host: str) -> None:
-    assert AllowedHosts(listening).allow(host) == (host in LOCAL)
+@pytest.mark.parametrize("listening", ["127.0.0.1", "0.0.0.0", "my.host"])
+def test_names_of_this_machine_are_taken_and_others_are_not(listening: str) -> None:
+    hosts = AllowedHosts(listening)
+    assert [host for host in (*LOCAL, *FOREIGN) if hosts.allow(host)] == [*LOCAL]
 
 
 def test_what_is_listened_on_and_what_is_named_is_taken() -> None:

@@ -11,7 +11,6 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
-from maskwright.errors import ModelFolderError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
@@ -68,40 +67,26 @@ def _answer(word: str) -> Answer:
     return Answer(TAGS.get(word, "O"), score, {})
 
 
-FIELDS, LABELS = "inputs, parameters, options", "top_k, function_to_apply"
-VECTORS = "inputs, normalize, truncate, truncation_direction, encoding_format"
-
-
 @pytest.mark.parametrize(
     ("path", "body", "parts"),
     [
         ("/", {"inputs": 5}, ("inputs: ",)),
         ("/", {"inputs": ["a", 5]}, ("inputs[1]: ",)),
-        ("/", {"inputs": [["a"]]}, ("inputs[0]: ",)),
-        ("/", {"inputs": None}, ("inputs: ",)),
-        ("/", {"inputs": {"text": 5}}, ("inputs.text: ",)),
-        ("/", {"inputs": {"text_pair": "a"}}, ("inputs.text: ",)),
-        ("/", {"inputs": {"text": "a", "b": 1}}, ("inputs: ", "'b'", "text, text_pair")),
+        ("/", {"inputs": {"text": 5}}, ("inputs.text: ", "must be a string")),
+        ("/", {"inputs": {"text": "a", "b": 1}}, ("inputs.b: ", "not a known field")),
         ("/", {"inputs": "x" * 100_001}, ("inputs: ", "100000")),
-        ("/", [], ("the request: ", FIELDS)),
-        ("/", {"inputs": "a", "top_k": 1}, ("the request: ", "'top_k'", FIELDS)),
-        ("/", {"inputs": "a", "parameters": {"foo": 1}}, ("parameters: ", "'foo'", LABELS)),
-        (
-            "/",
-            {"inputs": "a", "parameters": {"targets": ["b"]}},
-            ("parameters: ", "'targets'", LABELS),
-        ),
-        ("/", {"inputs": "a", "parameters": 5}, ("parameters: ", LABELS)),
+        ("/", {}, ("inputs: is missing",)),
+        ("/", [], ("the request: must be an object",)),
+        ("/", {"inputs": "a", "top_k": 1}, ("top_k: ", "not a known field")),
+        ("/", {"inputs": "a", "parameters": {"targets": ["b"]}}, ("parameters.targets: ",)),
+        ("/", {"inputs": "a", "parameters": 5}, ("parameters: must be an object",)),
         (
             "/",
             {"inputs": "a", "parameters": {"function_to_apply": "none"}},
             ("function_to_apply = none ", "softmax"),
         ),
-        ("/embed", {"inputs": 5}, ("inputs: ",)),
         ("/embed", {"inputs": {}}, ("inputs: ",)),
-        ("/embed", {"inputs": ["a", 5]}, ("inputs[1]: ",)),
         ("/embed", {"inputs": "a", "normalize": False}, ("normalize: ",)),
-        ("/embed", {"inputs": "a", "dimensions": 2}, ("the request: ", "'dimensions'", VECTORS)),
     ],
 )
 def test_what_is_no_request_is_one_line_of_plain_words(
@@ -196,16 +181,13 @@ def test_base64_holds_the_same_numbers(client: TestClient) -> None:
     ("body", "field"),
     [
         ({"input": [1, 2]}, "input"),
-        ({"input": [[1, 2], [3]]}, "input"),
         ({"input": []}, "input"),
         ({"input": ["a", None]}, "input[1]"),
-        ({"input": 5}, "input"),
-        ({}, "input"),
         ({"input": "a", "model": None}, "model"),
         ({"input": "a", "model": "other"}, "model = 'other'"),
         ({"input": "a", "dimensions": "few"}, "dimensions: "),
         ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
-        ({"input": "a", "truncate": True}, "the request: unknown field 'truncate'"),
+        ({"input": "a", "truncate": True}, "truncate: is not a known field"),
         ({"input": ["a"] * 5}, "the request has 5 texts"),
     ],
 )
@@ -241,21 +223,6 @@ def test_vectors_are_cut_to_sizes_that_were_trained(encoding: str, tmp_path: Pat
             assert message.startswith(f"dimensions = {size} must be 8 or 16 or 32")
 
 
-def test_without_such_sizes_only_the_width_will_do(client: TestClient) -> None:
-    answer = ask(client, input="a", dimensions=5)
-    assert answer.status_code == 400
-    assert read_error(answer)["message"].startswith("dimensions = 5 must be 32")
-
-
-@pytest.mark.parametrize("sizes", ["8", [0], [True], [8.0], {"8": 1}])
-def test_sizes_that_are_none_are_one_line(sizes: object, tmp_path: Path) -> None:
-    save_model(tmp_path / "model", make_loaded().model, TOKENIZER)
-    path = tmp_path / "model" / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "matryoshka_dimensions": sizes}))
-    with pytest.raises(ModelFolderError, match="matryoshka_dimensions = "):
-        open_pipeline(tmp_path / "model", "cpu")
-
-
 def test_every_error_of_these_paths_has_that_form(folder: Path) -> None:
     right = {"authorization": "Bearer secret"}
     late = ServeConfig(answer_seconds=0.01, max_wait_ms=500)
@@ -274,13 +241,6 @@ def test_every_error_of_these_paths_has_that_form(folder: Path) -> None:
             "error"
         ]
         assert error["type"] == ("server_error" if status == 504 else "invalid_request_error")
-
-
-def test_the_document_has_that_form(client: TestClient) -> None:
-    described = client.get("/openapi.json").json()["paths"][OPENAI_PATH]["post"]["responses"]
-    assert "OpenAIEmbeddingResponse" in json.dumps(described["200"])
-    for status in ("401", "422", "504"):
-        assert "OpenAIErrorResponse" in json.dumps(described[status])
 
 
 @pytest.mark.parametrize("names_problem", [True, False])

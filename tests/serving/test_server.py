@@ -118,14 +118,6 @@ def test_a_connection_on_which_no_request_begins_is_cut(url: str, begun: bytes) 
             assert idle.recv(1000) == b""
 
 
-def test_whoever_sends_too_much_is_told_so(url: str) -> None:
-    body = b'{"inputs": "' + b"x" * 3_000_000 + b'"}'
-    head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with connect(url) as client:
-        client.sendall(head + body)  # all of it, before it listens
-        assert client.recv(1000).startswith(b"HTTP/1.1 413")
-
-
 # A model that says when a pass has begun, and is told how it ends: ``go``, or else by an error.
 CONTROLLED = """
 import sys
@@ -207,34 +199,6 @@ def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
         except OSError:
             return
         assert answer.startswith(b"HTTP/1.1 413")
-
-
-def enter(url: str) -> socket.socket:
-    """A connection with a request on it that has been let in, and whose body does not come."""
-    head = (
-        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"
-    )
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:  # the room of an answer is free a moment after it has come
-        client = connect(url)
-        client.sendall(head)
-        if client.recv(1000).startswith(b"HTTP/1.1 100"):
-            return client
-        client.close()
-    raise AssertionError("nobody is let in")
-
-
-def test_idle_connections_take_no_room_and_requests_do(workplace: Path) -> None:
-    limits = ("--max_requests", "1", "--header_seconds", "60", "--body_seconds", "60")
-    process, url = start(workplace, *limits, "--quiet")
-    with connect(url):
-        assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
-        with enter(url):
-            answer = post(url, {"inputs": TEXT})
-    process.kill()
-    process.communicate()
-    assert answer.startswith(b"HTTP/1.1 503")
-    assert b'{"error": "too many requests at once; try again later"}' in answer
 
 
 def get_health(url: str) -> bytes:
@@ -343,7 +307,7 @@ def test_a_port_that_is_taken_is_one_line(
         assert all(part in error for part in parts)
 
 
-@pytest.mark.parametrize("token", ["", " ", "secret\n", "ge heim", "é"])
+@pytest.mark.parametrize("token", ["", "secret\n", "é"])
 def test_a_token_that_no_header_can_hold_is_one_line(
     workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
@@ -356,14 +320,3 @@ def test_a_token_that_no_header_can_hold_is_one_line(
 def test_a_model_is_called_by_its_run_or_its_folder() -> None:
     names = [name_model(Path(path)) for path in ("/runs/mine/model", "/runs/mine", "/model")]
     assert names == ["mine", "mine", "model"]
-
-
-def test_a_name_without_an_address_is_one_line(
-    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def find_nothing(*arguments: object, **named: object) -> None:
-        raise OSError(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "create_server", find_nothing)
-    assert main(["serve", str(workplace / "runs" / "small"), "--host", "no.such.host"]) == 2
-    assert "host = no.such.host" in capsys.readouterr().err

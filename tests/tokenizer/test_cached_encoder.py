@@ -1,7 +1,4 @@
-import gzip
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,16 +62,6 @@ def test_fast_encoding_is_the_slow_one(kind: TokenizerKind, lowercase: bool) -> 
 def test_fast_encoding_is_the_slow_one_on_prose(kind: TokenizerKind) -> None:
     for text in [*english_texts(), KOREAN, CHINESE, MIXED]:
         assert_same(trained(kind), text)
-
-
-@pytest.mark.skipif("MASKWRIGHT_DATA" not in os.environ, reason="needs real corpora")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["wiki_en", "wiki_ko"])
-def test_fast_encoding_is_the_slow_one_on_wikipedia(kind: TokenizerKind, name: str) -> None:
-    path = Path(os.environ["MASKWRIGHT_DATA"], name, f"{name}.valid.txt.gz")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for text in file.read(300_000).split("\n\n"):
-            assert_same(trained(kind), text)
 
 
 @given(TEXTS)

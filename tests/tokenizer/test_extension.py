@@ -16,7 +16,6 @@ from maskwright.tokenizer.extension import (
     extends,
     measure_extension,
 )
-from maskwright.tokenizer.files import match_greedily
 from maskwright.tokenizer.learning import Merges, learn_joins
 from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -167,13 +166,6 @@ def test_joins_make_new_tokens_only() -> None:
     assert merges.tokens == ["bc", "abc"]
     assert merges.pairs == [("b", "c"), ("a", "bc")]
     assert merges.counts == [8, 5]
-
-
-def test_greedy_matching() -> None:
-    vocabulary = {"gl", "glow", "##w", "##or", "##wor", "##m"}
-    assert match_greedily("glowworm", vocabulary, "##") == (["glow", "##wor", "##m"], "")
-    assert match_greedily("##worm", vocabulary, "##") == (["##wor", "##m"], "")
-    assert match_greedily("glows", vocabulary, "##") == (["glow"], "##s")
 
 
 def test_a_new_token_must_not_make_words_unknown(tmp_path: Path) -> None:

@@ -89,14 +89,6 @@ def test_characters_that_are_words_take_one_token_each() -> None:
     assert len(tokenizer.ordinary_ids) == 512
 
 
-def test_the_sample_is_bounded() -> None:
-    texts = english_texts()
-    few = TokenizerConfig(vocab_size=512, sample_megabytes=0.05)
-    first = train_tokenizer(texts, few, seed=1)
-    assert first.fingerprint == train_tokenizer(texts, few, seed=1).fingerprint
-    assert first.fingerprint != train_tokenizer(texts, few, seed=2).fingerprint
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_process_trains_the_same_tokenizer(kind: TokenizerKind) -> None:
     code = (
@@ -181,18 +173,10 @@ def test_bpe_splits_text_without_marks_as_gpt2_does() -> None:
         ]
 
 
-def test_cased_wordpiece_keeps_accents() -> None:
-    assert normalize("wordpiece", False, "Café e\u0301") == "Café é"
-
-
 @pytest.mark.parametrize("kind", ["bpe", "character"])
 def test_the_others_only_compose_and_lowercase(kind: TokenizerKind) -> None:
     assert normalize(kind, True, "Cafe\u0301  ﬁ\n") == "café  ﬁ\n"
     assert normalize(kind, False, "Cafe\u0301  ﬁ\n") == "Café  ﬁ\n"
-
-
-def test_unigram_folds_compatible_characters() -> None:
-    assert normalize("unigram", True, "ﬁＡ") == "fia"
 
 
 def test_unigram_sets_punctuation_apart() -> None:

@@ -42,13 +42,6 @@ def test_special_tokens_length_and_pairs(kind: TokenizerKind, tmp_path: Path) ->
     assert set(theirs("a b")) == {"input_ids", "attention_mask"}
 
 
-@pytest.mark.parametrize("model_type", ["bert", "modernbert", "eurobert"])
-def test_beside_a_model(model_type: str, tmp_path: Path) -> None:
-    theirs, ours = load("wordpiece", tmp_path, config=model_type), trained("wordpiece")
-    expected = [ours.cls_id, *ours.encode(KOREAN + MIXED).ids.tolist(), ours.sep_id]
-    assert theirs(KOREAN + MIXED)["input_ids"] == expected
-
-
 def test_words_of_bytes_begin_after_their_blank(tmp_path: Path) -> None:
     theirs, ours = load("bpe", tmp_path, config="bert"), trained("bpe", True)
     text = "The file  is in a [MASK] folder."

@@ -20,10 +20,6 @@ def test_latin_words_and_punctuation() -> None:
     assert cut("x_y 3.14€") == ["x", "_", "y", " ", "3", ".", "14€"]
 
 
-def test_korean_words_end_at_spaces() -> None:
-    assert cut("실수는 수 체계이다.") == ["실수는", " ", "수", " ", "체계이다", "."]
-
-
 def test_scripts_without_spaces_may_begin_a_word_anywhere() -> None:
     assert cut("实数abc東京タワー") == ["实", "数", "abc", "東", "京", "タ", "ワ", "ー"]
 

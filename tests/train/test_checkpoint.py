@@ -145,10 +145,10 @@ def test_files_that_would_fill_the_memory_are_not_read(tmp_path: Path, file: str
         find(path)
 
 
-def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+def test_a_damaged_file_of_tensors_is_an_error(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     (path / "tensors.safetensors").write_bytes((1 << 30).to_bytes(8, "little"))
-    with pytest.raises(CheckpointError, match="its header has 1073741824 bytes"):
+    with pytest.raises(CheckpointError, match="cannot be read"):
         open_checkpoint(path)
 
 

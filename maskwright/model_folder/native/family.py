@@ -276,11 +276,7 @@ class Family:
         }
 
     def read_config(self, raw: RawConfig) -> EncoderConfig:
-        """Return the architecture that their ``config.json`` describes.
-
-        Raises:
-            ConfigError: a field has a wrong or unsupported value.
-        """
+        """Return the architecture in their ``config.json``; raise ConfigError for a wrong value."""
         values: ConfigValues = self.fixed
         for entry in self.fields:
             names = (entry.theirs, self.older.get(entry.theirs, entry.theirs))

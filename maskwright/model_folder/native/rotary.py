@@ -38,6 +38,8 @@ from maskwright.model_folder.native.family import (
     same,
 )
 
+_QKV = tuple(f"self_attn.{one}_proj" for one in "qkv")
+
 
 def llama_blocks(
     layer: str,
@@ -48,8 +50,7 @@ def llama_blocks(
     mlp_output: str = "mlp.down_proj",
 ) -> Names:
     """Return Llama's names of blocks, except those of the norms, which are arguments."""
-    qkv = tuple(f"self_attn.{one}_proj" for one in "qkv")
-    attention = (qkv, "self_attn.o_proj", attention_norm)
+    attention = (_QKV, "self_attn.o_proj", attention_norm)
     return name_blocks(layer, *attention, mlp_input, mlp_output, mlp_norm)
 
 
@@ -75,10 +76,8 @@ def read_one_rope(default: float) -> Callable[[RawConfig, ConfigValues], ConfigV
 
 
 def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
-    """Return the base of the frequencies in an entry of ``rope_parameters``.
-
-    Raises:
-        ConfigError: the entry is a scaled or partial variant, which is not supported.
+    """Return the base of the frequencies in an entry of ``rope_parameters``; raise ConfigError
+    if it is a scaled or partial variant.
     """
     entries = {} if parameters is None else parameters
     if not isinstance(entries, Mapping):
@@ -123,6 +122,15 @@ def check_heads(raw: RawConfig, values: ConfigValues) -> None:
             raise ConfigError(name, raw[name], "is not supported", f"Only {expected} is.")
 
 
+# Names of the authors' own classes.
+_OLDER_NAMES = {
+    **GAMMA_BETA,
+    r"\bemb_ln": "embeddings.LayerNorm",
+    r"encoder\.layers": "layers",
+    r"(mixer|attn)\.out_proj": "self_attn.o_proj",
+    r"norm1\b": "post_attention_layernorm",
+    r"norm2\b": "post_mlp_layernorm",
+}
 JINA_EMBEDDINGS_V3 = Family(
     model_type="jina_embeddings_v3",
     architecture="JinaEmbeddingsV3ForMaskedLM",
@@ -144,15 +152,8 @@ JINA_EMBEDDINGS_V3 = Family(
     accepts={"rope_scaling": (None,)},
     at_least=NEEDS_TYPES,
     tied_bias="lm_head.bias",
-    renamed={
-        **GAMMA_BETA,
-        r"\bemb_ln": "embeddings.LayerNorm",
-        r"encoder\.layers": "layers",
-        r"mixer\.out_proj": "self_attn.o_proj",
-        r"norm1\b": "post_attention_layernorm",
-        r"norm2\b": "post_mlp_layernorm",
-    },
-    fused={"mixer.Wqkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
+    renamed=_OLDER_NAMES,
+    fused={"mixer.Wqkv": _QKV},
     ignored=("roberta.pooler.*", "*.inv_freq"),
     write_more=write_one_rope,
     read_more=read_one_rope(20_000.0),
@@ -190,17 +191,12 @@ NOMIC_BERT = Family(
     at_least=NEEDS_TYPES,
     tied_bias="cls.predictions.bias",
     renamed={
-        **GAMMA_BETA,
-        r"\bemb_ln": "embeddings.LayerNorm",
-        r"encoder\.layers": "layers",
-        r"attn\.out_proj": "self_attn.o_proj",
+        **_OLDER_NAMES,
         r"fc11\b": "up_proj",
         r"fc12\b": "gate_proj",
         r"fc2\b": "down_proj",
-        r"norm1\b": "post_attention_layernorm",
-        r"norm2\b": "post_mlp_layernorm",
     },
-    fused={".attn.Wqkv": (".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj")},
+    fused={"attn.Wqkv": _QKV},
     ignored=("nomic_bert.pooler.*", "*.inv_freq"),
     write_more=write_one_rope,
     read_more=read_one_rope(1_000.0),
@@ -231,7 +227,7 @@ GTE = Family(
         r"lm_head\.norm\b": "lm_head.layer_norm",
     },
     fused={
-        "attention.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "attention.qkv_proj": _QKV,
         "mlp.up_gate_proj": ("mlp.up_proj", "mlp.gate_proj"),
     },
     ignored=("gte.pooler.*", "*.inv_freq"),
