@@ -123,25 +123,24 @@ def test_tags_are_the_same_and_int8_is_scored_on_them(tmp_path: Path) -> None:
     assert "pipeline_tag: token-classification" in (tmp_path / "int8/README.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("problem", "labels", "metric"),
-    [
-        ("multi_label_classification", LABELS, "micro_f1"),
-        ("regression", ("1", "2.5", "0"), "spearman"),
-    ],
-)
-def test_int8_is_scored_on_the_examples(
-    problem: ProblemType, labels: tuple[str, ...], metric: str, tmp_path: Path
-) -> None:
-    names = ("score",) if problem == "regression" else labels
+def test_int8_of_a_regression_is_scored_on_the_examples(tmp_path: Path) -> None:
+    problem: ProblemType = "regression"
     model = write_classifier(
-        tmp_path / "model", NATIVE["eurobert"], labels=names, problem=problem, pooling="mean"
+        tmp_path / "model", NATIVE["eurobert"], labels=("score",), problem=problem, pooling="mean"
     )
-    file = write_table(tmp_path / "examples.tsv", labels, pairs=problem == "regression")
+    file = write_table(tmp_path / "examples.tsv", ("1", "2.5", "0"), pairs=True)
     report = export(model, "onnx-int8", tmp_path / "int8", data=file)
-    check_int8(report, "60 examples of examples.tsv", metric)
+    check_int8(report, "60 examples of examples.tsv", "spearman")
+
+
+def test_static_int8_of_several_labels_is_scored_on_the_examples(tmp_path: Path) -> None:
+    problem: ProblemType = "multi_label_classification"
+    model = write_classifier(
+        tmp_path / "model", NATIVE["eurobert"], labels=LABELS, problem=problem, pooling="mean"
+    )
+    file = write_table(tmp_path / "examples.tsv", LABELS)
     report = export(model, "onnx-int8", tmp_path / "static", data=file, calibrate=file.path)
-    check_int8(report, "60 examples of examples.tsv", metric)
+    check_int8(report, "60 examples of examples.tsv", "micro_f1")
     assert report.int8 is not None
     assert report.int8.recipe.startswith("static")
     with pytest.raises(InputError, match=r"--calibrate = nowhere\.tsv "):
