@@ -24,8 +24,7 @@ OPEN = ("/", "/health", *DOCS_PATHS)
 BUDGET = ["--train.max_steps", "20", "--train.num_validations", "2", "--train.report", "true"]
 
 
-# Targets that take no classifier; and gguf neither this encoder: it has the same card.
-OTHER = "gguf"
+OTHER = "gguf"  # a target that does not take this encoder; it has the card of the others
 
 
 def find_canary(folder: Path) -> list[str]:
