@@ -88,17 +88,6 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path, fields: dict[str, objec
     assert all(parameter.requires_grad for parameter in loaded.parameters())
 
 
-def test_an_architecture_of_our_own_says_why(tmp_path: Path) -> None:
-    model = tiny_model(qk_norm=True)
-    save_model(tmp_path / "model", model, tiny_tokenizer(tmp_path / "tokenizer"), "# Larvae")
-    raw = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))
-    assert raw["model_type"] == "maskwright"
-    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("---\nlibrary_name: maskwright\n")
-    assert "# Larvae\n" in card
-    assert "has no qk_norm = True" in card
-
-
 def test_the_card_of_a_native_folder_says_how_to_load_it(folder: Path) -> None:
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: transformers\n")

@@ -6,19 +6,18 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+from transformers import AutoModel, AutoModelForPreTraining
 
 from maskwright.errors import ModelFolderError
 from maskwright.model.electra import Discriminator
 from maskwright.model_folder.folder import open_encoder, open_model, save_model
 from tests.model.helpers import tiny_config
-from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
+from tests.model_folder.helpers import tiny_tokenizer
 from tests.twins import (
     PACKED,
     PADDED,
     ROW,
     TOLERANCE,
-    VOCAB_SIZE,
     Rows,
     fill_rows,
     pack,
@@ -79,27 +78,6 @@ def test_transformers_loads_our_folder_and_we_load_theirs_again(name: str, tmp_p
     card = (tmp_path / "ours/README.md").read_text(encoding="utf-8")
     assert f"{sum(p.numel() for p in ours.parameters()):,} parameters" in card
     assert AutoModel.from_pretrained(tmp_path / "ours").config.hidden_size == 32
-
-
-@pytest.mark.parametrize("width", [32, 24])
-def test_we_load_a_folder_of_transformers(width: int, tmp_path: Path) -> None:
-    config = AutoConfig.for_model(
-        "electra",
-        vocab_size=VOCAB_SIZE,
-        embedding_size=width,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=32,
-    )
-    theirs = AutoModelForPreTraining.from_config(config)
-    randomize(theirs, seed=1)
-    theirs.save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
-    ours = open_encoder(tmp_path).model
-    assert isinstance(ours, Discriminator)
-    assert largest_difference(ours, theirs) <= TOLERANCE
 
 
 def test_the_encoder_of_a_deberta_is_loaded_by_transformers(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from transformers import AutoModelForMaskedLM
 from maskwright.model.presets import PRESETS
 from maskwright.model_folder.families import FAMILIES, list_native, native_family
 from maskwright.model_folder.folder import load_model, save_model
-from maskwright.model_folder.native.own import OWN
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 from tests.twins import (
@@ -170,12 +169,3 @@ def test_weights_in_parts_and_in_half_precision_are_read(tmp_path: Path) -> None
     assert {parameter.dtype for parameter in ours.parameters()} == {torch.float32}
     again = AutoModelForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32)
     assert largest_difference(ours, again) <= TOLERANCE
-
-
-def test_the_name_that_a_model_was_read_under_is_kept(tmp_path: Path) -> None:
-    """A BERT is no RoBERTa afterwards, nor an XLM-RoBERTa a RoBERTa, nor a maskwright another."""
-    for model_type in ("bert", "roberta", "xlm-roberta", "camembert"):
-        config = FAMILIES[model_type].read_config({"vocab_size": 64, "pad_token_id": 0})
-        family, _ = native_family(config)
-        assert family is FAMILIES[model_type]
-    assert OWN.read_config(OWN.write_config(tiny_model(qk_norm=True).config)).model_type is None

@@ -93,16 +93,6 @@ def test_the_client_of_hugging_face_gets_vectors(url: str) -> None:
     assert (found**2).sum(-1) == pytest.approx([1, 1], abs=1e-5)
 
 
-@pytest.mark.parametrize("path", ["/", "/health"])
-def test_a_load_balancer_may_ask_for_the_head_alone(url: str, path: str) -> None:
-    with connect(url) as client:
-        request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        client.sendall(request.encode())
-        answer = b"".join(iter(lambda: client.recv(65536), b""))
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert answer.endswith(b"\r\n\r\n")
-
-
 def test_a_slow_request_is_refused_and_the_others_go_on(url: str) -> None:
     with connect(url) as slow:
         slow.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")

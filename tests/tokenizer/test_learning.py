@@ -23,12 +23,6 @@ from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts
 TEXTS = st.lists(st.text(min_size=1, max_size=30), max_size=30)
 
 
-@given(TEXTS)
-def test_everything_is_kept_if_it_fits(texts: list[str]) -> None:
-    clean = [text.encode("utf-8", "replace").decode() for text in texts]
-    assert sample_texts(texts, 10_000, seed=1) == clean
-
-
 @given(TEXTS, st.integers(0, 200), st.integers(0, 3))
 def test_bounded_in_order_and_repeatable(texts: list[str], limit: int, seed: int) -> None:
     numbered = [f"{index:03d}{text}" for index, text in enumerate(texts)]
@@ -109,10 +103,6 @@ def test_the_same_vocabulary_as_the_library() -> None:
     learned = learn_merges(words, sorted({c for word in words for c in word}), 1500, 2)
     expected = sorted(library.get_vocab().items(), key=lambda item: item[1])
     assert learned.tokens == [token for token, _ in expected]
-
-
-def test_repeated_characters() -> None:
-    assert learn_merges({"aaaa": 3}, ["a"], 100, 1).tokens == ["a", "aa", "aaaa"]
 
 
 def test_the_prefix_marks_inner_symbols() -> None:

@@ -147,12 +147,6 @@ def test_the_numbers_of_a_small_text() -> None:
     ]
 
 
-def test_no_text_has_no_ratios() -> None:
-    stats = measure_tokenizer(letters(), [])
-    assert stats.num_tokens == stats.fertility == stats.unknown_share == stats.used_share == 0
-    assert stats.most_frequent == []
-
-
 ENGLISH = ["the cat sleeps . the dog sees it ! does it ?", "cats sleep."] * 20
 
 

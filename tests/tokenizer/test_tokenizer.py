@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.errors import InputError, TokenizerError
+from maskwright.errors import InputError
 from maskwright.tokenizer.config import TokenizerKind
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts, trained
@@ -115,11 +115,6 @@ def test_lowercase(kind: TokenizerKind) -> None:
     removed = "removed" if kind == "wordpiece" else "kept"
     assert uncased.case == f"uncased, accents {removed}"
     assert cased.case == "cased, accents kept"
-
-
-def test_a_description_that_is_none() -> None:
-    with pytest.raises(TokenizerError, match="is not a tokenizer"):
-        Tokenizer({"model": {}}, trained("bpe").special_tokens)
 
 
 def test_a_prompt_that_is_too_long() -> None:
