@@ -38,7 +38,7 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
-FOR_DEVELOPERS = ("dev", "docs", "fuzz", "golden", "lock")
+FOR_DEVELOPERS = ("dev", "docs", "golden", "lock")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # Read once for all tests of this kind.

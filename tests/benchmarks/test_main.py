@@ -9,7 +9,7 @@ def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
     main([])
     listed = capsys.readouterr().out
     programs = list_programs()
-    assert {"bench", "training-speed", "crash-test", "fuzz"} <= programs.keys()
+    assert {"bench", "training-speed", "crash-test"} <= programs.keys()
     for name, summary in programs.items():
         assert f"  {name} " in listed
         assert summary.endswith(".")

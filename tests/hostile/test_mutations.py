@@ -1,7 +1,6 @@
 """Everything that is read: valid files, valid files with changes, and random bytes.
 
-`python -m benchmarks fuzz` tries millions of inputs on these targets; here are a few of each,
-the same ones every time.
+A few of each, the same ones every time.
 """
 
 import re
