@@ -265,7 +265,8 @@ def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[in
     run: Any = import_module("maskwright.preparation.cluster").run_rank
     ray: Any = import_module("ray")
     try:  # connect to the cluster at RAY_ADDRESS, or start one on this machine
-        ray.init(log_to_driver=False, include_dashboard=False, ignore_reinit_error=True)
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
         address = os.environ.get("RAY_ADDRESS")
         raise ShardError(f"no Ray cluster at RAY_ADDRESS={address}: {error}. Fix it.") from None

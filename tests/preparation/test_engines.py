@@ -273,8 +273,8 @@ class Ray:
     def __init__(self) -> None:
         self.resources, self.processes = dict[str, int](), list[SpawnProcess]()
 
-    def init(self, **settings: bool) -> None:
-        pass
+    def is_initialized(self) -> bool:
+        return True
 
     def remote(self, function: Callable[..., None]) -> Any:
         def options(**resources: int) -> Any:
