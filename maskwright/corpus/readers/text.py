@@ -25,6 +25,7 @@ FLAG = "--corpus.encoding"
 
 _HEAD_BYTES = 1 << 16
 _MAX_UNDECODABLE = 0.001  # share of bytes; more is another encoding, or damage that loses words
+_MAX_STRAY = 3  # bytes: those of one truncated character
 _UNDECODABLE = re.compile(r"[\udc80-\udcff]")  # each represents a byte
 # Control characters. Text has none; compressed data has about 12 %.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -116,8 +117,9 @@ def decode_text(
 
     Raises:
         UnreadableError: there are no bytes, or the first ones are not text.
-        CorpusError: more than 0.1 % of the bytes so far cannot be decoded, or any if `exact` (the
-            error names the likely encoding); or UTF-8 follows text in `encoding`.
+        CorpusError: more than 0.1 % of the bytes so far cannot be decoded and they are more than
+            one character beside UTF-8, or any if `exact` (the error names the likely encoding); or
+            UTF-8 follows text in `encoding`.
     """
     encoding, rest = codecs.lookup(encoding).name, iter(blocks)
     first = next(rest, b"")
@@ -141,7 +143,8 @@ def decode_text(
         num_bytes += len(block)
         if not text.isascii() and (bad := _UNDECODABLE.search(text)):
             num_bad += len(_UNDECODABLE.findall(text))
-            if exact or num_bad > _MAX_UNDECODABLE * num_bytes:
+            is_stray = num_bad <= _MAX_STRAY and is_mostly_utf8(block or first)
+            if exact or not (is_stray or num_bad <= _MAX_UNDECODABLE * num_bytes):
                 line = num_lines + text.count("\n", 0, bad.start()) + 1
                 place = name if span.start else f"{name}:{line}"
                 raise not_decodable(block or first, place, chosen, flagged)
