@@ -120,7 +120,7 @@ def test_a_file_that_changes_its_encoding_is_refused() -> None:
 def test_a_bad_byte_of_a_short_file_is_damage_only_beside_utf8() -> None:
     assert "".join(decode_text(["Grüße, ".encode() + b"Gr\xfcn"], "x")) == "Grüße, Gr\udcffn"
     for content in (b"Gr\xfcn", "ß".encode() + b"\xfc\xfc\xfc\xfc"):
-        with pytest.raises(CorpusError, match="^x:1 is "):
+        with pytest.raises(CorpusError, match=r"^x:1 is "):
             list(decode_text([content], "x"))
 
 
