@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import shlex
 import sys
 import types
 from collections.abc import Collection, Sequence
@@ -181,13 +180,3 @@ def read_roles(given: Sequence[str]) -> dict[str, str] | None:
             raise InputError(f"--columns {one}: {role} = {columns[role]} already. Give it once.")
         columns[role] = column
     return columns or None
-
-
-def repeat_command(command: str, argv: Sequence[str], columns: str) -> str:
-    """Return the command line with these columns instead of its own."""
-    kept, is_column = list[str](), False
-    for one in argv:
-        is_column = one == "--columns" if one.startswith("--") else is_column
-        if not is_column and not one.startswith("--columns="):
-            kept.append(one)
-    return f"{shlex.join(['maskwright', command, *kept])} --columns {columns}"

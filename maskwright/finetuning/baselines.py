@@ -52,7 +52,8 @@ class BagOfWords:
         self._sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
         pattern = r"(?u)\b\w+\b"  # scikit-learn's default drops words of one letter
         self._bag = extraction.TfidfVectorizer(ngram_range=(1, 2), min_df=2, token_pattern=pattern)
-        self._model: Any = build_linear(problem)
+        self._problem: ProblemType = problem
+        self._targets, self._model = targets, build_linear(problem)
         try:
             self._bag.fit([text for each in texts for text in each])
         except ValueError:  # no word occurs twice
@@ -60,10 +61,10 @@ class BagOfWords:
         else:
             self._model.fit(self._describe(texts), targets)
 
-    def __call__(self, texts: Texts) -> NDArray[Any] | None:
-        """Return the predictions; None if no word of the training examples occurs twice."""
+    def __call__(self, texts: Texts) -> NDArray[Any]:
+        """Return the predictions; constant ones if no word of the training texts occurs twice."""
         if self._model is None:
-            return None
+            return predict_constant(self._problem, self._targets, len(texts))
         return np.asarray(self._model.predict(self._describe(texts)))
 
     def _describe(self, texts: Texts) -> Any:
@@ -84,10 +85,8 @@ class TagFeatures:
 
     def __init__(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[int]]) -> None:
         extraction: Any = import_extra("sklearn.feature_extraction", "finetune", _NEEDED_BY)
-        self._bag, self._model = (
-            extraction.DictVectorizer(),
-            build_linear("single_label_classification"),
-        )
+        self._bag = extraction.DictVectorizer()
+        self._model = build_linear("single_label_classification")
         known = self._bag.fit_transform([word for one in sentences for word in describe_words(one)])
         self._model.fit(known, np.concatenate(tags))
 

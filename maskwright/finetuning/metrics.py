@@ -21,7 +21,7 @@ from maskwright.logs import Record
 
 Metric = Literal[
     "accuracy", "f1", "macro_f1", "micro_f1", "matthews", "pearson", "spearman",
-    "mean_squared_error", "exact_match", "mrr",
+    "mean_squared_error", "exact_match", "mrr", "span_f1",
 ]  # fmt: skip
 Scores = dict[str, float]
 Baselines = dict[str, Scores]  # by the name of the baseline

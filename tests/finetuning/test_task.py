@@ -14,7 +14,7 @@ from maskwright.finetuning.metrics import Metric, Summary, summarize
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.split import hold_out
-from maskwright.finetuning.task import TaskData, load_label_task, read_task
+from maskwright.finetuning.task import Labels, TaskData, choose_metrics, load_label_task, read_task
 from maskwright.finetuning.token_task import score_tags
 from maskwright.model_folder.classifier_folder import (
     open_classifier,
@@ -191,15 +191,15 @@ def test_early_stopping_spares_the_warmup_and_may_be_off() -> None:
         ("classification", "spearman", 2, "is not a metric"),
         ("multilabel", "matthews", 2, "is not a metric of multilabel"),
         ("regression", "accuracy", 1, "Choose from spearman, pearson, mean_squared_error"),
-        ("tokens", "macro_f1", 5, "Choose from accuracy"),
+        ("tokens", "macro_f1", 5, "Choose from span_f1, accuracy"),
     ],
 )
 def test_metrics_without_a_meaning_are_refused(
     task: str, metric: Metric, num_labels: int, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_label_task(task).check_metric(metric, num_labels)
-    load_label_task("classification").check_metric("f1", 2)
+        choose_metrics(load_label_task(task), Labels(("O",) * num_labels), metric)
+    assert choose_metrics(load_label_task("classification"), Labels(("a", "b")), "f1")[0] == "f1"
 
 
 def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
