@@ -8,7 +8,6 @@ from maskwright.evaluation.intervals import (
     Floats,
     ScoreFormula,
     SumTable,
-    SumTableBuilder,
     compare_groups,
     compare_tables,
     find_t,
@@ -17,6 +16,7 @@ from maskwright.evaluation.intervals import (
     ratio,
     resample,
     resample_sums,
+    sum_by_row,
     wilson_interval,
 )
 
@@ -91,14 +91,15 @@ def make_table(values: Floats) -> SumTable:
 
 
 def test_samples_are_added_to_their_rows_and_rows_to_the_table() -> None:
-    builder = SumTableBuilder(["count", "value"])
-    ones = np.ones(3)
-    builder.add(np.array([2, 0, 2]), 4, {"count": ones, "value": np.array([1.0, 10.0, 100.0])})
-    builder.add(np.array([0, 0, 0]), 1, {"count": ones, "value": ones, "unused": ones})
-    table = builder.build()
+    ones, values = np.ones(3), np.array([1.0, 10.0, 100.0])
+    parts = [
+        sum_by_row(np.array([2, 0, 2]), 4, {"count": ones, "value": values}),
+        sum_by_row(np.array([0, 0, 0]), 1, {"count": ones, "value": ones}),
+    ]
+    table = SumTable.join(parts)
     assert table.values.tolist() == [[1, 10], [0, 0], [2, 101], [0, 0], [3, 3]]
     assert table.totals == {"count": 6, "value": 114}
-    assert SumTableBuilder(["count"]).build().totals == {"count": 0}
+    assert SumTable.join([]).totals == {}
 
 
 def test_a_score_has_value_interval_baseline_and_samples() -> None:
