@@ -255,44 +255,47 @@ def _find_positions(
             positions[role] = first.index(str(column))
         else:
             by_name = is_named and isinstance(column, str)
-            known = first if by_name else f"positions 0 to {len(first) - 1}, and no header"
-            raise _missing(source, source.name, role, column, known)
+            raise _missing(source, source.name, columns, first if by_name else range(len(first)))
     return positions
 
 
 def _missing(
-    source: Source, place: str, role: str, column: Column, known: Sequence[str]
+    source: Source, place: str, columns: Mapping[str, Column], known: Sequence[Column]
 ) -> CorpusError:
-    """Return the error for a column that is none of the `known` ones."""
-    shown = known if isinstance(known, str) else ", ".join(known[:20])
+    """Return the error for columns of which some are none of the `known` ones."""
+    missing = {role: column for role, column in columns.items() if column not in known}
+    role, column = next(iter(missing.items()))
     what = f"for {role}" if column == role else f"{column} for {role}"
+    shown = ", ".join(map(str, known[:20]))
+    if isinstance(known, range):
+        shown = f"positions 0 to {len(known) - 1}, and no header"
     rule = f"{place} has no column {what}: it has {shown}."
-    if role == column == LABEL:
+    if missing.get(LABEL) == LABEL:
         rows = peek_rows(str(source.path))[1]
         bits = sum({*map(str, cells)} == {"0", "1"} for cells in zip(*rows, strict=False))
         if bits > 1:
             rule += f" {bits} columns hold 0 and 1: if each is a label, write those of a row in"
             rule += " one column, such as a|b, for --task multilabel."
-    return CorpusError(f"{rule} Give a column that all files have: --columns {role}=…")
+    remedy = " ".join(f"{role}=…" for role in missing)
+    return CorpusError(f"{rule} Give columns that all files have: --columns {remedy}")
 
 
 def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     for place, record in read_objects(source):
-        for role, column in columns.items():
-            if column not in record:
-                raise _missing(source, place, role, column, list(record))
+        if not {*columns.values()} <= record.keys():
+            raise _missing(source, place, columns, list(record))
         yield TableRow(place, {role: record[str(column)] for role, column in columns.items()})
 
 
 def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     with opening_parquet(source) as table:
-        known, names = table.columns, dict[str, str]()
-        for role, column in columns.items():
-            if isinstance(column, int) and column < len(known):
-                column = known[column]
-            if not isinstance(column, str) or column not in known:
-                raise _missing(source, source.name, role, column, known)
-            names[role] = column
+        known = table.columns
+        names = {
+            role: known[column] if isinstance(column, int) and column < len(known) else str(column)
+            for role, column in columns.items()
+        }
+        if not {*names.values()} <= {*known}:
+            raise _missing(source, source.name, names, known)
         batches = table.read(sorted(set(names.values())))
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         for number, record in enumerate(rows, start=1):
