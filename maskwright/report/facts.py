@@ -151,12 +151,10 @@ def gather_facts(run: Path, name: str) -> RunFacts:
 
 def _read_object(path: Path) -> JsonObject | None:
     """Return the object in a JSON file; None if there is no such file."""
-    if not path.exists():
-        return None
     try:
-        if not path.is_file():
-            raise ValueError("it is not a regular file")
         return read_object(path, _MAX_BYTES)
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}. Restore or remove it.") from None
 
