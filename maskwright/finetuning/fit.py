@@ -447,16 +447,12 @@ def ask_teacher(folder: Path, data: TaskData, config: FinetuneConfig, pulse: Pul
     """
     teacher, task, labels = open_classifier(folder), data.task, data.labels
     level, problem = teacher.model.head_config.level, teacher.problem
-    if level != task.level or (level == "text" and problem != task.problem):
+    other = {*teacher.labels} ^ {*labels.names} if task.problem != "regression" else set[str]()
+    if level != task.level or (level == "text" and problem != task.problem) or other:
+        shown = f", with other labels, such as {min(other)}" if other else ""
         raise InputError(
-            f"--teacher {folder} labels {level}s ({problem}), which is not --task {task.name}. "
-            "Give a model that was fine-tuned for this task."
-        )
-    if task.problem != "regression" and {*teacher.labels} != {*labels.names}:
-        first = min({*teacher.labels} ^ {*labels.names})
-        raise InputError(
-            f"--teacher {folder} has other labels than the training examples, such as {first}. "
-            "Give a model that was fine-tuned with these labels."
+            f"--teacher {folder} labels {level}s ({problem}){shown}, which is not --task "
+            f"{task.name} on these examples. Give a model that was fine-tuned for them."
         )
     examples = task.encode(data.train.rows, labels, teacher.tokenizer, teacher.max_length)
     theirs, ours = ([len(each) for each in one.positions or ()] for one in (examples, data.train))

@@ -271,7 +271,7 @@ def render_page(
         scores=list_scores(judged),
         notes=describe_defeats(results),
         judged="test" if "test" in results else "validation",
-        classes=_rate(judged.get("classes", {})),
+        classes=judged.get("classes", {}),
         matrix=matrix if len(matrix) <= _MAX_CLASSES else [],
         confusions=_list_confusions(confusions),
         mistakes=[] if config.get("private") else list(_list_mistakes(predictions)),
@@ -298,14 +298,6 @@ def _list_facts(results: Results, judged: SetResults, task: LabelTask) -> Iterat
     seconds = sum(run["seconds"] for run in results["runs"])
     where = f", on {show_computation(results['computation'])}"
     yield "minutes of training", f"{seconds / 60:.1f}{where}"
-
-
-def _rate(classes: Mapping[str, ClassScores]) -> list[tuple[str, list[str]]]:
-    shares = ("precision", "recall", "f1")
-    return [
-        (name, [*(f"{scores[each]:.3f}" for each in shares), f"{scores['examples']:,}"])
-        for name, scores in classes.items()
-    ]
 
 
 def _shade(
@@ -344,7 +336,10 @@ def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
             yield {"parts": list(_mark_tags(row.words, true, found))}
             continue
         yield {
-            "texts": [_shorten(text) for text in texts],
+            "texts": [
+                text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} …"
+                for text in texts
+            ],
             "true": show_label(true) or "none",
             "found": show_label(found) or "none",
             "probability": "" if probability is None else f"{probability:.3f}",
@@ -360,10 +355,6 @@ def _mark_tags(
             yield ("right" if tag != OUTSIDE else "", word, "")
         else:
             yield "wrong", word, f"{prediction}, not {tag}"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} …"
 
 
 def _draw_curves(records: Sequence[Record], results: Results) -> str:

@@ -7,6 +7,7 @@ model and no checkpoints. Every file is replaced atomically, since the process m
 
 import shutil
 import signal
+import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -197,11 +198,10 @@ def _raising_on_sigterm() -> Generator[None]:
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise _TerminatedError
 
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
