@@ -123,7 +123,11 @@ def evaluate(
     if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
-    _write_results(described, evaluation.run, path)
+    if path is not None:
+        write_json(path, described)
+    if evaluation.run is not None:  # which may belong to somebody else
+        own = evaluation.run / RESULTS_NAME
+        write_json(own, merge_earlier(own, described))
     return described
 
 
@@ -139,13 +143,6 @@ def _open(
     if "labels" in needs:
         return Evaluation(folder, found, TunedModel(found, device))
     return Evaluation(folder, found, Embedder(found, device, pooling))
-
-
-def _write_results(described: EvaluationResult, run: Path | None, path: Path | None) -> None:
-    if path is not None:
-        write_json(path, described)
-    if run is not None:  # which may belong to somebody else
-        write_json(run / RESULTS_NAME, merge_earlier(run / RESULTS_NAME, described))
 
 
 def list_sources(data: str | Path | Sequence[str | Path]) -> list[str]:
@@ -168,12 +165,10 @@ def _check_flags(
         raise InputError(f"--precision = {precision} {rule}")
     lowered = None if precision == "fp32" else precision
     for name, value in {"precision": lowered, "pooling": pooling, **others}.items():
-        if value is None or {*_USED_BY[name]}.intersection(suites):
-            continue
-        if name == "seq-length" or (GLUE_SUITE in suites and name in others):
-            raise InputError(f"--{name} has no effect with --suite {','.join(suites)}. Remove it.")
-        needed = f"--{name} needs --suite {' or '.join(_USED_BY[name])}"
-        raise InputError(f"{needed}. Add it, or remove --{name}.")
+        if value is not None and {*_USED_BY[name]}.isdisjoint(suites):
+            given, needed = ",".join(suites), " or ".join(_USED_BY[name])
+            rule = f"--{name} has no effect with --suite {given}: --{name} needs --suite {needed}"
+            raise InputError(f"{rule}. Remove it.")
 
 
 class Evaluation:

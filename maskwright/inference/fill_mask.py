@@ -153,10 +153,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
                 or a target is not a single token, or `top_k` is below 1.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
-        rows = raise_errors(self._encode_texts(texts, top_k, targets))
-        among = [row.among for row in rows] if targets else None
-        found = self.predict_ids([row.ids for row in rows], top_k, among, batch_tokens)
-        return [FillResult(text, masks) for text, masks in zip(texts, found, strict=True)]
+        return raise_errors(self.attempt(texts, top_k, targets, batch_tokens))
 
     def attempt(
         self,
@@ -306,14 +303,9 @@ class FillMask(TextModel[MaskedLanguageModel]):
     def _make_row(self, ids: list[int], text: str) -> list[int]:
         mask = self.tokenizer.mask_token
         if self.tokenizer.mask_id not in ids:
-            if other := _MASKS.search(text):
-                raise InputError(
-                    f"{show_text(text)} has {other[0]}, but this model's mask is {mask}. "
-                    f"Write {mask}."
-                )
-            raise InputError(
-                f"{show_text(text)} has no {mask}. Write {mask} for the word to predict."
-            )
+            other = _MASKS.search(text)
+            rule = f"has {other[0]}, but this model's mask is {mask}" if other else f"has no {mask}"
+            raise InputError(f"{show_text(text)} {rule}. Write {mask} for the word to predict.")
         return self.wrap_text(ids, text)
 
     def _find_targets(self, targets: Sequence[str], begins: bool) -> list[int] | InputError:

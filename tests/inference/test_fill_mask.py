@@ -209,9 +209,7 @@ def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
         '"no mask" has no [MASK]. Write [MASK] for the word to predict.'
     )
     assert error_of(fill, "") == '"" has no [MASK]. Write [MASK] for the word to predict.'
-    assert error_of(fill, "the <mask> cat") == (
-        '"the <mask> cat" has <mask>, but this model\'s mask is [MASK]. Write [MASK].'
-    )
+    assert "has <mask>, but this model's mask is [MASK]." in error_of(fill, "the <mask> cat")
     message = error_of(fill, "cat " * 15 + "[MASK]")
     assert "has 18 tokens, more than the model's max_position_embeddings = 16." in message
     assert error_of(fill, TEXTS[0], targets=["zebra", "cat", "cat dog", ""]) == (
