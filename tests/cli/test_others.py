@@ -1,6 +1,5 @@
 """fill, inspect, prepare, tokenizer and recipes through the command line."""
 
-import io
 import json
 import re
 from pathlib import Path
@@ -42,30 +41,6 @@ def test_fill_learned_what_a_horse_eats(workplace: Path, capsys: pytest.CaptureF
     output = run(capsys, "fill", folder, SENTENCE, "--json", "--targets", *foods)
     masks = json.loads(output)["masks"][0]
     assert {prediction["token"] for prediction in masks} == set(foods)
-
-
-def test_fill_reads_a_file_and_standard_input(
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-):
-    folder = str(workplace / "runs" / "small")
-    (tmp_path / "sentences.txt").write_text(f"{SENTENCE}\n\n{SENTENCE}\n", encoding="utf-8")
-    from_file = run(capsys, "fill", folder, "--file", str(tmp_path / "sentences.txt"), "--json")
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SENTENCE}\n\n{SENTENCE}\n"))
-    assert run(capsys, "fill", folder, "--json") == from_file
-    assert len(from_file.splitlines()) == 3
-
-
-def test_fill_random_prints_the_four_lines(workplace: Path, capsys: pytest.CaptureFixture[str]):
-    folder = str(workplace / "runs" / "small")
-    text = "The old bird in the garden eats seeds every day."
-    lines = run(capsys, "fill", folder, text, "--random").splitlines()
-    assert [line.split(":")[0] for line in lines] == ["masked", "ACTUAL", "MASKED", "MODEL"]
-    assert "predicted:" in lines[0]
-    assert text in lines[1]
-    assert "[MASK]" in lines[2]
 
 
 def test_inspect_shows_counts_and_masked_rows(workplace: Path, capsys: pytest.CaptureFixture[str]):

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import ConfigError, CorpusError, ModelFolderError, TrainingError
-from maskwright.finetuning import fit
+from maskwright.errors import ConfigError, CorpusError, TrainingError
 from maskwright.finetuning.config import FinetuneConfig, TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, find_entities
 from maskwright.finetuning.fit import EarlyStopping, RunResult, train_seeds
@@ -21,7 +20,6 @@ from maskwright.model_folder.classifier_folder import (
     open_pretrained,
     save_classifier,
 )
-from maskwright.model_folder.folder import open_model, save_model
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 
 CONFIG = FinetuneConfig(
@@ -125,25 +123,6 @@ def test_a_test_is_scored_once_with_the_weights_that_were_chosen(
     [again] = train_seeds(data, loaded.model, CONFIG, CPU).runs
     assert again.test_scores == {}
     assert again.scores == run.scores
-
-
-@pytest.mark.parametrize(("accuracy", "num_scores"), [(0.5, 12), (1.0, 4)])
-def test_a_lower_loss_is_no_reason_to_go_on_where_all_is_right(
-    accuracy: float, num_scores: int, nouns: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of one answer to everything it is; the weights are those of the lowest loss either way."""
-    losses = iter(range(99, 0, -1))
-
-    def score(*arguments: object) -> dict[str, float]:
-        return {"accuracy": accuracy, "valid_loss": float(next(losses))}
-
-    monkeypatch.setattr(fit, "score_model", score)
-    loaded = make_loaded()
-    files = TaskFiles(task="classification", train=nouns, columns=LABELS)
-    config = replace(CONFIG, epochs=6, patience=3, warmup_share=0.0)
-    [run] = train_seeds(read_task(files, loaded, config), loaded.model, config, CPU).runs
-    assert len(run.history) == num_scores
-    assert run.best_step == run.num_steps
 
 
 @pytest.mark.parametrize(
@@ -284,19 +263,6 @@ def test_files_of_no_examples_are_named(nouns: Path, tmp_path: Path) -> None:
     for name in ("valid", "test"):
         with pytest.raises(CorpusError, match=r"none\.tsv holds no examples"):
             read_task(replace(files, **{name: tmp_path / "none.tsv"}), make_loaded(), CONFIG)
-
-
-def test_other_folders_are_refused(tmp_path: Path) -> None:
-    loaded = make_loaded()
-    save_model(tmp_path / "mlm", loaded.model, TOKENIZER)
-    with pytest.raises(ModelFolderError, match=r"its class is \w+\. .*finetune"):
-        open_classifier(tmp_path / "mlm")
-    model = build_classifier(loaded.model, CONFIG, "text", 2, seed=0)
-    save_classifier(
-        tmp_path / "labels", model, TOKENIZER, ("a", "b"), "single_label_classification"
-    )
-    with pytest.raises(ModelFolderError, match=r"labels texts .*Use maskwright predict"):
-        open_model(tmp_path / "labels")
 
 
 def test_a_model_of_no_numbers_is_not_kept(nouns: Path) -> None:
