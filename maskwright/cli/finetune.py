@@ -22,7 +22,6 @@ from maskwright.finetuning.metrics import (
     SetResults,
     describe_defeats,
     get_judged,
-    list_fold_scores,
     list_scores,
     read_results,
 )
@@ -110,7 +109,7 @@ def show_run(run: Path) -> None:
         folds = results["folds"]
         say(f"\nin {folds['count']} folds, on {folds['examples']:,} examples, mean ± deviation:\n")
         titles = ["", *folds["baselines"], "models"]
-        rows = [[name, *row] for name, row in list_fold_scores(folds)]
+        rows = [[name, *row] for name, row in list_scores(folds)]
         print_table(make_console(), titles, rows)
     if "test" in results or "folds" in results:
         say(f"\non the {results['valid_examples']:,} examples that chose the weights:")

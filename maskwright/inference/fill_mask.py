@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ from maskwright.inference.text_model import (
     split_blocks,
 )
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.folder import LoadedModel
 from maskwright.tokenizer.token_text import show_tokens
 
 Span = tuple[int, int]
@@ -124,10 +123,6 @@ class FillMask(TextModel[MaskedLanguageModel]):
         ModelFolderError: `folder` is not a model folder.
         InputError: there is no such device.
     """
-
-    def _use(self, loaded: LoadedModel) -> None:
-        super()._use(loaded)
-        self._spelled: dict[int, str] = {}
 
     def __call__(
         self,
@@ -271,10 +266,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
 
     def _predict(self, token_id: int, score: float) -> Prediction:
         """Return a prediction in the format of transformers: byte-level tokens keep their blank."""
-        token = self._spelled.get(token_id)
-        if token is None:
-            token = self.tokenizer.decode([token_id]) or self.tokenizer.token(token_id)
-            self._spelled[token_id] = token
+        token = self.tokenizer.decode([token_id]) or self.tokenizer.token(token_id)
         return Prediction(token, token_id, score)
 
     def _encode_texts(
@@ -341,8 +333,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return f"{show_text(target)} ({pieces or 'nothing'})"
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """The ids of a text, and for each mask the ids of the targets, if there are any."""
 
     ids: list[int]
