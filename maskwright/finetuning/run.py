@@ -41,12 +41,7 @@ from maskwright.finetuning.metrics import (
     summarize,
 )
 from maskwright.finetuning.network import check_pooling
-from maskwright.finetuning.report import (
-    add_classes,
-    predict_sets,
-    write_page,
-    write_predictions,
-)
+from maskwright.finetuning.report import add_classes, predict_sets, write_page, write_predictions
 from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
 from maskwright.finetuning.split import cut_folds, split_examples
 from maskwright.finetuning.table_files import parse_columns

@@ -15,13 +15,7 @@ from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Scores, score_spans
-from maskwright.finetuning.task import (
-    Baseline,
-    Labels,
-    LabelTask,
-    Logits,
-    decide,
-)
+from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, decide
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence

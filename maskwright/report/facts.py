@@ -9,12 +9,7 @@ from maskwright.config import read_yaml
 from maskwright.errors import InputError, show_value
 from maskwright.files import JsonObject, as_mapping, read_object
 from maskwright.logs import Record, read_training
-from maskwright.runs.evaluation_file import (
-    RESULTS_NAME,
-    SuiteResult,
-    find_unusual,
-    parse_results,
-)
+from maskwright.runs.evaluation_file import RESULTS_NAME, SuiteResult, find_unusual, parse_results
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     METRICS_NAME,

@@ -69,9 +69,7 @@ def test_a_run_is_scored_on_its_own_data(
         assert {"date", "environment"} <= suite.keys()
         assert suite["computation"] == {"device": "cpu", "products": "float32"}
         for score in suite["scores"]:
-            assert score.keys() == {
-                *("name", "value", "low", "high", "num_samples", "baseline"),
-            }
+            assert score.keys() == {*("name", "value", "low", "high", "num_samples", "baseline")}
             assert score["name"] in out
     mlm = scores_of(results, "mlm")
     assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"] + 0.1

@@ -111,10 +111,7 @@ def test_what_cannot_be_filled_at_all(
 
 @pytest.mark.parametrize("named", ["small", "smal", "runs/smal"])
 def test_a_run_that_is_named_without_its_folder_is_suggested(
-    named: str,
-    workplace: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    named: str, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(workplace)
     for command in (["fill", named, GOOD], ["watch", named], ["tokenizer", "inspect", named]):

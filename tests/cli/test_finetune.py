@@ -289,10 +289,7 @@ def test_held_out_pairs_are_of_other_texts(
             ["--task", "embedding", "--max_length", "100000"],
             "max_length = 100000 is more than the model's maximum of 32 tokens.",
         ),
-        (
-            ["--task", "tokens", "--device", "none"],
-            "device = none is not a device here",
-        ),
+        (["--task", "tokens", "--device", "none"], "device = none is not a device here"),
         (
             ["--preset", "sst2", "--train", "mails.csv"],
             "mails.csv is not a file of SST-2 (train.tsv, dev.tsv, train_full.tsv). Give",

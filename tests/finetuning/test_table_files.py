@@ -84,12 +84,7 @@ def test_parquet(tmp_path: Path) -> None:
     [
         ("a.tsv", "x\ty\n1\t2\n", {"text": "z"}, r"a\.tsv has no column z for text: it has x, y"),
         ("a.tsv", "x\ty\n1\n", {"text": "y"}, r"a\.tsv:2 has 1 column, but"),
-        (
-            "a.tsv",
-            "1\t2\n",
-            {"text": "2"},
-            r"a\.tsv has no column 2 .* positions 0 to 1",
-        ),
+        ("a.tsv", "1\t2\n", {"text": "2"}, r"a\.tsv has no column 2 .* positions 0 to 1"),
         ("a.csv", 'x\n"open\n', {"text": "x"}, r"a\.csv:2 cannot be read"),
         ("a.jsonl", '{"x": 1}\n[]\n', {"text": "x"}, r"a\.jsonl:2 is not a JSON object"),
         (

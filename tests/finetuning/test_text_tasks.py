@@ -81,11 +81,7 @@ def test_tags_begin_with_that_of_no_entity() -> None:
 @pytest.mark.parametrize(
     ("task", "labels", "message"),
     [
-        (
-            "classification",
-            ["a", "a"],
-            "all 2 examples have the label a, .* at least 2",
-        ),
+        ("classification", ["a", "a"], "all 2 examples have the label a, .* at least 2"),
         ("classification", ["a", " "], "t.tsv:2 has no label"),
         ("classification", ["a", ["a", "b"]], r"t.tsv:2: label = \['a', 'b'\] .* multilabel"),
         ("classification", ["a", {"b": 1}], r"t.tsv:2: label = \{'b': 1\} must be a string"),
@@ -94,16 +90,8 @@ def test_tags_begin_with_that_of_no_entity() -> None:
         ("multilabel", ["", ""], "have the label none"),
         ("multilabel", ["[1"], r"t.tsv:1: label = \[1 is not a JSON list"),
         ("regression", ["1", "high"], "t.tsv:2: label = high is not a number"),
-        (
-            "regression",
-            ["1", "3,5"],
-            "label = 3,5 is not a number .* Write a decimal point",
-        ),
-        (
-            "regression",
-            ["1", "-2e18"],
-            r"t.tsv:2: label = -2e18 is not a number within ±1e\+18",
-        ),
+        ("regression", ["1", "3,5"], "label = 3,5 is not a number .* Write a decimal point"),
+        ("regression", ["1", "-2e18"], r"t.tsv:2: label = -2e18 is not a number within ±1e\+18"),
         ("regression", ["1", "nan"], "t.tsv:2: label = nan is not a number"),
         ("regression", ["2", 2.0], "all 2 examples have label = 2,"),
         ("multilabel", ["a|b|a"], "t.tsv:1: label = a is named twice"),

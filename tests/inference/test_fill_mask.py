@@ -36,10 +36,7 @@ def fill(tmp_path_factory: pytest.TempPathFactory) -> FillMask:
 
 
 def error_of(
-    fill: FillMask,
-    texts: str | list[str],
-    top_k: int = 5,
-    targets: list[str] | None = None,
+    fill: FillMask, texts: str | list[str], top_k: int = 5, targets: list[str] | None = None
 ) -> str:
     with pytest.raises(InputError) as caught:
         fill(texts, top_k, targets)
