@@ -43,8 +43,7 @@ class Parser(argparse.ArgumentParser):
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse all of `argv`.
 
-        Raises:
-            InputError: an unknown flag (naming the nearest), a missing value.
+        Raise InputError for an unknown flag (naming the nearest) or a missing value.
         """
         self.usage = self._summarize()
         known, unknown = self.parse_known_intermixed_args(argv)
@@ -167,8 +166,7 @@ def read_roles(given: Sequence[str]) -> dict[str, str] | None:
     """Return the columns of ``--columns ROLE=COLUMN …`` by role, or None if there are none; commas
     may separate them.
 
-    Raises:
-        InputError: one is not of this form, or a role is given twice.
+    Raise InputError if one is not of this form, or a role is given twice.
     """
     columns: dict[str, str] = {}
     for one in [part for each in given for part in re.split(r",\s*(?=\w+=)|,$", each) if part]:

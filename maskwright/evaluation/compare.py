@@ -188,9 +188,8 @@ def _score_all(
 ) -> list[_Scored]:
     """Score each model on rows that fit all of them.
 
-    Raises:
-        InputError: there are fewer than two models, one is given twice, or a tokenizer differs from
-            that of the first run's data.
+    Raise InputError if there are fewer than two models, one is given twice, or a tokenizer differs
+    from that of the first run's data.
     """
     if len(arguments) < 2:
         raise InputError("compare needs two runs or more. Add one")

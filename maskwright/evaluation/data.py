@@ -359,7 +359,6 @@ def _take(record: JsonObject, key: str, place: str, default: str | None = None) 
 def read_named_pairs(source: str) -> tuple[str, list[MinimalPair]]:
     """Return the name of a file or folder of minimal pairs, and its pairs.
 
-    Raises:
-        CorpusError: there are no pairs, or they cannot be read.
+    Raise CorpusError if there are no pairs, or they cannot be read.
     """
     return Path(source).resolve().name, read_minimal_pairs([source])

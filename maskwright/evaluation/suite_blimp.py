@@ -172,8 +172,7 @@ def choose_pairs(pairs: Sequence[MinimalPair], pairs_each: int, seed: int = 0) -
     The choice is a function of the seed and the pair itself. It does not depend on other paradigms
     or the order of files, and a smaller choice is a subset of a larger one.
 
-    Raises:
-        InputError: `pairs_each` is below 1.
+    Raise InputError if `pairs_each` is below 1.
     """
     if pairs_each < 1:
         raise InputError(f"pairs_each = {pairs_each} must be at least 1.")

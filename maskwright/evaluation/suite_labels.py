@@ -66,9 +66,8 @@ class TunedModel(TextModel[Classifier]):
     def read(self, path: Path, labels: Labels) -> Examples:
         """Return the examples of a file, with their targets.
 
-        Raises:
-            CorpusError: the file cannot be read, holds no examples, has a label that the model
-                does not know, or has single texts for a model of pairs.
+        Raise CorpusError if the file cannot be read, holds no examples, has a label that the model
+        does not know, or has single texts for a model of pairs.
         """
         header = self.trained_on.get("has_header")
         columns: dict[str, Column] = {**self.trained_on.get("columns", {})}

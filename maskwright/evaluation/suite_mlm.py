@@ -57,8 +57,7 @@ class TokenPredictions:
 def rank_labels(model: MaskedLanguageModel, hidden: Tensor, labels: Tensor) -> TokenPredictions:
     """Return the predictions from hidden states [M, D] for labels [M], in chunks.
 
-    Raises:
-        ModelFolderError: the model's probabilities are not finite.
+    Raise ModelFolderError if the model's probabilities are not finite.
     """
     at_once = max(1, _LOGITS_AT_ONCE // model.config.vocab_size)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []

@@ -50,9 +50,8 @@ class Collection:
 def read_collection(folder: Path) -> Collection:
     """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``, plain or ``.gz``.
 
-    Raises:
-        InputError: a file is missing.
-        CorpusError: a file is damaged, or no query has a relevant document.
+    Raise InputError if a file is missing; CorpusError if a file is damaged, or no query has a
+    relevant document.
     """
     corpus, queries = (_find(folder, f"{name}.jsonl") for name in ("corpus", "queries"))
     qrels = _find(folder, *(f"qrels/{split}.tsv" for split in _SPLITS))
@@ -290,8 +289,7 @@ def read_graded_pairs(path: Path) -> tuple[list[str], list[str], NDArray[np.floa
     The columns are ``sentence1``, ``sentence2`` and ``score``; in a CSV or TSV file without a
     header, the first three, or those of ``sts-dev.csv``.
 
-    Raises:
-        CorpusError: as `read_columns`, a column is missing, or all scores are equal.
+    Raise CorpusError as `read_columns`, and if a column is missing or all scores are equal.
     """
     rows = list(_read_rows(path))
     pairs, scores = [row.texts for row in rows], np.array([row.number("score") for row in rows])

@@ -98,10 +98,9 @@ def owning_run(out: Path, request: Request, report: Tell) -> Generator[bool]:
 
     A directory that this function created is removed if it is still empty at the end.
 
-    Raises:
-        InputError: another process trains in the directory, or it holds other files.
-        StoppedError: SIGTERM was received.
-        KeyboardInterrupt: SIGINT was received; the message explains how to resume.
+    Raise InputError if another process trains in the directory, or it holds other files;
+    StoppedError if SIGTERM was received; KeyboardInterrupt if SIGINT was received; the message
+    explains how to resume.
     """
     if out.exists() and not out.is_dir():
         check_new_folder(out)

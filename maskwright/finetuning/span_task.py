@@ -86,8 +86,7 @@ def read_questions(path: Path) -> Iterator[Question]:
     question a row, in the columns ``question``, ``context``, ``answers`` (``{"text": […],
     "answer_start": […]}``, as on the Hugging Face hub) and perhaps ``id``.
 
-    Raises:
-        CorpusError: the file cannot be read, or an answer is not where the file says.
+    Raise CorpusError if the file cannot be read, or an answer is not where the file says.
     """
     if path.suffix == ".json":
         yield from _read_squad(path)

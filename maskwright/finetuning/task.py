@@ -310,9 +310,8 @@ class TaskData:
 def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> TaskData:
     """Read the examples of a task and score its baselines.
 
-    Raises:
-        ConfigError: a length exceeds the model's maximum, or the task does not have the metric.
-        CorpusError: a file cannot be read or has too few examples.
+    Raise ConfigError if a length exceeds the model's maximum, or the task does not have the metric;
+    CorpusError if a file cannot be read or has too few examples.
     """
     task, skipped = load_label_task(files.task), Counter[str]()
     _choose_inputs(task, files, loaded, config)  # raises before the files are read

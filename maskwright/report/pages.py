@@ -59,11 +59,7 @@ _MAX_LANGUAGES = 20
 
 
 def render_selection(name: str, manifest: Manifest, tally: Tally) -> str:
-    """Return the page as HTML.
-
-    Raises:
-        InputError: the extra ``plots`` is not installed.
-    """
+    """Return the page as HTML; raise InputError if the extra ``plots`` is not installed."""
     check_matplotlib()
     source = shorten_provenance(manifest.source)
     return fill_template(
