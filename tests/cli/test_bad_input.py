@@ -76,11 +76,6 @@ def test_run_directory_that_exists(
     assert "exists already" in message
 
 
-def test_resume_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    message = fails_with(capsys, ["pretrain", "--resume", str(tmp_path)])
-    assert message.startswith("CheckpointError")
-
-
 def test_resume_with_another_model(workplace: Path, capsys: pytest.CaptureFixture[str]):
     run = str(workplace / "runs" / "small")
     for flag, value in (("model.hidden_size", "64"), ("optim.name", "adamw"), ("seed", "1")):
@@ -199,14 +194,6 @@ def test_fill_with_a_run_that_is_not_finished(
     assert f"--resume {tmp_path}" in message
 
 
-@pytest.mark.parametrize("flags", [["--json"], ["--top-k", "3"], ["--targets", "cat"]])
-def test_fill_random_with_what_it_cannot_do(
-    workplace: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
-):
-    run = str(workplace / "runs" / "small")
-    assert "--random" in fails_with(capsys, ["fill", run, "The cat.", "--random", *flags])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -219,13 +206,6 @@ def test_paths_that_are_no_folders(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ):
     assert fails_with(capsys, arguments).startswith(message)
-
-
-def test_target_that_is_no_token(workplace: Path, capsys: pytest.CaptureFixture[str]):
-    run = str(workplace / "runs" / "small")
-    message = fails_with(capsys, ["fill", run, "a [MASK]", "--targets", "xylophone"])
-    assert message.startswith("InputError")
-    assert "xylophone" in message
 
 
 def test_unknown_command(capsys: pytest.CaptureFixture[str]):

@@ -83,14 +83,6 @@ def test_where_shared_texts_connect_everything_the_first_text_decides() -> None:
     assert count_shared(train, valid) == 10
 
 
-def test_where_all_have_one_first_text_both_texts_decide() -> None:
-    pairs = [("the same", str(n // 2)) for n in range(100)]
-    train, valid = split_pairs(make_rows(pairs), 0.1)
-    assert len(valid) == count_shared(train, valid) == 10
-    known = {row.values["sentence2"] for row in train}
-    assert not known & {row.values["sentence2"] for row in valid}
-
-
 def test_contexts_of_repeated_questions_are_on_one_side() -> None:
     rows = [
         Question("", f"{text}-{asked}", f"What is {asked}?", f"The text {text}.", ())

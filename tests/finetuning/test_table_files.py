@@ -116,11 +116,6 @@ def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path:
     assert skipped == {str(path): 2}
 
 
-def test_without_a_header_a_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"no column x .* positions 0 to 1, and no header"):
-        read(write(tmp_path, "a.tsv", "1\t2\n"), header=False, text="x")
-
-
 @pytest.mark.parametrize("num_plain", [1, 5_000])  # one line of few, and one of many
 def test_text_in_another_encoding_is_named_with_its_line(num_plain: int, tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
@@ -159,13 +154,6 @@ def test_a_spreadsheet_is_refused_by_name(
     for attempt in (list_names, lambda path: read(path, text="text")):
         with pytest.raises(CorpusError, match=rf"{name} is .*{kind}.* CSV"):
             attempt(tmp_path / name)
-
-
-def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "a.parquet").write_bytes(b"this is no parquet file")
-    with pytest.raises(CorpusError, match=r"a\.parquet cannot be read as Parquet: [^\n]+\.$"):
-        read(tmp_path / "a.parquet", text="s", label="score")
 
 
 ROLES = ("sentence1", "sentence2", "label")

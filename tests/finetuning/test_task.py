@@ -7,7 +7,7 @@ import torch
 
 from maskwright.errors import ConfigError, CorpusError, TrainingError
 from maskwright.finetuning.config import FinetuneConfig, TaskFiles
-from maskwright.finetuning.conll import TaggedSentence, find_entities
+from maskwright.finetuning.conll import find_entities
 from maskwright.finetuning.fit import EarlyStopping, RunResult, train_seeds
 from maskwright.finetuning.metrics import Metric, Summary, summarize
 from maskwright.finetuning.network import build_classifier
@@ -219,13 +219,6 @@ def read_nouns(nouns: Path, share: float) -> TaskData:
     return read_task(files, make_loaded(), CONFIG)
 
 
-def test_examples_are_held_out_by_their_text(nouns: Path) -> None:
-    data = read_nouns(nouns, 0.3)
-    assert len(data.train) + len(data.valid) == 200
-    trained = {tuple(one.ids) for one in data.train.inputs}
-    assert not trained & {tuple(one.ids) for one in data.valid.inputs}
-
-
 def test_too_few_examples_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="too few examples for training and validation"):
         read_nouns(write_nouns(tmp_path / "one.tsv", 1), 0.5)
@@ -355,12 +348,6 @@ def test_words_without_tokens_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(CorpusError, match=r"valid\.conll:2: no word .*--columns word="):
             read_task(files, make_loaded(), CONFIG)
-
-
-def test_words_with_a_single_tag_teach_nothing() -> None:
-    rows = [TaggedSentence("a:1", ("The", "cat"), ("O", "O"))]
-    with pytest.raises(CorpusError, match="all words have the tag O"):
-        load_label_task("tokens").find_labels(rows)
 
 
 def test_examples_that_are_also_in_training_are_counted(nouns: Path, tmp_path: Path) -> None:

@@ -51,24 +51,11 @@ def test_several_labels_at_once_are_read_in_every_spelling() -> None:
     assert SEVERAL.encode_labels(given, labels).tolist() == expected
 
 
-def test_a_label_that_is_no_value_names_the_remedy_for_its_kind() -> None:
-    with pytest.raises(CorpusError, match=r"t\.tsv:1: label = .*; for a list of them, give --task"):
-        CLASSES.find_labels(rows(["a"]))
-    with pytest.raises(CorpusError, match=r"t\.tsv:1: label = .*; move it out of the object"):
-        CLASSES.find_labels(rows({"name": "a"}))
-
-
 def test_commas_are_parts_of_names_if_training_labels_have_bars() -> None:
     labels = Labels(("Food, drinks", "Travel"))
     scored = rows("Food, drinks", "Travel|Food, drinks")  # also where no label has a bar
     assert SEVERAL.encode_labels(scored[:1], labels).tolist() == [[1, 0]]
     assert SEVERAL.encode_labels(scored, labels).tolist() == [[1, 0], [1, 1]]
-
-
-def test_numbers_are_numbers() -> None:
-    labels = NUMBER.find_labels(rows("0.5", 2))
-    assert labels.names == ("score",)
-    assert NUMBER.encode_labels(rows("0.5", 2), labels).tolist() == [0.5, 2.0]
 
 
 def test_tags_begin_with_that_of_no_entity() -> None:
