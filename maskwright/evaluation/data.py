@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Source
+from maskwright.corpus.readers.records import read_exact_lines
 from maskwright.corpus.sources import find_sources, stream_corpus
 from maskwright.data.batch import Batch, SpecialIds, collate
 from maskwright.data.config import DataConfig, MaskingConfig
@@ -331,7 +332,8 @@ def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
 
 def _read_file(source: Source) -> list[MinimalPair]:
     paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
-    pairs = [_read_pair(record, place, paradigm) for place, record in read_objects(source)]
+    objects = read_objects(source.name, read_exact_lines(source))
+    pairs = [_read_pair(record, place, paradigm) for place, record in objects]
     if not pairs:
         raise CorpusError(f"{source.name} is empty: it holds no minimal pairs.")
     return pairs

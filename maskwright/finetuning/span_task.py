@@ -131,13 +131,10 @@ def _read_squad(path: Path) -> Iterator[Question]:
                     yield _check(place, key, asked["question"], paragraph["context"], pairs)
     except OSError as error:
         raise CorpusError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        remedy = "Give JSON lines as .jsonl."
-        raise CorpusError(f"{path} is not JSON, or too large: {error}. {remedy}") from error
-    except (KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(
-            f"{path} is not in the layout of SQuAD: data, paragraphs with context and qas, and "
-            "these with id, question and answers. Name JSON lines .jsonl."
+            f"{path} is not JSON in the layout of SQuAD: data, paragraphs with context and qas, "
+            f"and these with id, question and answers ({error}). Name JSON lines .jsonl."
         ) from error
 
 

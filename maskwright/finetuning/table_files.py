@@ -134,7 +134,7 @@ def list_names(path: Path | str) -> list[str]:
         with opening_parquet(source) as table:
             return table.columns
     if source.kind == "jsonl":
-        first = next(read_objects(source), None)
+        first = next(read_objects(source.name, read_exact_lines(source)), None)
         return list(first[1]) if first else []
     rows = _find_layout(source).rows
     return rows[0] if rows else []
@@ -149,7 +149,10 @@ def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
             records = chain.from_iterable(batch.to_pylist() for batch in batches)
             found: list[JsonObject] = [*islice(records, _PEEKED)]
     elif source.kind == "jsonl":
-        found = [record for _, record in islice(read_objects(source), _PEEKED)]
+        found = [
+            record
+            for _, record in islice(read_objects(source.name, read_exact_lines(source)), _PEEKED)
+        ]
     else:
         rows = _find_layout(source).rows
         return (names, rows[1:]) if looks_like_header(rows) else ([], [*rows])
@@ -162,15 +165,15 @@ def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
     return source.name, read_exact_lines(source)
 
 
-def read_objects(source: Source) -> Iterator[tuple[str, JsonObject]]:
-    """Yield place and object of each line of JSON that is not blank.
+def read_objects(name: str, lines: Iterable[str]) -> Iterator[tuple[str, JsonObject]]:
+    """Yield place and object of each line of JSON in the file `name`; blank lines are skipped.
 
-    Raise CorpusError if one is no object; of a damaged file as `read_exact_lines`.
+    Raise CorpusError if a line is no object.
     """
-    for number, line in enumerate(read_exact_lines(source), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        place, record = f"{source.name}:{number}", parse_object(line)
+        place, record = f"{name}:{number}", parse_object(line)
         if record is None and re.match(r"\s*\[\s*(\{|$)", line):
             rule = "begins a JSON array, but each line must be an object"
             raise CorpusError(f"{place} {rule}. Convert the file: jq -c '.[]' FILE > NEW.jsonl")
@@ -281,7 +284,7 @@ def _missing(
 
 
 def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
-    for place, record in read_objects(source):
+    for place, record in read_objects(source.name, read_exact_lines(source)):
         if not {*columns.values()} <= record.keys():
             raise _missing(source, place, columns, list(record))
         yield TableRow(place, {role: record[str(column)] for role, column in columns.items()})

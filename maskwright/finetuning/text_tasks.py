@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import CorpusError, show_value
-from maskwright.finetuning.baselines import BagOfWords, predict_constant
+from maskwright.finetuning.baselines import fit_bag_of_words, predict_constant
 from maskwright.finetuning.column_roles import FIRST, LABEL, NEGATIVE, SECOND, Column, find_usual
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples, Row, encode_texts
@@ -78,7 +78,7 @@ class TextTask(LabelTask):
 
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
         problem, targets = self.problem, np.asarray(train.targets)
-        bag = BagOfWords(problem, [row.texts for row in train.rows], targets)
+        bag = fit_bag_of_words(problem, [row.texts for row in train.rows], targets)
         return {
             "majority": lambda examples: predict_constant(problem, targets, len(examples.rows)),
             "bag of words": lambda examples: bag([row.texts for row in examples.rows]),

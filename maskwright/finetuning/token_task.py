@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.errors import CorpusError, InputError
-from maskwright.finetuning.baselines import TagFeatures
+from maskwright.finetuning.baselines import fit_tagger
 from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, read_conll
@@ -97,7 +97,7 @@ class Tokens(LabelTask):
         return score_tags(labels, _targets(examples), predictions)
 
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
-        bag = TagFeatures([_sentence(row).words for row in train.rows], _targets(train))
+        bag = fit_tagger([_sentence(row).words for row in train.rows], _targets(train))
         most_frequent = int(np.argmax(labels.counts))
 
         def predict_majority(examples: Examples) -> list[list[int]]:
