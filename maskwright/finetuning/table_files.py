@@ -149,10 +149,8 @@ def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
             records = chain.from_iterable(batch.to_pylist() for batch in batches)
             found: list[JsonObject] = [*islice(records, _PEEKED)]
     elif source.kind == "jsonl":
-        found = [
-            record
-            for _, record in islice(read_objects(source.name, read_exact_lines(source)), _PEEKED)
-        ]
+        objects = read_objects(source.name, read_exact_lines(source))
+        found = [record for _, record in islice(objects, _PEEKED)]
     else:
         rows = _find_layout(source).rows
         return (names, rows[1:]) if looks_like_header(rows) else ([], [*rows])

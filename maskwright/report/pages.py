@@ -41,7 +41,7 @@ def flatten(
         elif all(isinstance(item, str) for item in items):
             yield name, (" " if name == "command" else ", ").join(map(str, items))
         else:
-            yield name, show_value(value)
+            yield name, show_value(cast(object, value))
 
 
 _MAX_LANGUAGES = 20

@@ -282,7 +282,7 @@ def test_wrong_answers_of_a_row_are_named(tmp_path: Path, answers: Any) -> None:
     [
         ({"answers": [{"text": "leaf", "answer_start": 21}]}, "leaf is not at character 21"),
         ({"answers": [{"text": "leaves", "answer_start": -1}]}, "at character -1"),
-        ({"answers": [{"text": "leaves"}]}, "not in the layout of SQuAD"),
+        ({"answers": [{"text": "leaves"}]}, "in the layout of SQuAD"),
         ({"question": " "}, "question =   must be a text"),
     ],
 )
