@@ -123,11 +123,7 @@ def evaluate(
     if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
-    if path is not None:
-        write_json(path, described)
-    if evaluation.run is not None:  # which may belong to somebody else
-        own = evaluation.run / RESULTS_NAME
-        write_json(own, merge_earlier(own, described))
+    _write_results(described, evaluation.run, path)
     return described
 
 
@@ -143,6 +139,13 @@ def _open(
     if "labels" in needs:
         return Evaluation(folder, found, TunedModel(found, device))
     return Evaluation(folder, found, Embedder(found, device, pooling))
+
+
+def _write_results(described: EvaluationResult, run: Path | None, path: Path | None) -> None:
+    if path is not None:
+        write_json(path, described)
+    if run is not None:  # which may belong to somebody else
+        write_json(run / RESULTS_NAME, merge_earlier(run / RESULTS_NAME, described))
 
 
 def list_sources(data: str | Path | Sequence[str | Path]) -> list[str]:

@@ -259,14 +259,15 @@ def predict(
     else:
         found = _read_table(path, named, header, trained, predictor.finds_spans)
     found = _check_first(found, path, kind, trained)
-    split = (predictor.split(one) for one, *_ in found) if predictor.labels_tokens else found
-    return _answer_all(predictor, split, report)
+    return _answer_all(predictor, found, report)
 
 
 def _answer_all(
     predictor: Predictor, inputs: Iterator[Texts | Sentence], report: Tell
 ) -> Iterator[AnsweredText]:
     pulse, num_answered = Pulse(report), 0
+    if predictor.labels_tokens:
+        inputs = (one if isinstance(one, Sentence) else predictor.split(one[0]) for one in inputs)
     while block := list(islice(inputs, _BLOCK)):
         yield from _answer_block(predictor, block)
         num_answered += len(block)

@@ -125,15 +125,19 @@ def finetune(
     if resume is None:
         request, run = _make_request(flags, settings), Path(out or "")
     else:
-        unset = (None, False, TaskFiles.valid_share)
-        for name in (*(name for name, value in flags.items() if value not in unset), *settings):
-            rule = "--resume continues a run with its own settings"
-            raise InputError(
-                f"{rule}. Remove {_show_flag(name) if name in flags else f'--{name}'}."
-            )
+        _check_alone(flags, settings)
         request, run = read_request(Path(resume)), Path(resume)
     _run(request, run, report)
     return run / MODEL_NAME
+
+
+def _check_alone(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise InputError for a flag or a setting beside ``--resume``."""
+    unset = (None, False, TaskFiles.valid_share)
+    given = [_show_flag(name) for name, value in flags.items() if value not in unset]
+    given += [f"--{name}" for name in settings]
+    if given:
+        raise InputError(f"--resume continues a run with its own settings. Remove {given[0]}.")
 
 
 def _show_flag(name: str) -> str:

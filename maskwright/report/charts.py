@@ -118,7 +118,7 @@ def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[P
     """
     check_matplotlib()
     # No date, so that equal charts are equal files.
-    formats: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}}
+    formats = {"png": {"Software": None}, "svg": {"Date": None}}
     with _making_figure(11, 6.4) as figure:
         _draw_curves(figure, curves)
         if note:
