@@ -258,6 +258,17 @@ def _describe_words(right: np.ndarray, baseline: np.ndarray, words: NDArray[np.i
     }
 
 
+def evaluate_mlm(
+    model: MaskedLanguageModel,
+    text: PinnedText,
+    counts: NDArray[np.int64],
+    characters: NDArray[np.int64],
+    data: DataFacts,
+) -> SuiteResult:
+    """Return all scores of a model on a text; see `measure_masked_lm` and `describe_tables`."""
+    return describe_tables(measure_masked_lm(model, text, counts, characters), text, data)
+
+
 def describe_tables(tables: MaskedTables, text: PinnedText, data: DataFacts) -> SuiteResult:
     """Return the scores from the sums of `measure_masked_lm`.
 

@@ -13,12 +13,7 @@ from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation import suite_mlm
 from maskwright.evaluation.data import PINNED_MASKING, PinnedText
-from maskwright.evaluation.suite_mlm import (
-    MASK_ONLY,
-    WORD_MASKING,
-    describe_tables,
-    measure_masked_lm,
-)
+from maskwright.evaluation.suite_mlm import MASK_ONLY, WORD_MASKING, evaluate_mlm
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import evaluate_sources, predict_masked
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
@@ -42,8 +37,7 @@ def make_text(corpus: SyntheticCorpus = CORPUS, num_slots: int = 10**6) -> Pinne
 
 
 def evaluate(text: PinnedText, model: MaskedLanguageModel = MODEL) -> SuiteResult:
-    tables = measure_masked_lm(model, text, COUNTS, CHARACTERS)
-    return describe_tables(tables, text, DATA)
+    return evaluate_mlm(model, text, COUNTS, CHARACTERS, DATA)
 
 
 @dataclass
