@@ -13,19 +13,15 @@ from maskwright.cli.flags import (
     add_table_flags,
     all_values,
     read_roles,
-    repeat_command,
     say_loading,
 )
 from maskwright.cli.inputs import STANDARD_INPUT, add_arguments, read_sentences
 from maskwright.console import make_console, print_table, say, say_json
-from maskwright.errors import CorpusError
-from maskwright.finetuning.column_roles import ColumnsError, show_columns
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig
 from maskwright.finetuning.metrics import (
     SetResults,
     describe_defeats,
     get_judged,
-    list_fold_scores,
     list_scores,
     read_results,
 )
@@ -98,11 +94,7 @@ def finetune(argv: Sequence[str]) -> int:
     given = all_values(finetune_parser().parse(argv))
     given["columns"] = read_roles(given["columns"])
     say_loading()
-    try:
-        folder = maskwright.finetune(**given, report=partial(say, flush=True))
-    except ColumnsError as error:
-        whole = repeat_command("finetune", argv, show_columns(error.columns))
-        raise CorpusError(f"{str(error).partition('--columns')[0]}{whole}") from None
+    folder = maskwright.finetune(**given, report=partial(say, flush=True))
     show_run(folder.parent)
     return 0
 
@@ -117,7 +109,7 @@ def show_run(run: Path) -> None:
         folds = results["folds"]
         say(f"\nin {folds['count']} folds, on {folds['examples']:,} examples, mean ± deviation:\n")
         titles = ["", *folds["baselines"], "models"]
-        rows = [[name, *row] for name, row in list_fold_scores(folds)]
+        rows = [[name, *row] for name, row in list_scores(folds)]
         print_table(make_console(), titles, rows)
     if "test" in results or "folds" in results:
         say(f"\non the {results['valid_examples']:,} examples that chose the weights:")

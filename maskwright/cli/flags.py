@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import shlex
 import sys
 import types
 from collections.abc import Collection, Sequence
@@ -44,8 +43,7 @@ class Parser(argparse.ArgumentParser):
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse all of `argv`.
 
-        Raises:
-            InputError: an unknown flag (naming the nearest), a missing value.
+        Raise InputError for an unknown flag (naming the nearest) or a missing value.
         """
         self.usage = self._summarize()
         known, unknown = self.parse_known_intermixed_args(argv)
@@ -168,8 +166,7 @@ def read_roles(given: Sequence[str]) -> dict[str, str] | None:
     """Return the columns of ``--columns ROLE=COLUMN …`` by role, or None if there are none; commas
     may separate them.
 
-    Raises:
-        InputError: one is not of this form, or a role is given twice.
+    Raise InputError if one is not of this form, or a role is given twice.
     """
     columns: dict[str, str] = {}
     for one in [part for each in given for part in re.split(r",\s*(?=\w+=)|,$", each) if part]:
@@ -181,13 +178,3 @@ def read_roles(given: Sequence[str]) -> dict[str, str] | None:
             raise InputError(f"--columns {one}: {role} = {columns[role]} already. Give it once.")
         columns[role] = column
     return columns or None
-
-
-def repeat_command(command: str, argv: Sequence[str], columns: str) -> str:
-    """Return the command line with these columns instead of its own."""
-    kept, is_column = list[str](), False
-    for one in argv:
-        is_column = one == "--columns" if one.startswith("--") else is_column
-        if not is_column and not one.startswith("--columns="):
-            kept.append(one)
-    return f"{shlex.join(['maskwright', command, *kept])} --columns {columns}"

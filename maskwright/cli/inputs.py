@@ -70,9 +70,8 @@ def add_text_flags(parser: Parser, text: str, row_length: str, fast: str) -> Non
 def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
     """Yield the texts that the arguments name; blank lines are texts too.
 
-    Raises:
-        InputError: texts and a file, or a file that cannot be read.
-        CorpusError: lines that are not UTF-8; names the likely encoding.
+    Raise InputError for texts beside a file, and if it cannot be read; CorpusError, which names the
+    likely encoding, if a line is not UTF-8.
     """
     file: Path | None = arguments.file
     if file is not None and arguments.text:

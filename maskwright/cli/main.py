@@ -12,13 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import maskwright
-from maskwright.errors import (
-    DeviceMemoryError,
-    MaskwrightError,
-    StoppedError,
-    make_line,
-    suggest,
-)
+from maskwright.errors import DeviceMemoryError, MaskwrightError, StoppedError, make_line, suggest
 from maskwright.extras import load
 
 # By name: the module with its function, and the line of --help.

@@ -147,9 +147,8 @@ def inspect(argv: Sequence[str]) -> int:
 def _find_data(arguments: argparse.Namespace) -> tuple[dict[str, Path], PretrainConfig]:
     """Return the prepared folders by name, and the configuration that rows are made with.
 
-    Raises:
-        InputError: a flag that contradicts the configuration of a run.
-        CheckpointError: a run whose data is gone, or has become other data.
+    Raise InputError for a flag that contradicts the configuration of a run; CheckpointError if the
+    data of a run is gone, or has become other data.
     """
     folder = locate(arguments.folder)
     values = config_values(arguments)

@@ -113,8 +113,7 @@ def pretrain(argv: Sequence[str]) -> int:
 def _name_data(arguments: Namespace, overrides: Plain) -> tuple[Plain, list[str]]:
     """Return the configuration over `overrides` and the text of ``--data wiki=0.7,books=0.3``.
 
-    Raises:
-        InputError: text or shares are given beside it, or there is no such folder.
+    Raise InputError if text or shares are given beside it, or there is no such folder.
     """
     if arguments.text:
         raise InputError("--data names the folders to train on. Remove the other text.")

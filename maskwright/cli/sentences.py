@@ -10,12 +10,7 @@ from rich.markup import escape
 
 import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.cli.inputs import (
-    Sentence,
-    add_arguments,
-    read_filled_sentences,
-    report_unanswered,
-)
+from maskwright.cli.inputs import Sentence, add_arguments, read_filled_sentences, report_unanswered
 from maskwright.console import make_console, say, say_json
 from maskwright.errors import InputError
 from maskwright.formatting import count_noun, show_share

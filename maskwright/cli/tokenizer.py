@@ -113,13 +113,8 @@ def inspect(argv: Sequence[str]) -> int:
 def _describe(stats: TokenizerStats) -> Table:
     table = Table(show_header=False)
     table.add_row("text", f"{stats.num_words:,} words, {stats.num_characters:,} characters")
-    table.add_row("tokens", f"{stats.num_tokens:,}")
-    table.add_row("fertility (tokens per word)", f"{stats.fertility:.3f}")
-    table.add_row("tokens a character", f"{stats.tokens_per_character:.3f}")
-    table.add_row("bytes a token", f"{stats.bytes_per_token:.2f}")
-    table.add_row("unknown tokens", f"{stats.unknown_share:.3%}")
-    table.add_row("words of several tokens", f"{stats.split_share:.1%}")
-    table.add_row("vocabulary used", f"{stats.used_share:.1%}")
+    for title, field, how in _ROWS:
+        table.add_row(title, how.format(getattr(stats, field)))
     table.add_row("most frequent", escape(" ".join(token for token, _ in stats.most_frequent)))
     table.add_row("longest", escape(" ".join(stats.longest)))
     return table
@@ -141,7 +136,8 @@ _MUCH_UNKNOWN = 0.01  # of the tokens
 # What is shown of a text: title, name, how.
 _ROWS = (
     ("tokens", "num_tokens", "{:,}"),
-    ("tokens per word", "fertility", "{:.3f}"),
+    ("fertility (tokens per word)", "fertility", "{:.3f}"),
+    ("tokens a character", "tokens_per_character", "{:.3f}"),
     ("bytes a token", "bytes_per_token", "{:.2f}"),
     ("unknown tokens", "unknown_share", "{:.3%}"),
     ("words of several tokens", "split_share", "{:.1%}"),

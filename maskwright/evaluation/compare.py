@@ -46,7 +46,6 @@ from maskwright.runs.evaluation_file import (
     FORMAT,
     ModelFacts,
     ResultRecord,
-    Score,
     ScoreRecord,
     SuiteResult,
     record_result,
@@ -189,9 +188,8 @@ def _score_all(
 ) -> list[_Scored]:
     """Score each model on rows that fit all of them.
 
-    Raises:
-        InputError: there are fewer than two models, one is given twice, or a tokenizer differs from
-            that of the first run's data.
+    Raise InputError if there are fewer than two models, one is given twice, or a tokenizer differs
+    from that of the first run's data.
     """
     if len(arguments) < 2:
         raise InputError("compare needs two runs or more. Add one")
@@ -262,12 +260,18 @@ def _score(
 def _subtract(other: _Scored, first: _Scored) -> ModelDifference:
     ours, theirs = other.tables, first.tables
     is_paired = ours.masks == theirs.masks
-    scores = _compare(
-        FORMULAS if is_paired else (BITS_PER_CHARACTER,), ours.tokens, theirs.tokens, is_paired
-    )
+    formulas = FORMULAS if is_paired else (BITS_PER_CHARACTER,)
+    parts: list[tuple[Sequence[ScoreFormula], SumTable, SumTable]]
+    parts = [(formulas, ours.tokens, theirs.tokens)]
     if is_paired:
-        scores += _compare(MASK_ONLY_FORMULAS, ours.mask_only, theirs.mask_only, is_paired)
-        scores += _compare(WORD_FORMULAS, ours.words, theirs.words, is_paired)
+        parts.append((MASK_ONLY_FORMULAS, ours.mask_only, theirs.mask_only))
+        parts.append((WORD_FORMULAS, ours.words, theirs.words))
+    scores = [
+        compare_tables(formula, mine, others, is_paired)
+        for formulas, mine, others in parts
+        for formula in formulas
+        if min(mine.totals[formula.count], others.totals[formula.count]) > 0
+    ]
     records = to_plain([asdict(score) for score in scores])
     return {"name": other.facts["name"], "is_paired": is_paired, "scores": records}
 
@@ -293,16 +297,6 @@ def _subtract_groups(scored: Sequence[_Scored], count: int) -> GroupDifference:
             scores.append({"name": name, **asdict(compare_groups(mine, others, is_paired))})
     num_runs = len(ours), len(theirs)
     return {"num_runs": num_runs, "is_paired": is_paired, "scores": to_plain(scores)}
-
-
-def _compare(
-    formulas: Sequence[ScoreFormula], ours: SumTable, theirs: SumTable, is_paired: bool
-) -> list[Score]:
-    return [
-        compare_tables(formula, ours, theirs, is_paired)
-        for formula in formulas
-        if min(ours.totals[formula.count], theirs.totals[formula.count]) > 0
-    ]
 
 
 def _plot(scored: Sequence[_Scored], folder: Path) -> None:

@@ -33,7 +33,8 @@ from maskwright.data.permutation import permute
 from maskwright.data.rows import DataPosition, Rows
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import CorpusError, InputError, ShardError, show_value
-from maskwright.files import JsonObject, parse_object
+from maskwright.files import JsonObject
+from maskwright.finetuning.table_files import read_objects
 from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
 from maskwright.shards.reader import ConcatStore, TokenStore
@@ -331,35 +332,21 @@ def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
 
 def _read_file(source: Source) -> list[MinimalPair]:
     paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
-    pairs = [
-        _parse_line(line, f"{source.name}:{number}", paradigm)
-        for number, line in enumerate(read_exact_lines(source), start=1)
-        if line.strip()
-    ]
+    objects = read_objects(source.name, read_exact_lines(source))
+    pairs = [_read_pair(record, place, paradigm) for place, record in objects]
     if not pairs:
         raise CorpusError(f"{source.name} is empty: it holds no minimal pairs.")
     return pairs
 
 
-def _parse_line(line: str, place: str, paradigm: str) -> MinimalPair:
-    record = parse_object(line)
-    if record is None:
-        raise CorpusError(
-            f"{place} is not a JSON object with sentence_good and sentence_bad, or with Context1, "
-            "Target1 and Target2. Correct or remove the line."
-        )
+def _read_pair(record: JsonObject, place: str, paradigm: str) -> MinimalPair:
     if "Target1" in record:
         keys = ("Target1", "Target2", "Domain", "Context1")
         good, bad, domain, context = (_take(record, key, place) for key in keys)
         return MinimalPair(good, bad, domain, "ewok", context=context)
-    good, bad = (_take(record, key, place) for key in ("sentence_good", "sentence_bad"))
-    return MinimalPair(
-        good,
-        bad,
-        _take(record, "UID", place, paradigm),
-        _take(record, "linguistics_term", place, UNNAMED),
-        _take(record, "field", place, UNNAMED),
-    )
+    keys = {"sentence_good": None, "sentence_bad": None, "UID": paradigm}
+    keys |= {"linguistics_term": UNNAMED, "field": UNNAMED}
+    return MinimalPair(*(_take(record, key, place, default) for key, default in keys.items()))
 
 
 def _take(record: JsonObject, key: str, place: str, default: str | None = None) -> str:
@@ -374,7 +361,6 @@ def _take(record: JsonObject, key: str, place: str, default: str | None = None) 
 def read_named_pairs(source: str) -> tuple[str, list[MinimalPair]]:
     """Return the name of a file or folder of minimal pairs, and its pairs.
 
-    Raises:
-        CorpusError: there are no pairs, or they cannot be read.
+    Raise CorpusError if there are no pairs, or they cannot be read.
     """
     return Path(source).resolve().name, read_minimal_pairs([source])

@@ -21,6 +21,7 @@ from maskwright.runs.evaluation_file import Score
 Floats = NDArray[np.float64]
 Sums = Mapping[str, Floats]
 Formula = Callable[[Sums], Floats]
+Values = dict[str, np.ndarray]
 
 NUM_RESAMPLES = 1000
 RESAMPLING_SEED = 20_181_011
@@ -174,6 +175,13 @@ class SumTable:
     values: Floats
     seed: int = RESAMPLING_SEED
 
+    @classmethod
+    def join(cls, parts: Sequence[Values]) -> "SumTable":
+        """Return the table of the rows of all parts, which have the same names."""
+        names = tuple(parts[0]) if parts else ()
+        rows = [np.stack([part[name] for name in names], axis=1) for part in parts]
+        return cls(names, np.concatenate(rows) if rows else np.zeros((0, 0)))
+
     @cached_property
     def totals(self) -> Sums:
         """The sums over all rows, as scalars."""
@@ -230,27 +238,6 @@ def _find_interval(score: ScoreFormula, draws: Floats) -> tuple[float | None, fl
     return interval or (None, None)
 
 
-class SumTableBuilder:
-    """A builder of a `SumTable`, batch by batch; `names` are its columns."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
-        self._parts: list[Floats] = []
-
-    def add(self, rows: np.ndarray, num_rows: int, samples: Mapping[str, np.ndarray]) -> None:
-        """Add rows.
-
-        Args:
-            rows: [M] the row of each sample, counted from 0 in every call.
-            num_rows: the number of rows, including those without a sample.
-            samples: the values to sum, [M] for each name.
-        """
-        sums = np.zeros((num_rows, len(self.names)))
-        for column, name in enumerate(self.names):
-            sums[:, column] = np.bincount(rows, samples[name], num_rows)
-        self._parts.append(sums)
-
-    def build(self) -> SumTable:
-        """Return the table of all rows so far."""
-        empty = np.zeros((0, len(self.names)))
-        return SumTable(self.names, np.concatenate([empty, *self._parts]))
+def sum_by_row(rows: np.ndarray, num_rows: int, values: Mapping[str, np.ndarray]) -> Values:
+    """Return the sums by row of values [M] by name; `rows` [M] has the row of each value."""
+    return {name: np.bincount(rows, each, num_rows) for name, each in values.items()}

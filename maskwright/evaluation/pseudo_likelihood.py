@@ -163,8 +163,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     ) -> list[PseudoLikelihood | InputError]:
         """Return the scores of texts, with an InputError instead for a text that is too long.
 
-        Raises:
-            InputError: there is no such metric.
+        Raise InputError if there is no such metric.
         """
         encoded = self.tokenizer.encode_batch(texts)
         errors: dict[int, InputError] = {}

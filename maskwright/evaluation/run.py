@@ -168,12 +168,10 @@ def _check_flags(
         raise InputError(f"--precision = {precision} {rule}")
     lowered = None if precision == "fp32" else precision
     for name, value in {"precision": lowered, "pooling": pooling, **others}.items():
-        if value is None or {*_USED_BY[name]}.intersection(suites):
-            continue
-        if name == "seq-length" or (GLUE_SUITE in suites and name in others):
-            raise InputError(f"--{name} has no effect with --suite {','.join(suites)}. Remove it.")
-        needed = f"--{name} needs --suite {' or '.join(_USED_BY[name])}"
-        raise InputError(f"{needed}. Add it, or remove --{name}.")
+        if value is not None and {*_USED_BY[name]}.isdisjoint(suites):
+            given, needed = ",".join(suites), " or ".join(_USED_BY[name])
+            rule = f"--{name} has no effect with --suite {given}: --{name} needs --suite {needed}"
+            raise InputError(f"{rule}. Remove it.")
 
 
 class Evaluation:

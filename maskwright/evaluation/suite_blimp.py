@@ -172,8 +172,7 @@ def choose_pairs(pairs: Sequence[MinimalPair], pairs_each: int, seed: int = 0) -
     The choice is a function of the seed and the pair itself. It does not depend on other paradigms
     or the order of files, and a smaller choice is a subset of a larger one.
 
-    Raises:
-        InputError: `pairs_each` is below 1.
+    Raise InputError if `pairs_each` is below 1.
     """
     if pairs_each < 1:
         raise InputError(f"pairs_each = {pairs_each} must be at least 1.")
@@ -203,15 +202,16 @@ def _spell(pair: MinimalPair) -> str:
 
 
 def _check(request: Request) -> None:
-    _, pairs = request.need_pairs()
-    model = request.model
+    assert request.pairs is not None, "the suite needs pairs"
+    model, pairs = request.model, request.pairs[1]
     for pair in choose_pairs(pairs, BLIMP.fast) if request.is_fast else pairs:
         for text in pair.texts:
             model.wrap_text(model.tokenizer.encode(text).ids.tolist(), text)
 
 
 def _score(request: Request) -> SuiteResult:
-    model, (name, pairs) = request.model, request.need_pairs()
+    assert request.pairs is not None, "the suite needs pairs"
+    model, (name, pairs) = request.model, request.pairs
     metric, predictions = "within_word_l2r", None
     if request.babylm is not None:
         folder = request.babylm / ("ewok" if pairs[0].context else "blimp") / name

@@ -27,7 +27,13 @@ from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.predict import has_columns
-from maskwright.finetuning.task import Labels, LabelTask, find_label_task, load_label_task
+from maskwright.finetuning.task import (
+    Labels,
+    LabelTask,
+    choose_metrics,
+    find_label_task,
+    load_label_task,
+)
 from maskwright.finetuning.text_tasks import Ranking, TextTask
 from maskwright.inference.text_model import TextModel
 from maskwright.model.classifier import Classifier
@@ -60,9 +66,8 @@ class TunedModel(TextModel[Classifier]):
     def read(self, path: Path, labels: Labels) -> Examples:
         """Return the examples of a file, with their targets.
 
-        Raises:
-            CorpusError: the file cannot be read, holds no examples, has a label that the model
-                does not know, or has single texts for a model of pairs.
+        Raise CorpusError if the file cannot be read, holds no examples, has a label that the model
+        does not know, or has single texts for a model of pairs.
         """
         header = self.trained_on.get("has_header")
         columns: dict[str, Column] = {**self.trained_on.get("columns", {})}
@@ -88,7 +93,7 @@ def _score_labels(request: Request) -> SuiteResult:
     task, loaded = model.task, model.loaded
     labels = Labels(loaded.labels, num_unanswerable=int(loaded.may_be_empty))
     examples = model.read(path, labels)
-    metrics = task.choose_metrics(labels, model.metric, model.trained_on.get("metrics", ()))[1]
+    metrics = choose_metrics(task, labels, model.metric, model.trained_on.get("metrics", ()))[1]
     logits = compute_logits(model.model, examples, model.tokenizer.pad_id, "fp32")
     answers = task.collect(examples, logits)
     found = task.score(labels, metrics, examples, answers)
@@ -129,5 +134,5 @@ LABELS = Suite(
     needs="labels",
     check=lambda request: request.need_file("labels"),
     score=_score_labels,
-    headlines=tuple(f"labels/{name}" for name in ("span_f1", "span_recall", *get_args(Metric))),
+    headlines=tuple(f"labels/{name}" for name in ("span_recall", *get_args(Metric))),
 )

@@ -24,9 +24,10 @@ from maskwright.evaluation.intervals import (
     ScoreFormula,
     Sums,
     SumTable,
-    SumTableBuilder,
+    Values,
     describe_bootstrap,
     ratio,
+    sum_by_row,
 )
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.inference.text_model import check_finite
@@ -56,8 +57,7 @@ class TokenPredictions:
 def rank_labels(model: MaskedLanguageModel, hidden: Tensor, labels: Tensor) -> TokenPredictions:
     """Return the predictions from hidden states [M, D] for labels [M], in chunks.
 
-    Raises:
-        ModelFolderError: the model's probabilities are not finite.
+    Raise ModelFolderError if the model's probabilities are not finite.
     """
     at_once = max(1, _LOGITS_AT_ONCE // model.config.vocab_size)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -103,8 +103,6 @@ WORD_MASKING = MaskingConfig(rate=0.15, strategy="words", mask_share=1.0, random
 _TOPS = (1, 5, 10)
 _NUM_CONFIDENCE_BINS = 15
 _SEEN = ("mask", "random", "kept")  # the input token at a masked position
-
-Values = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -161,28 +159,27 @@ def measure_masked_lm(
             some tokenizers drop, so they do not count when tokenizers are compared.
     """
     unigram, digest = Unigram(counts), hashlib.sha256()
-    mask_id = text.vocabulary.mask_id
-    tokens = SumTableBuilder(_token_names(unigram))
-    mask_only, words = SumTableBuilder(_MASK_ONLY_NAMES), SumTableBuilder(_WORD_NAMES)
-    for masking, table in ((PINNED_MASKING, tokens), (MASK_ONLY, mask_only)):
-        for batch in text.batches(masking):
+
+    def measure(masking: MaskingConfig) -> SumTable:
+        parts: list[Values] = []
+        for batch, word_of_slot in text.batches_with_words(masking):
             positions, labels = batch.masked_tokens()
-            if table is tokens:
+            if masking is PINNED_MASKING:
                 digest.update(positions.numpy().tobytes() + labels.numpy().tobytes())
             found = predict(model, batch, positions, labels)
             seen = batch.input_ids[positions].numpy()
-            values = _describe_tokens(found, labels.numpy(), seen, mask_id, unigram, characters)
-            _add(table, batch, positions, values)
-    for batch, word_of_slot in text.batches_with_words(WORD_MASKING):
-        positions, labels = batch.masked_tokens()
-        found = predict(model, batch, positions, labels)
-        seen = batch.input_ids[positions].numpy()
-        values = _describe_tokens(found, labels.numpy(), seen, mask_id, unigram, characters)
-        word_numbers = word_of_slot[positions.numpy()]
-        values |= _describe_words(values["top1"], values["unigram_top1"], word_numbers)
-        _add(words, batch, positions, values)
-    tables = tokens.build(), mask_only.build(), words.build()
-    return MaskedTables(*tables, digest.hexdigest(), unigram.num_decades)
+            is_mask = seen == text.vocabulary.mask_id
+            values = _describe_tokens(found, labels.numpy(), seen, is_mask, unigram, characters)
+            if masking is WORD_MASKING:
+                words = word_of_slot[positions.numpy()]
+                values |= _describe_words(values["top1"], values["unigram_top1"], words)
+            length = batch.context.row_length
+            rows, num_rows = positions.numpy() // length, len(batch.input_ids) // length
+            parts.append(sum_by_row(rows, num_rows, values))
+        return SumTable.join(parts)
+
+    tokens, mask_only, words = map(measure, (PINNED_MASKING, MASK_ONLY, WORD_MASKING))
+    return MaskedTables(tokens, mask_only, words, digest.hexdigest(), unigram.num_decades)
 
 
 @torch.no_grad()
@@ -197,38 +194,11 @@ def predict(
     return rank_labels(model, hidden, labels.to(device))
 
 
-def _add(table: SumTableBuilder, batch: Batch, positions: Tensor, values: Values) -> None:
-    rows = positions.numpy() // batch.context.row_length
-    table.add(rows, len(batch.input_ids) // batch.context.row_length, values)
-
-
-def _token_names(unigram: Unigram) -> list[str]:
-    return [
-        *("count", "loss", "reciprocal_rank", "characters"),
-        *("unigram_loss", "unigram_reciprocal_rank", "text_loss", "unigram_text_loss"),
-        *(f"{whose}top{k}" for k in _TOPS for whose in ("", "unigram_")),
-        *(f"{seen}_{what}" for seen in _SEEN for what in ("count", "loss", *_GROUP)),
-        *(f"{d}_{what}" for d in range(unigram.num_decades) for what in ("count", "loss", *_GROUP)),
-        *(f"{b}_{what}" for b in range(_NUM_CONFIDENCE_BINS) for what in _CALIBRATION),
-    ]
-
-
-_GROUP = ("top1", "unigram_loss", "unigram_top1")
-_CALIBRATION = ("confidence", "right")
-_BASELINES = ("loss", "top1", "top5")
-_MASK_ONLY_NAMES = ("count", "loss", "top1", "top5", *(f"unigram_{what}" for what in _BASELINES))
-_WORD_NAMES = (
-    *("count", "loss", "top1", "unigram_top1"),
-    *("words", "words_right", "unigram_words_right"),
-    *("split_words", "split_words_right"),
-)
-
-
 def _describe_tokens(
     predictions: TokenPredictions,
     labels: NDArray[np.int64],
     seen: NDArray[np.int64],
-    mask_id: int,
+    is_mask: NDArray[np.bool_],
     unigram: Unigram,
     characters: NDArray[np.int64],
 ) -> Values:
@@ -247,11 +217,11 @@ def _describe_tokens(
     }
     for k in _TOPS:
         values[f"top{k}"], values[f"unigram_top{k}"] = predictions.rank <= k, unigram_rank <= k
-    is_mask, is_kept = seen == mask_id, seen == labels
+    is_kept = seen == labels
     groups = {"mask": is_mask, "random": ~is_mask & ~is_kept, "kept": is_kept}
     groups |= {str(d): unigram.decade[labels] == d for d in range(unigram.num_decades)}
     for name, member in groups.items():
-        for what in ("count", "loss", *_GROUP):
+        for what in ("count", "loss", "top1", "unigram_loss", "unigram_top1"):
             values[f"{name}_{what}"] = member * values[what]
     # Confidence bins of equal width: (0, 1/15], (1/15, 2/15], …
     bins = np.ceil(predictions.confidence * _NUM_CONFIDENCE_BINS).astype(np.int64) - 1
@@ -295,20 +265,16 @@ def evaluate_mlm(
     characters: NDArray[np.int64],
     data: DataFacts,
 ) -> SuiteResult:
-    """Return all scores of a model on a text; see `measure_masked_lm`.
-
-    Args:
-        data: the name and fingerprint of the text, for the results.
-
-    Raises:
-        InputError: the text is so short that no token is masked.
-    """
+    """Return all scores of a model on a text; see `measure_masked_lm` and `describe_tables`."""
     return describe_tables(measure_masked_lm(model, text, counts, characters), text, data)
 
 
 def describe_tables(tables: MaskedTables, text: PinnedText, data: DataFacts) -> SuiteResult:
-    """Return the scores from the sums of `measure_masked_lm`."""
-    if not tables.tokens.totals["count"]:
+    """Return the scores from the sums of `measure_masked_lm`.
+
+    `data` is the name and fingerprint of the text. Raise InputError if no token is masked.
+    """
+    if not tables.tokens.totals.get("count"):
         raise InputError(
             f"{data['name']} is too short: none of its tokens is masked. Give more text."
         )

@@ -6,7 +6,6 @@ Texts are embedded as by ``maskwright embed``. The baselines, BM25 and the cosin
 need no training. Q queries, N documents.
 """
 
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -25,7 +24,13 @@ from maskwright.evaluation.suites import Request, Suite, describe_files
 from maskwright.finetuning.column_roles import looks_like_header
 from maskwright.finetuning.metrics import compute_metric
 from maskwright.finetuning.predict import Predictor
-from maskwright.finetuning.table_files import TableRow, list_names, open_lines, read_columns
+from maskwright.finetuning.table_files import (
+    TableRow,
+    list_names,
+    open_lines,
+    read_columns,
+    read_objects,
+)
 from maskwright.inference.embed import Embedder
 from maskwright.runs.evaluation_file import Score, SuiteResult
 
@@ -50,9 +55,8 @@ class Collection:
 def read_collection(folder: Path) -> Collection:
     """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``, plain or ``.gz``.
 
-    Raises:
-        InputError: a file is missing.
-        CorpusError: a file is damaged, or no query has a relevant document.
+    Raise InputError if a file is missing; CorpusError if a file is damaged, or no query has a
+    relevant document.
     """
     corpus, queries = (_find(folder, f"{name}.jsonl") for name in ("corpus", "queries"))
     qrels = _find(folder, *(f"qrels/{split}.tsv" for split in _SPLITS))
@@ -84,21 +88,15 @@ def _find(folder: Path, *names: str) -> Path:
 
 def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the id and the text (with the title before it) of each line."""
-    (name, lines), known = open_lines(path), set[str]()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record: dict[str, Any] = json.loads(line)
-            text = (record.get("title") or "") + " " + record["text"]
-            if record["_id"] is None or (found := str(record["_id"])) in known:
-                raise ValueError("no id of its own")
-            known.add(found)
-            yield found, text.strip()
-        except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
-            raise CorpusError(
-                f'{name}:{number} is not {{"_id": …, "text": …}} with an id of its own. Correct it.'
-            ) from None
+    known = set[str]()
+    for place, record in read_objects(*open_lines(path)):
+        name, title, text = (record.get(key) for key in ("_id", "title", "text"))
+        are_texts = isinstance(text, str) and isinstance(title, str | None)
+        if name is None or str(name) in known or not are_texts:
+            rule = 'is not {"_id": …, "text": …} with an id of its own'
+            raise CorpusError(f"{place} {rule}. Correct it.")
+        known.add(str(name))
+        yield str(name), f"{title or ''} {text}".strip()
 
 
 def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
@@ -290,8 +288,7 @@ def read_graded_pairs(path: Path) -> tuple[list[str], list[str], NDArray[np.floa
     The columns are ``sentence1``, ``sentence2`` and ``score``; in a CSV or TSV file without a
     header, the first three, or those of ``sts-dev.csv``.
 
-    Raises:
-        CorpusError: as `read_columns`, a column is missing, or all scores are equal.
+    Raise CorpusError as `read_columns`, and if a column is missing or all scores are equal.
     """
     rows = list(_read_rows(path))
     pairs, scores = [row.texts for row in rows], np.array([row.number("score") for row in rows])

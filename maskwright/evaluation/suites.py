@@ -115,16 +115,9 @@ class Request:
         return self.model.longest - len(self.model.wrap([]))
 
     def need_text(self) -> "EvaluationText":
-        """Return the text; raise InputError if there is none."""
-        if self.text is None:
-            raise InputError("the suite needs text. Give a prepared folder or text files as --data")
+        """Return the text, which a request of a suite that needs text has."""
+        assert self.text is not None, "the suite needs text"
         return self.text
-
-    def need_pairs(self) -> "tuple[str, Sequence[MinimalPair]]":
-        """Return the minimal pairs; raise InputError if there are none."""
-        if self.pairs is None:
-            raise InputError("the suite needs minimal pairs. Give their folder as --blimp")
-        return self.pairs
 
     def need_file(self, suite: str) -> Path:
         """Return the only value of --data; raise InputError if there is not exactly one."""

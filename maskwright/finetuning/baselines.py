@@ -1,6 +1,6 @@
 """Baselines without an encoder: a model that loses to a bag of words is not worth deploying."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,65 +37,49 @@ def predict_constant(problem: ProblemType, targets: NDArray[Any], count: int) ->
     return np.broadcast_to(targets.mean(0) > 0.5, (count, targets.shape[1])).astype(np.float32)
 
 
-class BagOfWords:
-    """A linear model on TF-IDF features: the words and word bigrams of each text.
+def fit_bag_of_words(
+    problem: ProblemType, texts: Texts, targets: NDArray[Any]
+) -> Callable[[Texts], NDArray[Any]]:
+    """Return a linear model on TF-IDF features, as a function of texts: words and word bigrams.
 
     For pairs of texts, the words that they share and their cosine are features too: a linear model
-    cannot compare two concatenated bags of words.
-
-    Args:
-        texts, targets: the training examples.
+    cannot compare two concatenated bags of words. If no word occurs twice, it is constant.
     """
+    extraction: Any = import_extra("sklearn.feature_extraction.text", "finetune", _NEEDED_BY)
+    sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
+    pattern = r"(?u)\b\w+\b"  # scikit-learn's default drops words of one letter
+    bag = extraction.TfidfVectorizer(ngram_range=(1, 2), min_df=2, token_pattern=pattern)
 
-    def __init__(self, problem: ProblemType, texts: Texts, targets: NDArray[Any]) -> None:
-        extraction: Any = import_extra("sklearn.feature_extraction.text", "finetune", _NEEDED_BY)
-        self._sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
-        pattern = r"(?u)\b\w+\b"  # scikit-learn's default drops words of one letter
-        self._bag = extraction.TfidfVectorizer(ngram_range=(1, 2), min_df=2, token_pattern=pattern)
-        self._model: Any = build_linear(problem)
-        try:
-            self._bag.fit([text for each in texts for text in each])
-        except ValueError:  # no word occurs twice
-            self._model = None
-        else:
-            self._model.fit(self._describe(texts), targets)
-
-    def __call__(self, texts: Texts) -> NDArray[Any] | None:
-        """Return the predictions; None if no word of the training examples occurs twice."""
-        if self._model is None:
-            return None
-        return np.asarray(self._model.predict(self._describe(texts)))
-
-    def _describe(self, texts: Texts) -> Any:
-        bags = [self._bag.transform(side) for side in zip(*texts, strict=True)]
+    def describe(texts: Texts) -> Any:
+        bags = [bag.transform(side) for side in zip(*texts, strict=True)]
         if len(bags) == 2:
             shared = bags[0].multiply(bags[1])
-            bags += [shared, self._sparse.csr_matrix(shared.sum(1))]
-        return self._sparse.hstack(bags).tocsr()
+            bags += [shared, sparse.csr_matrix(shared.sum(1))]
+        return sparse.hstack(bags).tocsr()
+
+    try:
+        bag.fit([text for each in texts for text in each])
+    except ValueError:  # no word occurs twice
+        return lambda texts: predict_constant(problem, targets, len(texts))
+    model = build_linear(problem).fit(describe(texts), targets)
+    return lambda texts: np.asarray(model.predict(describe(texts)))
 
 
-class TagFeatures:
-    """Logistic regression on each word, its neighbors, its suffix and its capitalization.
+def fit_tagger(
+    sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[int]]
+) -> Callable[[Sequence[Sequence[str]]], list[list[int]]]:
+    """Return logistic regression on each word, its neighbors, its suffix and its capitalization."""
+    extraction: Any = import_extra("sklearn.feature_extraction", "finetune", _NEEDED_BY)
+    bag, model = extraction.DictVectorizer(), build_linear("single_label_classification")
+    known = bag.fit_transform([word for one in sentences for word in describe_words(one)])
+    model.fit(known, np.concatenate(tags))
 
-    Args:
-        sentences: the words of the training examples.
-        tags: the tag id of each word.
-    """
-
-    def __init__(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[int]]) -> None:
-        extraction: Any = import_extra("sklearn.feature_extraction", "finetune", _NEEDED_BY)
-        self._bag, self._model = (
-            extraction.DictVectorizer(),
-            build_linear("single_label_classification"),
-        )
-        known = self._bag.fit_transform([word for one in sentences for word in describe_words(one)])
-        self._model.fit(known, np.concatenate(tags))
-
-    def __call__(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Return the predicted tag of each word of each sentence."""
+    def predict(sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         described = [word for one in sentences for word in describe_words(one)]
-        found = iter(self._model.predict(self._bag.transform(described)).tolist())
+        found = iter(model.predict(bag.transform(described)).tolist())
         return [[next(found) for _ in one] for one in sentences]
+
+    return predict
 
 
 def describe_words(words: Sequence[str]) -> Iterator[dict[str, str | bool]]:

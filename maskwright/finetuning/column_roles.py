@@ -1,11 +1,10 @@
 """The roles of a table's columns: by their usual names or their content, or as the user says.
 
 Content decides only where it leaves no choice: one column of long, distinct texts, and one of few
-labels. Otherwise the error has the columns to give.
+labels.
 """
 
 import re
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -46,18 +45,6 @@ _MIN_LENGTH = 15  # characters of a text, on average
 _MIN_DISTINCT_TEXTS, _MAX_DISTINCT_LABELS = 0.8, 0.5  # shares of the rows
 
 
-class ColumnsError(CorpusError):
-    """Columns that a table does not have, or that are not clear.
-
-    Attributes:
-        columns: what to give instead, by role.
-    """
-
-    def __init__(self, message: str, columns: Mapping[str, Column]) -> None:
-        super().__init__(message)
-        self.columns = dict(columns)
-
-
 def normalize_name(name: str) -> str:
     """Return a column name as the usual names are written."""
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
@@ -86,12 +73,6 @@ def name_roles(columns: Mapping[str, Column], roles: Sequence[str], what: str) -
             raise InputError(f"--columns {given}={column}: {rule}. Give it once.")
         found[meant[0]] = column
     return found
-
-
-def show_columns(columns: Mapping[str, Column]) -> str:
-    """Return columns as they are typed: ``text=note label=department``."""
-    alone = {FIRST: "text"} if SECOND not in columns else {}
-    return shlex.join(f"{alone.get(role, role)}={column}" for role, column in columns.items())
 
 
 def infer_roles(
@@ -155,34 +136,13 @@ def _to_number(value: Any) -> float | None:
         return None
 
 
-def propose_columns(
-    names: Sequence[Column], rows: Sequence[Sequence[Any]], columns: Mapping[str, Column]
-) -> dict[str, Column]:
-    """Return a column for each role: texts are the longest, labels the most repetitive.
-
-    The `columns` that were asked for are kept if the table has them; without a header, `names` are
-    positions.
-    """
-    known = {*names, *range(len(names))}
-    kept = {role: column for role, column in columns.items() if column in known}
-    free = [n for n, name in enumerate(names) if {n, name}.isdisjoint(kept.values())]
-    values = {n: [str(row[n]) for row in rows if n < len(row)] for n in free}
-    numbers = [role for role in columns if role in (LABEL, "score") and role not in kept]
-    texts = sorted(role for role in columns if role not in kept and role not in numbers)
-    longest = sorted(free, key=lambda n: -sum(map(len, values[n])))[: len(texts)]
-    found = {**kept, **{r: names[n] for r, n in zip(texts, sorted(longest), strict=False)}}
-    rest = sorted(set(free) - {*longest}, key=lambda n: (len({*values[n]}) < 2, len({*values[n]})))
-    found |= {role: names[n] for role, n in zip(numbers, rest, strict=False)}
-    return {role: found[role] for role in sorted(found, key=lambda r: (r not in TEXT_ROLES, r))}
-
-
 def find_roles(
     names: Sequence[str], roles: Sequence[str], given: Mapping[str, object], table: Path | str
 ) -> dict[str, str]:
     """Return the column of each role that is not given, inferred from the usual names.
 
     A role without a usual name maps to itself, which the table may lack; ``sentence2`` is omitted
-    if the table has one text. Raise ColumnsError if two columns may have the same role.
+    if the table has one text. Raise CorpusError if two columns may have the same role.
     """
     free: dict[str, list[str]] = {}
     for name in names:
@@ -195,15 +155,13 @@ def find_roles(
     for role, usual in ((FIRST, TEXTS), (LABEL, LABELS)):
         if role in roles and role not in given and role not in found:
             found[role] = free.get(role) or [one for name in usual for one in free.get(name, ())]
-    first = {role: known[0] if known else role for role, known in found.items()}
     for role, known in found.items():
         if len(known) > 1:
-            twice = {one: name for one, name in first.items() if names.count(name) > 1}
-            repeated = {one: names.index(name) for one, name in twice.items()}
-            columns = cast(dict[str, Column], {**given, **first, **repeated})
+            is_repeated = names.count(known[0]) > 1
+            choice = names.index(known[0]) if is_repeated else known[0]
             rule = f"{table} has several columns that may be the {role}: {', '.join(known)}"
-            raise ColumnsError(f"{rule}. Choose one: --columns {role}={columns[role]}.", columns)
-    return first
+            raise CorpusError(f"{rule}. Choose one: --columns {role}={choice}.")
+    return {role: known[0] if known else role for role, known in found.items()}
 
 
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:

@@ -109,8 +109,7 @@ class FinetuneConfig:
     precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
     private: bool = setting(
-        False,
-        "keep no text of an example: no predictions, no mistakes in the report",
+        False, "keep no text of an example: no predictions, no mistakes in the report"
     )
     distill: SoftTargetsConfig = section(SoftTargetsConfig)
 

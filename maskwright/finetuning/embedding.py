@@ -9,7 +9,6 @@ sentence-transformers keeps its pooling and its longest input, and becomes one a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -40,7 +39,13 @@ from maskwright.inference.embed import Pooling
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
-from maskwright.model_folder.folder import adapt_card, open_encoder, save_model, write_dimensions
+from maskwright.model_folder.folder import (
+    Loaded,
+    adapt_card,
+    open_encoder,
+    save_model,
+    write_dimensions,
+)
 from maskwright.model_folder.sentence_modules import find_modules, find_pooling, write_modules
 from maskwright.progress import Pulse
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
@@ -102,12 +107,12 @@ class Embedding(CustomTask):
         """Train on pairs; write the encoder and the share of texts that retrieve their partner."""
         config = request.config
         device = choose_device(config.device, field="device")
-        start = VectorFolder.open(request.model, config.dropout)
-        model = start.model.to(device)
-        config.find_length(model.config.max_position_embeddings)
-        max_length = config.max_length or start.longest
+        pooling, loaded = find_pooling(request.model), open_to_train(request.model, config.dropout)
+        model, most = loaded.model.to(device), loaded.model.config.max_position_embeddings
+        config.find_length(most)
+        max_length = config.max_length or int(min(read_max_length(request.model) or most, most))
         report_columns(self, request.files, report)
-        train, valid, num_shared = load_pairs(request.files, start.tokenizer, max_length)
+        train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
         report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if is_text(request.files.train):
             report(f"no labels: {_OBJECTIVES[config.objective]}")
@@ -130,7 +135,7 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        parts = start.tokenizer, config, keep, pulse, start.pooling
+        parts = loaded.tokenizer, config, keep, pulse, pooling
         fitting = ContrastiveFitting(model, train, valid, *parts)
         if config.negatives == "mined":
             report("mining negatives")
@@ -140,7 +145,7 @@ class Embedding(CustomTask):
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
         write_json(out / RESULTS_NAME, {**best, **facts})
         card = _write_card(request.origin, len(train), records[0], best)
-        start.save(out / MODEL_NAME, card, config.dimensions, max_length)
+        _save(out / MODEL_NAME, request.model, loaded, pooling, card, config.dimensions, max_length)
         if not best["step"]:
             report(
                 "Training did not improve the score, so the original weights are saved. Try a lower"
@@ -170,27 +175,25 @@ def _describe(record: Record) -> str:
 
 
 def _check_losses(config: FinetuneConfig, file: Path, train: Pairs, model: EncoderModel) -> None:
+    """Raise ConfigError unless the model and the examples have what the settings need."""
 
-    def refuse(field: str, rule: str, remedy: str = "Remove it.") -> None:
+    def refuse(field: str, rule: str, remedy: str = "Remove one of them.") -> None:
         raise ConfigError(field, getattr(config, field), rule, remedy)
 
-    denoises, width = config.objective == "tsdae", model.config.hidden_size
+    denoises, mines = config.objective == "tsdae", config.negatives == "mined"
+    has = "negatives" if train.negatives else "numbers" if train.scores is not None else None
     if denoises and isinstance(model, BareEncoder):
-        refuse(
-            "objective", "needs a model that predicts masked tokens, but this encoder has no head"
-        )
+        refuse("objective", "needs a model that predicts masked tokens, but this one has no head")
     if denoises and not is_text(file):
         refuse("objective", f"needs text without labels (.txt), but {file} is a table")
-    if denoises and (config.dimensions or config.negatives == "mined"):
-        rule = "cannot be combined with dimensions or mined negatives"
-        refuse("objective", rule, "Remove one of them.")
-    if config.negatives == "mined" and (train.negatives or train.scores is not None):
-        has = "negatives" if train.negatives else "numbers"
-        rule = f"cannot be combined with examples that have {has}"
-        refuse("negatives", rule, "Remove the setting or the column.")
+    if denoises and (config.dimensions or mines):
+        refuse("objective", "cannot be combined with dimensions or mined negatives")
+    if mines and has:
+        refuse("negatives", f"cannot be combined with examples that have {has}")
     if not config.dropout and not denoises and torch.equal(*number_texts(*train.sides)):
         rule = "must be above 0 for text without labels, whose positives differ only by dropout"
         refuse("dropout", rule, "Try 0.1.")
+    width = model.config.hidden_size
     for size in config.dimensions:
         if not 1 <= size < width:
             rule = f"must be between 1 and {width - 1}, below the hidden size of the model"
@@ -279,50 +282,36 @@ def halve(row: TableRow) -> TableRow:
     return TableRow(row.place, {FIRST: text[:cut], SECOND: text[cut:].lstrip()})
 
 
-@dataclass(frozen=True)
-class VectorFolder:
-    """A model to train vectors with.
+def open_to_train(folder: Path, dropout: float) -> Loaded[MaskedLanguageModel | BareEncoder]:
+    """Open a model with this dropout; raise InputError if it detects replaced tokens."""
+    loaded = open_encoder(folder)
+    model, weights = loaded.model, dict(loaded.model.named_parameters())
+    if not isinstance(model, MaskedLanguageModel | BareEncoder):
+        rule = "detects replaced tokens, but --task embedding needs a model that predicts"
+        raise InputError(f"{folder} {rule} masked tokens, or an encoder. Name another.")
+    model = type(model).from_tensors(with_dropout(model.config, dropout), weights)
+    return Loaded(model, loaded.tokenizer, loaded.add_special_tokens)
 
-    Attributes:
-        longest: the longest input in tokens, as the folder has it.
-        is_modular: True if the folder is one of sentence-transformers.
-    """
 
-    model: MaskedLanguageModel | BareEncoder
-    tokenizer: Tokenizer
-    add_special_tokens: bool
-    pooling: Pooling
-    longest: int
-    is_modular: bool
+def _save(
+    folder: Path,
+    origin: Path,
+    loaded: Loaded[MaskedLanguageModel | BareEncoder],
+    pooling: Pooling,
+    card: str,
+    dimensions: Sequence[int],
+    max_length: int,
+) -> None:
+    """Write the trained model; a folder of sentence-transformers (`origin`) becomes one again."""
+    model, is_modular = loaded.model.cpu(), find_modules(origin) is not None
+    width = model.config.hidden_size
 
-    @classmethod
-    def open(cls, folder: Path, dropout: float) -> "VectorFolder":
-        """Open a model with this dropout.
+    def finish(folder: Path) -> None:
+        more = _HEAD * isinstance(model, MaskedLanguageModel) + _MODULES * is_modular
+        adapt_card(folder, _METADATA, _USE.format(_VECTORS[pooling], more))
+        write_dimensions(folder, [*dimensions, width] if dimensions else [])
+        if is_modular:
+            write_modules(folder, width, pooling, max_length)
 
-        Raise InputError if it detects replaced tokens, ModelFolderError if sentence-transformers
-        makes its vectors with other modules or pooling.
-        """
-        pooling, loaded = find_pooling(folder), open_encoder(folder)
-        model, weights = loaded.model, dict(loaded.model.named_parameters())
-        if not isinstance(model, MaskedLanguageModel | BareEncoder):
-            rule = "detects replaced tokens, but --task embedding needs a model that predicts"
-            raise InputError(f"{folder} {rule} masked tokens, or an encoder. Name another.")
-        model = type(model).from_tensors(with_dropout(model.config, dropout), weights)
-        most = model.config.max_position_embeddings
-        longest = int(min(read_max_length(folder) or most, most))
-        wraps, is_modular = loaded.add_special_tokens, find_modules(folder) is not None
-        return cls(model, loaded.tokenizer, wraps, pooling, longest, is_modular)
-
-    def save(self, folder: Path, card: str, dimensions: Sequence[int], max_length: int) -> None:
-        """Write the trained model, with the sizes that were trained beside the whole vector."""
-        width = self.model.config.hidden_size
-
-        def finish(folder: Path) -> None:
-            more = _HEAD * isinstance(self.model, MaskedLanguageModel) + _MODULES * self.is_modular
-            adapt_card(folder, _METADATA, _USE.format(_VECTORS[self.pooling], more))
-            write_dimensions(folder, [*dimensions, width] if dimensions else [])
-            if self.is_modular:
-                write_modules(folder, width, self.pooling, max_length)
-
-        wraps, model = self.add_special_tokens, self.model.cpu()
-        save_model(folder, model, self.tokenizer, card, add_special_tokens=wraps, finish=finish)
+    wraps = loaded.add_special_tokens
+    save_model(folder, model, loaded.tokenizer, card, add_special_tokens=wraps, finish=finish)

@@ -1,7 +1,7 @@
 """Training: the loop, early stopping, the best weights, one run for each seed, and teachers.
 
-A teacher (Hinton et al., "Distilling the Knowledge in a Neural Network", 2015) reads each training
-example once, since inputs do not change between epochs. K labels.
+A teacher reads each training example once, since inputs do not change between epochs. N examples,
+K labels.
 """
 
 import math
@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maskwright.errors import CheckpointError, InputError, TrainingError
@@ -36,9 +38,11 @@ from maskwright.finetuning.network import (
 from maskwright.finetuning.task import Logits, TaskData
 from maskwright.logs import Record
 from maskwright.model.classifier import Classifier
+from maskwright.model.config import ProblemType
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.classifier_folder import open_classifier
+from maskwright.objectives.distillation import diverge
 from maskwright.optim.eager import AdamW
 from maskwright.progress import Pulse
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
@@ -171,6 +175,35 @@ def score_model(
     return {**scores, VALID_LOSS: loss.item()}
 
 
+def weigh_labels(
+    problem: ProblemType, counts: Sequence[int], num_examples: int
+) -> NDArray[np.float32]:
+    """Return [K] class weights that give all labels the same total weight in the loss.
+
+    Of several labels at once, they weigh the positive examples relative to the negative ones.
+    """
+    each = np.array(counts, np.float64)
+    if problem == "multi_label_classification":
+        # At least 1 in the numerator: a label of all examples keeps a positive weight.
+        return (np.maximum(num_examples - each, 1) / each).astype(np.float32)
+    return (each.sum() / (len(each) * each)).astype(np.float32)
+
+
+def distill(problem: ProblemType, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Return the mean loss of logits [N, K] beside a teacher's, on the scale of `LabelTask.loss`.
+
+    Hinton et al., "Distilling the Knowledge in a Neural Network", 2015.
+    """
+    if problem == "regression":
+        return F.mse_loss(logits, teacher)
+    logits, teacher = logits / temperature, teacher / temperature
+    if problem == "multi_label_classification":
+        found = F.binary_cross_entropy_with_logits(logits, teacher.sigmoid())
+    else:
+        found = diverge(logits, teacher).mean()
+    return temperature**2 * found
+
+
 @dataclass
 class RunResult:
     """One run: its best scores on the validation examples, and its records.
@@ -209,10 +242,14 @@ class Fitting:
         self.config = config.resolve(len(data.train), model.config.hidden_size)
         self.device = next(model.parameters()).device
         self.result = RunResult(seed)
-        self.mean, self.deviation = data.task.normalize(data.train.targets)
+        self.mean, self.deviation = 0.0, 1.0
+        if data.task.scales_targets:
+            targets = np.asarray(data.train.targets)
+            self.mean = float(np.mean(targets, dtype="f8"))
+            self.deviation = float(np.std(targets, dtype="f8")) or 1.0
         self.weights: Tensor | None = None
         if config.class_weights:
-            weights = data.task.weigh(data.labels, len(data.train))
+            weights = weigh_labels(data.task.problem, data.labels.counts, len(data.train))
             self.weights = torch.as_tensor(weights).to(self.device)
         self.loop = Loop(self.config, data.train.lengths, seed, self.device, pulse)
         self._best: dict[str, Tensor] = {}
@@ -247,7 +284,7 @@ class Fitting:
             return loss
         found = np.vstack([self.data.soft_targets[number] for number in numbers])
         soft = self._normalize(torch.as_tensor(found))
-        taught = task.distill(logits, soft, config.temperature)
+        taught = distill(task.problem, logits, soft, config.temperature)
         return (1 - config.weight) * loss + config.weight * taught
 
     def _normalize(self, targets: Tensor) -> Tensor:
@@ -410,16 +447,12 @@ def ask_teacher(folder: Path, data: TaskData, config: FinetuneConfig, pulse: Pul
     """
     teacher, task, labels = open_classifier(folder), data.task, data.labels
     level, problem = teacher.model.head_config.level, teacher.problem
-    if level != task.level or (level == "text" and problem != task.problem):
+    other = {*teacher.labels} ^ {*labels.names} if task.problem != "regression" else set[str]()
+    if level != task.level or (level == "text" and problem != task.problem) or other:
+        shown = f", with other labels, such as {min(other)}" if other else ""
         raise InputError(
-            f"--teacher {folder} labels {level}s ({problem}), which is not --task {task.name}. "
-            "Give a model that was fine-tuned for this task."
-        )
-    if task.problem != "regression" and {*teacher.labels} != {*labels.names}:
-        first = min({*teacher.labels} ^ {*labels.names})
-        raise InputError(
-            f"--teacher {folder} has other labels than the training examples, such as {first}. "
-            "Give a model that was fine-tuned with these labels."
+            f"--teacher {folder} labels {level}s ({problem}){shown}, which is not --task "
+            f"{task.name} on these examples. Give a model that was fine-tuned for them."
         )
     examples = task.encode(data.train.rows, labels, teacher.tokenizer, teacher.max_length)
     theirs, ours = ([len(each) for each in one.positions or ()] for one in (examples, data.train))

@@ -21,7 +21,7 @@ from maskwright.logs import Record
 
 Metric = Literal[
     "accuracy", "f1", "macro_f1", "micro_f1", "matthews", "pearson", "spearman",
-    "mean_squared_error", "exact_match", "mrr",
+    "mean_squared_error", "exact_match", "mrr", "span_f1",
 ]  # fmt: skip
 Scores = dict[str, float]
 Baselines = dict[str, Scores]  # by the name of the baseline
@@ -251,26 +251,20 @@ def show_mean(found: Summary) -> str:
     return f"{found['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation is not None else "")
 
 
-def list_scores(results: SetResults) -> list[tuple[str, list[str]]]:
+def list_scores(results: SetResults | FoldResults) -> list[tuple[str, list[str]]]:
     """Return each metric with the scores of baselines, the random encoder if any, and the model.
 
     Scores of each kind of entity are omitted.
     """
-    models = [results["random_encoder"]] if "random_encoder" in results else []
-    models.append(results["scores"])
-    rows: list[tuple[str, list[str]]] = []
-    for name in results["baselines"]["majority"]:
-        if "/" not in name:
-            baselines = [f"{scores[name]:.4f}" for scores in results["baselines"].values()]
-            rows.append((name, [*baselines, *(show_mean(model[name]) for model in models)]))
-    return rows
+    columns: list[Mapping[str, float | Summary]] = [*results["baselines"].values()]
+    columns += [results["random_encoder"]] if "random_encoder" in results else []
+    columns.append(results["scores"])
+    names = [name for name in results["baselines"]["majority"] if "/" not in name]
+    return [(name, [_show(column[name]) for column in columns]) for name in names]
 
 
-def list_fold_scores(folds: FoldResults) -> list[tuple[str, list[str]]]:
-    """Return each metric with the mean and deviation of the baselines and of the models."""
-    columns = [*folds["baselines"].values(), folds["scores"]]
-    names = [name for name in folds["baselines"]["majority"] if "/" not in name]
-    return [(name, [show_mean(each[name]) for each in columns]) for name in names]
+def _show(score: float | Summary) -> str:
+    return f"{score:.4f}" if isinstance(score, float | int) else show_mean(score)
 
 
 def describe_defeats(results: Results) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -89,9 +89,8 @@ class Predictor:
     def __call__(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Answer]:
         """Return the answer for each text, for each pair, or for each question and its text.
 
-        Raises:
-            InputError: the model labels words (use `tag`), texts and pairs are mixed, or the model
-                was trained on pairs and not on texts, or the reverse.
+        Raise InputError if the model labels words (use `tag`) or was trained on pairs and not on
+        texts, or the reverse.
         """
         if self.labels_tokens:
             raise InputError("this model labels words, not texts. Use Predictor.tag.")
@@ -99,17 +98,12 @@ class Predictor:
         each = [(one,) if isinstance(one, str) else tuple(one) for one in listed]
         if not each:
             return []
-        if len(set(map(len, each))) > 1:
-            raise InputError("texts and pairs of texts cannot be mixed. Give them separately.")
-        num_texts = 2 if self.finds_spans else self.loaded.num_texts
-        if num_texts is not None and len(each[0]) != num_texts:
-            raise InputError(
-                "this model was trained on single texts. Give one text per example; in a table, "
-                "one column (sentence1)."
-                if num_texts == 1
-                else "this model was trained on pairs of texts. Give two texts per example; in a "
-                "table, two columns (sentence1, sentence2)."
-            )
+        needed = 2 if self.finds_spans else self.loaded.num_texts
+        sizes = {*map(len, each)}
+        if len(sizes) > 1 or needed not in (None, *sizes):
+            rule = f"texts per example must be {needed or 'the same number in all'}, as in training"
+            remedy = "In a table, name the columns sentence1, and sentence2 of pairs."
+            raise InputError(f"{rule}, but are {' and '.join(map(str, sizes))}. {remedy}")
         tokenizer, may_be_empty = self.loaded.tokenizer, self.loaded.may_be_empty
         if self.finds_spans:
             pairs = [(pair[0], pair[-1]) for pair in each]
@@ -140,8 +134,7 @@ class Predictor:
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[Answer]]:
         """Return the answer for each word of each sentence; a dropped word has no score.
 
-        Raises:
-            InputError: the model labels texts.
+        Raise InputError if the model labels texts.
         """
         if not self.labels_tokens:
             raise InputError("this model labels texts, not words. Call the Predictor itself.")
@@ -247,21 +240,34 @@ def predict(
     if sum((texts != (), file is not None, table is not None)) > 1:
         raise InputError("texts, --file and --table cannot be combined. Give one of them")
     path = _find_file(texts, file if table is None else table)
-    source = _Source(texts, path, table is not None, named, header)
-    source.check()
+    kind = _find_kind(path, table is not None, named, header)
     predictor = Predictor(find_model_folder(folder), device or "auto")
     if entities and not (predictor.labels_tokens and marks_entities(predictor.loaded.labels)):
         rule = f"its labels, such as {predictor.loaded.labels[0]}, are not of entities"
         raise InputError(f"--entities has no effect with {folder}: {rule}. Remove it.")
-    if source.is_conll and not predictor.labels_tokens:
-        raise InputError(f"{source.path} holds words, but this model labels texts. Give texts.")
-    return _answer_all(predictor, source.read(Path(folder), predictor), report)
+    trained: Mapping[str, Any] = read_example_files(Path(folder))
+    if kind == "conll":
+        if not predictor.labels_tokens:
+            raise InputError(f"{path} holds words, but this model labels texts. Give texts.")
+        word = {**trained.get("columns", {}), **named}.get(_WORD)
+        sentences = read_words(path or "", None if word is None else int(word))
+        return _answer_all(predictor, sentences, report)
+    if path is None:
+        found: Iterator[Texts] = ((one,) for one in texts)
+    elif kind == "lines":
+        found = ((line,) for line in read_text_lines(path))
+    else:
+        found = _read_table(path, named, header, trained, predictor.finds_spans)
+    found = _check_first(found, path, kind, trained)
+    return _answer_all(predictor, found, report)
 
 
 def _answer_all(
     predictor: Predictor, inputs: Iterator[Texts | Sentence], report: Tell
 ) -> Iterator[AnsweredText]:
     pulse, num_answered = Pulse(report), 0
+    if predictor.labels_tokens:
+        inputs = (one if isinstance(one, Sentence) else predictor.split(one[0]) for one in inputs)
     while block := list(islice(inputs, _BLOCK)):
         yield from _answer_block(predictor, block)
         num_answered += len(block)
@@ -289,78 +295,63 @@ def _has_text(texts: Texts) -> bool:
     return any(text.strip() for text in texts)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """The source of inputs: a file, or the texts themselves."""
+def _find_kind(
+    path: Path | None, is_table: bool, columns: Mapping[str, Column], header: bool | None
+) -> Literal["conll", "table", "lines"]:
+    """Return how the input is read; raise InputError for columns or a header that it lacks."""
+    if path is not None and (_WORD in columns or has_conll_name(path)):
+        if header is not None or not columns.keys() <= {_WORD}:
+            raise InputError(f"{path} is read as CoNLL, which takes only --columns word=N")
+        if not str(columns.get(_WORD, 0)).lstrip("-").isdecimal():
+            raise InputError(f"--columns word={columns[_WORD]} must be a position, from 0")
+        return "conll"
+    if _WORD in columns:
+        raise InputError(f"--columns word={columns[_WORD]} requires a CoNLL file. Give one.")
+    if path is not None and (is_table or is_named_table(path)):
+        return "table"
+    if columns or header is not None:
+        raise InputError("--columns and --header require a table. Give one, or remove them")
+    return "lines"
 
-    texts: Iterable[str]
-    path: Path | None
-    is_named_table: bool
-    columns: Mapping[str, Column]
-    header: bool | None
 
-    @property
-    def is_conll(self) -> bool:
-        return self.path is not None and (_WORD in self.columns or has_conll_name(self.path))
-
-    @property
-    def is_table(self) -> bool:
-        is_table = self.path is not None and is_named_table(self.path)
-        return (self.is_named_table or is_table) and not self.is_conll
-
-    def check(self) -> None:
-        """Raise InputError for columns or a header that the source does not have."""
-        if self.is_conll and (self.header is not None or not self.columns.keys() <= {_WORD}):
-            raise InputError(f"{self.path} is read as CoNLL, which takes only --columns word=N")
-        if _WORD in self.columns:
-            shown = f"--columns word={self.columns[_WORD]}"
-            if not self.is_conll:
-                raise InputError(f"{shown} requires a CoNLL file. Give one, or remove it")
-            if not str(self.columns[_WORD]).lstrip("-").isdecimal():
-                raise InputError(f"{shown} must be a position, from 0")
-        elif not self.is_conll and not self.is_table and (self.columns or self.header is not None):
-            raise InputError("--columns and --header require a table. Give one, or remove them")
-
-    def read(self, run: Path, predictor: Predictor) -> Iterator[Texts | Sentence]:
-        """Yield texts, pairs, or the words of sentences, as the model requires."""
-        if self.is_conll:
-            assert self.path is not None
-            given = {**read_example_files(run).get("columns", {}), **self.columns}
-            word = int(given[_WORD]) if _WORD in given else None
-            return read_words(self.path, word)
-        texts = self._check_first(self._read_texts(run, predictor.finds_spans), run)
-        if predictor.labels_tokens:
-            return (predictor.split(one) for one, *_ in texts)
-        return texts
-
-    def _read_texts(self, run: Path, finds_spans: bool) -> Iterator[Texts]:
-        if self.path is None:
-            return ((text,) for text in self.texts)
-        if not self.is_table:
-            return ((line,) for line in read_text_lines(self.path))
-        if finds_spans and self.path.suffix == ".json":
-            return (tuple(one.texts) for one in read_questions(self.path))
-        columns, header = parse_columns(self.columns), self.header
-        if not columns and finds_spans and {"question", "context"} <= {*list_names(self.path)}:
+def _read_table(
+    path: Path,
+    given: Mapping[str, Column],
+    header: bool | None,
+    trained: Mapping[str, Any],
+    finds_spans: bool,
+) -> Iterator[Texts]:
+    """Yield texts from given columns, else those of training if there are such, else usual ones."""
+    if finds_spans and path.suffix == ".json":
+        return (tuple(one.texts) for one in read_questions(path))
+    columns = parse_columns(given)
+    if not columns:
+        names, used = list_names(path), trained.get("columns", {})
+        known = {role: used[role] for role in TEXT_ROLES if role in used}
+        if finds_spans and {"question", "context"} <= {*names}:
             columns = {"sentence1": "question", "sentence2": "context"}
-        elif not columns:
-            columns, header = _find_columns(run, self.path, header)
-        return (tuple(list_texts(row)) for row in read_columns(self.path, columns, header))
+        elif has_columns(path, known):
+            columns, header = known, trained["has_header"] if header is None else header
+        else:
+            columns = {**find_roles(names, TEXT_ROLES, {}, path)}
+    return (tuple(list_texts(row)) for row in read_columns(path, columns, header))
 
-    def _check_first(self, texts: Iterator[Texts], run: Path) -> Iterator[Texts]:
-        """Return all texts; raise InputError if none has words, or if the first is a header."""
-        blank: list[Texts] = []
-        for each in texts:
-            blank.append(each)
-            if _has_text(each):
-                cells = re.split(r"[,;\t]", each[0])
-                trained = read_example_files(run).get("columns", {})
-                named = {trained[role] for role in TEXT_ROLES if role in trained}
-                is_header = len(cells) > 1 and looks_like_header([cells])
-                if not self.is_table and is_header and named and named <= {*cells}:
-                    raise InputError(f"{show_text(each[0])} begins a table. Use --table FILE.")
-                return chain(blank, texts)
-        raise InputError(f"{self.path or 'the input'} holds no text. Give at least one.")
+
+def _check_first(
+    texts: Iterator[Texts], path: Path | None, kind: str, trained: Mapping[str, Any]
+) -> Iterator[Texts]:
+    """Return all texts; raise InputError if none has words, or if the first is a header."""
+    blank: list[Texts] = []
+    for each in texts:
+        blank.append(each)
+        if _has_text(each):
+            cells, used = re.split(r"[,;\t]", each[0]), trained.get("columns", {})
+            named = {used[role] for role in TEXT_ROLES if role in used}
+            is_header = len(cells) > 1 and looks_like_header([cells])
+            if kind == "lines" and is_header and named and named <= {*cells}:
+                raise InputError(f"{show_text(each[0])} begins a table. Use --table FILE.")
+            return chain(blank, texts)
+    raise InputError(f"{path or 'the input'} holds no text. Give at least one.")
 
 
 def _find_file(texts: Iterable[str], given: str | Path | None) -> Path | None:
@@ -382,19 +373,6 @@ def _find_file(texts: Iterable[str], given: str | Path | None) -> Path | None:
             "it to standard input.)"
         )
     return None
-
-
-def _find_columns(
-    run: Path, table: Path, header: bool | None
-) -> tuple[dict[str, Column], bool | None]:
-    """Return the columns and header of training if the table has them, else the usual names."""
-    files: Mapping[str, Any] = read_example_files(run)
-    trained_on: dict[str, Column] = {
-        role: column for role, column in files.get("columns", {}).items() if role in TEXT_ROLES
-    }
-    if has_columns(table, trained_on):
-        return trained_on, files["has_header"] if header is None else header
-    return {**find_roles(list_names(table), TEXT_ROLES, {}, table)}, header
 
 
 def has_columns(path: Path, columns: Mapping[str, Column]) -> bool:

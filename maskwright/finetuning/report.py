@@ -1,6 +1,7 @@
 """Reports of a run: scores by class, predictions, and ``report.html``. N examples."""
 
 import csv
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from maskwright.config import read_yaml
 from maskwright.files import replacing_file, write_json, write_text
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import OUTSIDE, TaggedSentence, marks_entities
-from maskwright.finetuning.examples import Row
+from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import (
     ClassScores,
     Results,
@@ -28,8 +29,18 @@ from maskwright.finetuning.metrics import (
     show_mean,
 )
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.span_task import Question
-from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
+from maskwright.finetuning.span_task import Question, score_answer
+from maskwright.finetuning.task import (
+    Answer,
+    Labels,
+    LabelTask,
+    Logits,
+    TaskData,
+    Tell,
+    make_answers,
+    name_values,
+)
+from maskwright.finetuning.text_tasks import Ranking
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier
 from maskwright.progress import Pulse
@@ -114,13 +125,54 @@ def predict_sets(
 ) -> list[Predictions]:
     """Return the predictions for the validation examples, and for the test examples if any."""
     model.to(device)
-    task, labels, sets = data.task, data.labels, list[Predictions]()
-    for examples in data.held_out:
-        logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
-        found = task.predict(labels, examples, logits)
-        sets.append(Predictions(task, labels, examples.rows, *found))
+    sets = [
+        name_predictions(
+            data.task,
+            data.labels,
+            examples,
+            compute_logits(model, examples, data.pad_id, config.precision, pulse),
+        )
+        for examples in data.held_out
+    ]
     model.cpu()
     return sets
+
+
+def name_predictions(
+    task: LabelTask, labels: Labels, examples: Examples, logits: Sequence[Logits]
+) -> Predictions:
+    """Return the true values and the predictions of examples, by the names of labels."""
+    rows, found = examples.rows, task.collect(examples, logits)
+    if task.level == "span":
+        true = [row.answers for row in rows if isinstance(row, Question)]
+        answers: list[Answer] = found
+    elif examples.sentences is not None:
+        true, tags = (
+            [name_values(task.problem, labels, np.asarray(one)) for one in each]
+            for each in (examples.sentences.targets, found)
+        )
+        return Predictions(task, labels, rows, true, tags, [None] * len(true))
+    else:
+        true = name_values(task.problem, labels, np.asarray(examples.targets))
+        answers = make_answers(task.problem, labels, np.stack(logits))
+    names, probabilities = [one.label for one in answers], [one.score for one in answers]
+    return Predictions(task, labels, rows, true, names, probabilities)
+
+
+def rate_mistake(task: LabelTask, true: Any, found: Any, probability: float | None) -> float | None:
+    """Return the severity of a wrong answer, by which the report sorts; None if it is right."""
+    if task.level == "token":
+        return sum(one != other for one, other in zip(true, found, strict=True)) or None
+    if task.level == "span":
+        return None if score_answer(found, true)[0] == 1 else probability or 0.0
+    if isinstance(task, Ranking):
+        sigmoid = (1 + math.tanh(found / 2)) / 2
+        return None if (true > 0.5) == (found > 0) else abs(true - sigmoid)
+    if task.problem == "regression":
+        return abs(true - found) or None
+    if task.problem == "multi_label_classification":
+        return len({*true} ^ {*found}) or None
+    return None if true == found else probability or 0.0
 
 
 def add_classes(results: Results, predictions: Sequence[Predictions]) -> None:
@@ -219,7 +271,7 @@ def render_page(
         scores=list_scores(judged),
         notes=describe_defeats(results),
         judged="test" if "test" in results else "validation",
-        classes=_rate(judged.get("classes", {})),
+        classes=judged.get("classes", {}),
         matrix=matrix if len(matrix) <= _MAX_CLASSES else [],
         confusions=_list_confusions(confusions),
         mistakes=[] if config.get("private") else list(_list_mistakes(predictions)),
@@ -246,14 +298,6 @@ def _list_facts(results: Results, judged: SetResults, task: LabelTask) -> Iterat
     seconds = sum(run["seconds"] for run in results["runs"])
     where = f", on {show_computation(results['computation'])}"
     yield "minutes of training", f"{seconds / 60:.1f}{where}"
-
-
-def _rate(classes: Mapping[str, ClassScores]) -> list[tuple[str, list[str]]]:
-    shares = ("precision", "recall", "f1")
-    return [
-        (name, [*(f"{scores[each]:.3f}" for each in shares), f"{scores['examples']:,}"])
-        for name, scores in classes.items()
-    ]
 
 
 def _shade(
@@ -284,7 +328,7 @@ def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
     rated = [
         (severity, row, example)
         for row, example in zip(predictions.rows, predictions, strict=True)
-        if (severity := predictions.task.rate_mistake(*example[1:])) is not None
+        if (severity := rate_mistake(predictions.task, *example[1:])) is not None
     ]
     rated.sort(key=lambda each: -each[0])
     for _, row, (texts, true, found, probability) in rated[:_MAX_MISTAKES]:
@@ -292,7 +336,10 @@ def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
             yield {"parts": list(_mark_tags(row.words, true, found))}
             continue
         yield {
-            "texts": [_shorten(text) for text in texts],
+            "texts": [
+                text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} …"
+                for text in texts
+            ],
             "true": show_label(true) or "none",
             "found": show_label(found) or "none",
             "probability": "" if probability is None else f"{probability:.3f}",
@@ -308,10 +355,6 @@ def _mark_tags(
             yield ("right" if tag != OUTSIDE else "", word, "")
         else:
             yield "wrong", word, f"{prediction}, not {tag}"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]} …"
 
 
 def _draw_curves(records: Sequence[Record], results: Results) -> str:

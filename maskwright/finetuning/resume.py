@@ -7,6 +7,7 @@ model and no checkpoints. Every file is replaced atomically, since the process m
 
 import shutil
 import signal
+import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -97,10 +98,9 @@ def owning_run(out: Path, request: Request, report: Tell) -> Generator[bool]:
 
     A directory that this function created is removed if it is still empty at the end.
 
-    Raises:
-        InputError: another process trains in the directory, or it holds other files.
-        StoppedError: SIGTERM was received.
-        KeyboardInterrupt: SIGINT was received; the message explains how to resume.
+    Raise InputError if another process trains in the directory, or it holds other files;
+    StoppedError if SIGTERM was received; KeyboardInterrupt if SIGINT was received; the message
+    explains how to resume.
     """
     if out.exists() and not out.is_dir():
         check_new_folder(out)
@@ -197,11 +197,10 @@ def _raising_on_sigterm() -> Generator[None]:
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise _TerminatedError
 
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:

@@ -4,7 +4,6 @@ In a cross-validation every example is scored by a model that never saw it, and 
 other folds selected, as in any run.
 """
 
-import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -42,18 +41,12 @@ from maskwright.finetuning.metrics import (
     summarize,
 )
 from maskwright.finetuning.network import check_pooling
-from maskwright.finetuning.report import (
-    add_classes,
-    predict_sets,
-    write_page,
-    write_predictions,
-)
+from maskwright.finetuning.report import add_classes, predict_sets, write_page, write_predictions
 from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
 from maskwright.finetuning.split import cut_folds, split_examples
 from maskwright.finetuning.table_files import parse_columns
 from maskwright.finetuning.task import (
     CustomTask,
-    Task,
     TaskData,
     Tell,
     encode_sets,
@@ -126,27 +119,25 @@ def finetune(
         MaskwrightError: an argument or a file is wrong; `StoppedError` after SIGTERM.
         KeyboardInterrupt: SIGINT was received; the run can be resumed, as after SIGTERM.
     """
-    files = {"train": train, "valid": valid, "test": test, "out": out}
-    table = {"columns": columns, "header": header, "valid_share": valid_share}
-    flags = {"folder": folder, "task": task, "preset": preset, "control": control}
-    flags["teacher"] = teacher
-    run, request = _find_request({**flags, **files, **table}, settings, resume)
+    flags = {"folder": folder, "train": train, "out": out, "task": task, "preset": preset}
+    flags |= {"valid": valid, "test": test, "valid_share": valid_share, "columns": columns}
+    flags |= {"header": header, "control": control, "teacher": teacher}
+    if resume is None:
+        request, run = _make_request(flags, settings), Path(out or "")
+    else:
+        _check_alone(flags, settings)
+        request, run = read_request(Path(resume)), Path(resume)
     _run(request, run, report)
     return run / MODEL_NAME
 
 
-def _find_request(
-    flags: Mapping[str, Any], settings: Mapping[str, Any], resume: str | Path | None
-) -> tuple[Path, Request]:
-    if resume is None:
-        request = _make_request(flags, settings)
-        return Path(flags["out"]), request
-    defaults = inspect.signature(finetune).parameters
-    given = [name for name, value in flags.items() if value != defaults[name].default]
-    for name in (*given, *settings):
-        shown = _show_flag(name) if name in flags else f"--{name}"
-        raise InputError(f"--resume continues a run with its own settings. Remove {shown}.")
-    return Path(resume), read_request(Path(resume))
+def _check_alone(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise InputError for a flag or a setting beside ``--resume``."""
+    unset = (None, False, TaskFiles.valid_share)
+    given = [_show_flag(name) for name, value in flags.items() if value not in unset]
+    given += [f"--{name}" for name in settings]
+    if given:
+        raise InputError(f"--resume continues a run with its own settings. Remove {given[0]}.")
 
 
 def _show_flag(name: str) -> str:
@@ -158,48 +149,36 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     missing = [_show_flag(name) for name in ("folder", "train", "out") if flags[name] is None]
     if missing:
         raise InputError(f"give {' and '.join(missing)}, or --resume RUN alone")
-    config = from_mapping(FinetuneConfig, settings)
+    config, share = from_mapping(FinetuneConfig, settings), flags["valid_share"]
     if (flags["task"] is None) == (flags["preset"] is None):
         raise InputError("give either --task or --preset, such as --task classification")
-    if not 0 < flags["valid_share"] < 1:
-        raise InputError(f"--valid-share = {flags['valid_share']} must be between 0 and 1")
-    if flags["valid"] and flags["valid_share"] != TaskFiles.valid_share:
+    if not 0 < share < 1:
+        raise InputError(f"--valid-share = {share} must be between 0 and 1")
+    if flags["valid"] and share != TaskFiles.valid_share:
         raise InputError("--valid-share has no effect with --valid. Remove one of them.")
     for name, known in (("task", list(TASKS)), ("preset", list(GLUE_TASKS))):
         if flags[name] is not None and flags[name] not in known:
             raise suggest(name, flags[name], known, f"choose from {', '.join(known)}")
-    task = load_task(flags["task"] or GLUE_TASKS[flags["preset"]].task)
+    preset = GLUE_TASKS.get(flags["preset"])
+    task = load_task(preset.task if preset else flags["task"])
     columns = name_roles(flags["columns"] or {}, task.roles, task.name)
-    _check_unused(task, flags, config)
-    config.distill.check_teacher(flags["teacher"])
-    model = find_model_folder(flags["folder"])
-    paths = {
-        name: None if flags[name] is None else Path(flags[name])
-        for name in ("train", "valid", "test")
-    }
-    teacher = None if flags["teacher"] is None else find_model_folder(flags["teacher"])
-    found = _find_files(task, flags, columns, paths)
-    return Request(model, found, config, flags["control"], teacher)
-
-
-def _check_unused(task: Task, flags: Mapping[str, Any], config: FinetuneConfig) -> None:
     default = FinetuneConfig()
     for name in task.unused:
         if flags[name] if name in flags else getattr(config, name) != getattr(default, name):
             raise InputError(f"--{name} has no effect with --task {task.name}. Remove it.")
-
-
-def _find_files(
-    task: Task, flags: Mapping[str, Any], columns: Mapping[str, Column], paths: Mapping[str, Any]
-) -> TaskFiles:
-    """Return the files of examples, in the layout of a preset if one is given."""
-    more = {**paths, "has_header": flags["header"], "valid_share": flags["valid_share"]}
-    if flags["preset"] is None:
-        found = task.find_columns(paths["train"], columns)
-        return TaskFiles(task=task.name, columns=found, **more)
-    # With --columns the file is not GLUE's own, so short rows are errors.
-    preset, named = GLUE_TASKS[flags["preset"]], parse_columns(columns)
-    return preset.make_files(columns=named, skips_short=not columns, **more)
+    config.distill.check_teacher(flags["teacher"])
+    model = find_model_folder(flags["folder"])
+    teacher = None if flags["teacher"] is None else find_model_folder(flags["teacher"])
+    train = Path(flags["train"])
+    others = {n: None if flags[n] is None else Path(flags[n]) for n in ("valid", "test")}
+    more: dict[str, Any] = {**others, "has_header": flags["header"], "valid_share": share}
+    if preset:  # with --columns the file is not GLUE's own, so short rows are errors
+        named = parse_columns(columns)
+        files = preset.make_files(train, named, skips_short=not columns, **more)
+    else:
+        found = task.find_columns(train, columns)
+        files = TaskFiles(task=task.name, train=train, columns=found, **more)
+    return Request(model, files, config, flags["control"], teacher)
 
 
 def _run(request: Request, out: Path, report: Tell) -> None:
@@ -331,12 +310,11 @@ def describe_data(data: TaskData) -> Iterator[str]:
     """Yield lines about label counts, example counts and baselines."""
     labels = data.labels
     if data.task.has_classes:
-        pairs = list(zip(labels.names, labels.counts, strict=True))
-        named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_MAX_SHOWN_LABELS])
-        more = (
-            f"  and {len(pairs) - _MAX_SHOWN_LABELS} more" if len(pairs) > _MAX_SHOWN_LABELS else ""
-        )
-        yield f"{count_noun(len(pairs), 'label')}: {named}{more}"
+        pairs = zip(labels.names, labels.counts, strict=True)
+        named = [f"{name} {count:,}" for name, count in pairs]
+        if len(named) > _MAX_SHOWN_LABELS:
+            named[_MAX_SHOWN_LABELS:] = [f"and {len(named) - _MAX_SHOWN_LABELS} more"]
+        yield f"{count_noun(len(labels.names), 'label')}: {'  '.join(named)}"
     if labels.num_unanswerable:
         yield f"{count_noun(labels.num_unanswerable, 'question')} without an answer"
     sets = [data.train, *data.held_out]

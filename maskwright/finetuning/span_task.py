@@ -34,7 +34,6 @@ from maskwright.finetuning.task import (
     Labels,
     LabelTask,
     Logits,
-    Predicted,
 )
 from maskwright.tokenizer.template import InputTemplate, ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -87,8 +86,7 @@ def read_questions(path: Path) -> Iterator[Question]:
     question a row, in the columns ``question``, ``context``, ``answers`` (``{"text": […],
     "answer_start": […]}``, as on the Hugging Face hub) and perhaps ``id``.
 
-    Raises:
-        CorpusError: the file cannot be read, or an answer is not where the file says.
+    Raise CorpusError if the file cannot be read, or an answer is not where the file says.
     """
     if path.suffix == ".json":
         yield from _read_squad(path)
@@ -133,13 +131,10 @@ def _read_squad(path: Path) -> Iterator[Question]:
                     yield _check(place, key, asked["question"], paragraph["context"], pairs)
     except OSError as error:
         raise CorpusError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        remedy = "Give JSON lines as .jsonl."
-        raise CorpusError(f"{path} is not JSON, or too large: {error}. {remedy}") from error
-    except (KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(
-            f"{path} is not in the layout of SQuAD: data, paragraphs with context and qas, and "
-            "these with id, question and answers. Name JSON lines .jsonl."
+            f"{path} is not JSON in the layout of SQuAD: data, paragraphs with context and qas, "
+            f"and these with id, question and answers ({error}). Name JSON lines .jsonl."
         ) from error
 
 
@@ -249,25 +244,16 @@ class Spans(LabelTask):
         exact, f1 = np.mean(found, axis=0)
         return {"f1": float(f1), "exact_match": float(exact)}
 
-    def predict(self, labels: Labels, examples: Examples, logits: Sequence[Logits]) -> Predicted:
-        answers = self.collect(examples, logits)
-        true = [_question(row).answers for row in examples.rows]
-        return true, [one.label for one in answers], [one.score for one in answers]
-
-    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
-        return None if score_answer(found, true)[0] == 1 else probability or 0.0
-
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
         """Return the answer that there is none, and the words near those of the question."""
 
-        def predict_none(examples: Examples) -> list[Answer]:
-            return [Answer("", None, {}) for _ in examples.rows]
-
         def predict_near(examples: Examples) -> list[Answer]:
-            found = [find_near(_question(row)) for row in examples.rows]
-            return [Answer(text, None, {}) for text in found]
+            return [Answer(find_near(_question(row)), None, {}) for row in examples.rows]
 
-        return {"majority": predict_none, "bag of words": predict_near}
+        return {
+            "majority": lambda examples: [Answer("", None, {})] * len(examples.rows),
+            "bag of words": predict_near,
+        }
 
 
 def _question(row: Row) -> Question:

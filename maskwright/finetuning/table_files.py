@@ -14,11 +14,11 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskwright.corpus.readers.columns import opening_parquet, read_batches
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
@@ -31,13 +31,9 @@ from maskwright.finetuning.column_roles import (
     TEXT_ROLES,
     USUAL,
     Column,
-    ColumnsError,
     looks_like_header,
     normalize_name,
-    propose_columns,
-    show_columns,
 )
-from maskwright.formatting import count_noun
 
 _TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
@@ -78,16 +74,14 @@ class TableRow:
 
     def number(self, role: str) -> float:
         """Return a value as a number; raise CorpusError if it is not one, or too large."""
-        value = self.values[role]
-        try:
-            # Python reads 1_5 as 15.
-            number = math.nan if isinstance(value, str) and "_" in value else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.inf if isinstance(value, int) else math.nan
+        value, number = self.values[role], math.nan
+        if not (isinstance(value, str) and "_" in value):  # Python reads 1_5 as 15
+            with suppress(TypeError, ValueError, OverflowError):
+                number = float(value)
         if not abs(number) <= _MAX_NUMBER:
-            shown, is_large = show_value(value), abs(number) > _MAX_NUMBER
+            shown = show_value(value)
             remedy = "Write a decimal point." if "," in shown else "Correct the line."
-            rule = f"must be within ±{_MAX_NUMBER:g}" if is_large else "is not a number"
+            rule = f"is not a number within ±{_MAX_NUMBER:g}"
             raise CorpusError(f"{self.place}: {role} = {shown} {rule}. {remedy}")
         return number
 
@@ -140,8 +134,8 @@ def list_names(path: Path | str) -> list[str]:
         with opening_parquet(source) as table:
             return table.schema_arrow.names
     if source.kind == "jsonl":
-        first = next(filter(str.strip, read_exact_lines(source)), "")
-        return list(_parse_object(first, f"{source.name}:1"))
+        first = next(read_objects(source.name, read_exact_lines(source)), None)
+        return list(first[1]) if first else []
     rows = _find_layout(source).rows
     return rows[0] if rows else []
 
@@ -155,8 +149,8 @@ def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
             records = chain.from_iterable(batch.to_pylist() for batch in batches)
             found: list[JsonObject] = [*islice(records, _PEEKED)]
     elif source.kind == "jsonl":
-        lines = islice(filter(str.strip, read_exact_lines(source)), _PEEKED)
-        found = [parse_object(line) or {} for line in lines]
+        objects = read_objects(source.name, read_exact_lines(source))
+        found = [record for _, record in islice(objects, _PEEKED)]
     else:
         rows = _find_layout(source).rows
         return (names, rows[1:]) if looks_like_header(rows) else ([], [*rows])
@@ -169,6 +163,23 @@ def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
     return source.name, read_exact_lines(source)
 
 
+def read_objects(name: str, lines: Iterable[str]) -> Iterator[tuple[str, JsonObject]]:
+    """Yield place and object of each line of JSON in the file `name`; blank lines are skipped.
+
+    Raise CorpusError if a line is no object.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place, record = f"{name}:{number}", parse_object(line)
+        if record is None and re.match(r"\s*\[\s*(\{|$)", line):
+            rule = "begins a JSON array, but each line must be an object"
+            raise CorpusError(f"{place} {rule}. Convert the file: jq -c '.[]' FILE > NEW.jsonl")
+        if record is None:
+            raise CorpusError(f"{place} is not a JSON object. Correct or remove the line.")
+        yield place, record
+
+
 def _find_one(path: str) -> Source:
     sources = find_sources([path])
     if len(sources) != 1 or sources[0].path is None:
@@ -176,9 +187,8 @@ def _find_one(path: str) -> Source:
     return sources[0]
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """The separator of a TSV or CSV file, and its first rows."""
+class _Layout(NamedTuple):
+    """The separator of a TSV or CSV file, and its first rows; if it is plain, " is text."""
 
     delimiter: str
     is_plain: bool
@@ -189,8 +199,7 @@ def _find_layout(source: Source) -> _Layout:
     lines = list(islice(read_exact_lines(source), _PEEKED))
     own = _DELIMITERS.get(source.kind, ",")
     delimiter = find_declared(lines) or find_delimiter(lines, own)
-    is_plain = source.kind == "tsv" and delimiter == "\t"
-    return _Layout(delimiter, is_plain, cut(lines, delimiter, is_plain))
+    return _Layout(delimiter, delimiter == own == "\t", _cut(lines, delimiter, own))
 
 
 def _read_table(
@@ -210,13 +219,14 @@ def _read_table(
         row, place = parsed.cells, f"{source.name}:{parsed.line}"
         if not positions:
             width = len(row)
-            positions = _find_positions(columns, row, has_header, layout, source)
+            is_named = has_header is not False and looks_like_header(layout.rows)
+            positions = _find_positions(columns, row, has_header, is_named, source)
             by_name = any(isinstance(column, str) for column in columns.values())
             is_usual = (normalize_name(row[n]) in USUAL.get(r, ()) for r, n in positions.items())
             if has_header or (has_header is None and (by_name or all(is_usual))):
                 continue
             # Without labels, which recur, a short text may look like a name.
-            if has_header is None and LABEL in positions and looks_like_header(layout.rows):
+            if has_header is None and LABEL in positions and is_named:
                 fault = f"{source.name}: its first line looks like a header"
                 raise CorpusError(f"{fault}. Give --header, or --no-header if it is an example.")
         if skipped is not None and max(positions.values()) >= len(row):
@@ -231,93 +241,62 @@ def _find_positions(
     columns: Mapping[str, Column],
     first: list[str],
     has_header: bool | None,
-    layout: _Layout,
+    is_named: bool,
     source: Source,
 ) -> dict[str, int]:
-    """Return the position of each column, given by name or by position."""
+    """Return the position of each column, given by name or by position.
+
+    `is_named` is True if the first row looks like a header; else errors do not quote it.
+    """
     positions: dict[str, int] = {}
     for role, column in columns.items():
         if isinstance(column, int) and column < len(first):
             positions[role] = column
-        elif isinstance(column, int):
-            rule = f"has {len(first)} columns, but {role} = {column} must be below that"
-            raise _propose(source, f"{source.name} {rule}", columns)
-        elif has_header is False:
-            rule = f"has no header, so {role} = {column} must be a position, from 0"
-            raise _propose(source, f"{source.name} {rule}", columns, by_name=False)
-        elif column in first:
-            positions[role] = first.index(column)
-        elif not looks_like_header(layout.rows):
-            rule = "seems to have no header: its first line is an example"
-            raise _propose(source, f"{source.name} {rule}", columns)
+        elif has_header is not False and column in first:
+            positions[role] = first.index(str(column))
         else:
-            raise _missing(source, role, column, first, columns)
+            by_name = is_named and isinstance(column, str)
+            raise _missing(source, source.name, columns, first if by_name else range(len(first)))
     return positions
 
 
 def _missing(
-    source: Source, role: str, column: Column, known: list[str], columns: Mapping[str, Column]
+    source: Source, place: str, columns: Mapping[str, Column], known: Sequence[Column]
 ) -> CorpusError:
-    what = f"{column} for {role}" if column != role else f"for {role}"
-    return _propose(
-        source, f"{source.name} has no column {what}: it has {', '.join(known[:20])}", columns
-    )
-
-
-def _propose(
-    source: Source, rule: str, columns: Mapping[str, Column], by_name: bool = True
-) -> CorpusError:
-    """Return an error with columns that the table has, by name, or by position from 0."""
-    names, rows = peek_rows(str(source.path))
-    known = names if names and by_name else range(max(map(len, rows), default=0))
-    found = propose_columns(known, rows, columns)
-    if found == {**columns}:
-        return CorpusError(f"{rule}. Correct the line.")
-    if len(found) < len(columns):
-        return CorpusError(f"{rule}. It needs {count_noun(len(columns), 'column')}.")
-    bits = sum({*map(str, cells)} == {"0", "1"} for cells in zip(*rows, strict=False))
-    if bits > 1 and LABEL in columns and columns[LABEL] == LABEL:
-        rule += f". {bits} columns hold 0 and 1: if each is a label, write those of a row in one "
-        rule += "column, such as a|b, for --task multilabel"
-    how = "" if known is names else " by position, from 0"
-    return ColumnsError(f"{rule}. Name the columns{how}: --columns {show_columns(found)}", found)
+    """Return the error for columns of which some are none of the `known` ones."""
+    missing = {role: column for role, column in columns.items() if column not in known}
+    role, column = next(iter(missing.items()))
+    what = f"for {role}" if column == role else f"{column} for {role}"
+    shown = ", ".join(map(str, known[:20]))
+    if isinstance(known, range):
+        shown = f"positions 0 to {len(known) - 1}, and no header"
+    rule = f"{place} has no column {what}: it has {shown}."
+    if missing.get(LABEL) == LABEL:
+        rows = peek_rows(str(source.path))[1]
+        bits = sum({*map(str, cells)} == {"0", "1"} for cells in zip(*rows, strict=False))
+        if bits > 1:
+            rule += f" {bits} columns hold 0 and 1: if each is a label, write those of a row in"
+            rule += " one column, such as a|b, for --task multilabel."
+    remedy = " ".join(f"{role}=…" for role in missing)
+    return CorpusError(f"{rule} Give columns that all files have: --columns {remedy}")
 
 
 def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
-    for number, line in enumerate(read_exact_lines(source), start=1):
-        if not line.strip():
-            continue
-        place = f"{source.name}:{number}"
-        record = _parse_object(line, place)
-        for role, column in columns.items():
-            if column not in record:
-                shown = ", ".join(list(record)[:20])
-                rule = f"{place} has no {column} for {role}: it has {shown}"
-                raise _propose(source, rule, columns)
+    for place, record in read_objects(source.name, read_exact_lines(source)):
+        if not {*columns.values()} <= record.keys():
+            raise _missing(source, place, columns, list(record))
         yield TableRow(place, {role: record[str(column)] for role, column in columns.items()})
-
-
-def _parse_object(line: str, place: str) -> JsonObject:
-    record = parse_object(line)
-    if record is None and re.match(r"\s*\[\s*(\{|$)", line):
-        rule = "begins a JSON array, but each line must be an object"
-        raise CorpusError(f"{place} {rule}. Convert the file: jq -c '.[]' FILE > NEW.jsonl")
-    if record is None:
-        is_long = re.search(r"\d{4301}", line)  # Python reads no longer number
-        fault = "holds a number of over 4,300 digits" if is_long else "is not a JSON object"
-        raise CorpusError(f"{place} {fault}. Correct or remove the line.")
-    return record
 
 
 def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     with opening_parquet(source) as table:
-        known, names = list[str](table.schema_arrow.names), dict[str, str]()
-        for role, column in columns.items():
-            if isinstance(column, int) and column < len(known):
-                column = known[column]
-            if not isinstance(column, str) or column not in known:
-                raise _missing(source, role, column, known, columns)
-            names[role] = column
+        known = list[str](table.schema_arrow.names)
+        names = {
+            role: known[column] if isinstance(column, int) and column < len(known) else str(column)
+            for role, column in columns.items()
+        }
+        if not {*names.values()} <= {*known}:
+            raise _missing(source, source.name, names, known)
         batches = read_batches(table, sorted(set(names.values())))
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         for number, record in enumerate(rows, start=1):
@@ -332,20 +311,19 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
     into the same number of columns and `own` does not; for a comma, which is frequent in text, the
     first line must also hold a usual name.
     """
-    is_plain = own == "\t"
-    rows = cut(lines, own, is_plain)
+    rows = _cut(lines, own, own)
     if not rows or (len(rows[0]) > 1 and len({len(row) for row in rows}) == 1):
         return own
-    for mark in ";\t,":
-        found = cut(lines, mark, is_plain) if mark != own else []
+    others = [mark for mark in ";\t," if mark != own]
+    for mark in others:
+        found = _cut(lines, mark, own)
         widths = {len(row) for row in found}
         is_table = len(widths) == 1 and min(widths) > 1 and 2 * len(found) > len(lines)
         if is_table and (mark != "," or _names_anything(found[0])):
             return mark
     if len(rows[0]) > 1:
         return own
-    others = (mark for mark in ";\t," if mark != own)
-    return next((m for m in others if _names_anything(*cut(lines[:1], m, is_plain))), own)
+    return next((m for m in others if _names_anything(*_cut(lines[:1], m, own))), own)
 
 
 def _names_anything(row: Sequence[str] = ()) -> bool:
@@ -353,14 +331,10 @@ def _names_anything(row: Sequence[str] = ()) -> bool:
     return len(row) > 1 and any(names & usual for usual in USUAL.values())
 
 
-def cut(lines: Iterable[str], delimiter: str, is_plain: bool) -> list[list[str]]:
-    """Return the rows of some lines, up to a quotation mark that is not closed.
-
-    Between tabs (`is_plain`) quotation marks are text.
-    """
-    is_plain = is_plain and delimiter == "\t"
+def _cut(lines: Iterable[str], delimiter: str, own: str) -> list[list[str]]:
+    """Return the rows of some lines, up to a quotation mark that is not closed."""
     unclosed = list[tuple[int, str]]()
-    rows = parse_rows(lines, delimiter, unclosed.append, is_plain=is_plain)
+    rows = parse_rows(lines, delimiter, unclosed.append, is_plain=delimiter == own == "\t")
     return [row.cells for row in takewhile(lambda _: not unclosed, rows)]
 
 

@@ -1,7 +1,7 @@
-"""The interface of fine-tuning tasks: reading examples, training, scoring, answers.
+"""The interface of fine-tuning tasks: reading examples, loss, answers, scores, baselines.
 
 A `Task` is one class and one line in `config.TASKS`. Most label texts or words: a `LabelTask` has
-six methods of its own, and the others have defaults. N examples, K labels.
+six methods of its own. N examples, K labels.
 """
 
 import pkgutil
@@ -19,36 +19,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import ConfigError, CorpusError
-from maskwright.finetuning.column_roles import (
-    FIRST,
-    Column,
-    ColumnsError,
-    LabelKind,
-    find_roles,
-    infer_roles,
-    propose_columns,
-)
+from maskwright.finetuning.column_roles import FIRST, Column, LabelKind, find_roles, infer_roles
 from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
+from maskwright.finetuning.conll import marks_entities
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
 from maskwright.finetuning.split import count_repeated, split_examples
-from maskwright.finetuning.table_files import (
-    list_names,
-    parse_columns,
-    peek_rows,
-    read_columns,
-)
+from maskwright.finetuning.table_files import list_names, parse_columns, peek_rows, read_columns
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
-from maskwright.objectives.distillation import diverge
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
 EMBEDDING_SETTINGS = ("dimensions", "negatives", "objective")  # settings
-# Of each example, the true value, the prediction, and its probability for single labels.
-Predicted = tuple[list[Any], list[Any], list[float | None]]
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 
@@ -119,11 +104,7 @@ class Task(ABC):
         Raise CorpusError if two columns may have the same role.
         """
         names = list_names(train)
-        try:
-            found = {**find_roles(names, self.roles, given, train), **parse_columns(given)}
-        except ColumnsError as error:
-            columns = propose_columns(names, peek_rows(train)[1], error.columns)
-            raise ColumnsError(str(error), columns) from None
+        found = {**find_roles(names, self.roles, given, train), **parse_columns(given)}
         if self.label_kind and not {*found.values()} <= {*names}:
             names, rows = peek_rows(train)
             found |= infer_roles(names, rows, found, given, self.label_kind)
@@ -135,13 +116,8 @@ def report_columns(task: Task, files: TaskFiles, report: Tell) -> None:
     if not files.columns:
         return
     if FIRST in task.roles:  # else the columns of CoNLL files, which are checked in each line
-        next(read_columns(files.train, files.columns, files.has_header, Counter()), None)
-        for path in filter(None, (files.valid, files.test)):
-            try:
-                next(read_columns(path, files.columns, files.has_header, Counter()), None)
-            except ColumnsError as error:
-                rule = str(error).partition(". Name the columns")[0]
-                raise CorpusError(f"{rule}. Rename it: all files need the same columns.") from None
+        for path in filter(None, (files.train, files.valid, files.test)):
+            next(read_columns(path, files.columns, files.has_header, Counter()), None)
     report(f"columns: {', '.join(f'{role} = {name}' for role, name in files.columns.items())}")
 
 
@@ -161,6 +137,7 @@ class LabelTask(Task):
         problem: the ``problem_type`` of ``config.json``, as in transformers.
         metrics: the metrics to report; the first selects the best weights.
         other_metrics: further metrics that may select the weights instead.
+        scales_targets: True if numbers are scaled to mean 0 and deviation 1 for training.
         mistakes_note: the note above the mistakes in the HTML report.
         notes: lines for the user about the examples that were read.
     """
@@ -170,6 +147,7 @@ class LabelTask(Task):
     problem: ProblemType = "single_label_classification"
     metrics: tuple[Metric, ...] = ()
     other_metrics: tuple[Metric, ...] = ()
+    scales_targets = False
     mistakes_note = (
         "The wrong answers with the highest probability. Often the label is wrong, not the answer."
     )
@@ -217,68 +195,30 @@ class LabelTask(Task):
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
         """Return the baselines by name, fitted to the training examples."""
 
-    def score_baselines(
-        self, labels: Labels, metrics: Sequence[str], train: Examples, held_out: Sequence[Examples]
-    ) -> list[Baselines]:
-        """Return the scores of the baselines on each set of held-out examples."""
-        baselines = self.fit_baselines(labels, train)
-        return [
-            {
-                name: self.score(labels, metrics, examples, predict(examples))
-                for name, predict in baselines.items()
-            }
-            for examples in held_out
-        ]
-
-    def choose_metrics(
-        self, labels: Labels, chosen: Metric | None, first: Sequence[Metric] = ()
-    ) -> tuple[str, tuple[str, ...]]:
-        """Return the metric that selects the weights, and all metrics to report.
-
-        The user's choice precedes the metrics of a preset (`first`). Raise ConfigError if it is not
-        a metric of this task.
-        """
-        deciding = chosen or (*first, *self.metrics)[0]
-        self.check_metric(deciding, len(labels.names))
-        return deciding, tuple(dict.fromkeys((*first, deciding, *self.metrics)))
-
-    def check_metric(self, metric: Metric, num_labels: int) -> None:
-        """Raise ConfigError unless a metric is defined for this task."""
-        known = [*self.metrics, *self.other_metrics]
-        if num_labels != 2 and "f1" in known:  # binary F1 is that of the second label
-            known.remove("f1")
-        if metric not in known:
-            labels = f" of {num_labels} labels" if "f1" in self.other_metrics else ""
-            rule = f"is not a metric of {self.name}{labels}"
-            raise ConfigError("metric", metric, rule, f"Choose from {', '.join(known)}.")
-
-    def weigh(self, labels: Labels, num_examples: int) -> NDArray[np.float32]:
-        """Return [K] class weights that give all labels the same total weight in the loss."""
-        counts = np.array(labels.counts, np.float64)
-        return (counts.sum() / (len(counts) * counts)).astype(np.float32)
-
-    def normalize(self, targets: NDArray[Any] | list[list[int]]) -> tuple[float, float]:
-        """Return the mean and the deviation by which targets are scaled for training."""
-        return 0.0, 1.0
-
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the mean loss of logits [N, K]; `weights` [K] are class weights."""
         return F.cross_entropy(logits, targets, weight=weights)
 
-    def distill(self, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-        """Return the mean loss of logits [N, K] beside a teacher's, on the scale of `loss`."""
-        divergence = diverge(logits / temperature, teacher / temperature)
-        return temperature**2 * divergence.mean()
 
-    def predict(self, labels: Labels, examples: Examples, logits: Sequence[Logits]) -> Predicted:
-        """Return the true values and the predictions of examples, by the names of labels."""
-        true = name_values(self.problem, labels, np.asarray(examples.targets))
-        answers = make_answers(self.problem, labels, np.stack(logits))
-        return true, [one.label for one in answers], [one.score for one in answers]
+def choose_metrics(
+    task: LabelTask, labels: Labels, chosen: Metric | None, first: Sequence[Metric] = ()
+) -> tuple[str, tuple[str, ...]]:
+    """Return the metric that selects the weights, and all metrics to report.
 
-    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
-        """Return the severity of a wrong answer, by which the HTML report sorts; None if right."""
-        return None if true == found else probability or 0.0
+    The user's choice precedes the metrics of a preset (`first`). Raise ConfigError if it is not a
+    metric of the task. Tags that mark no entities, such as parts of speech, have no F1 of entities.
+    """
+    usual = task.metrics
+    if task.level == "token" and not marks_entities(labels.names):
+        usual = usual[::-1]
+    deciding, known = chosen or (*first, *usual)[0], [*task.metrics, *task.other_metrics]
+    if len(labels.names) != 2 and "f1" in task.other_metrics:
+        known.remove("f1")  # binary F1 is that of the second label
+    if deciding not in known:
+        of = f" of {len(labels.names)} labels" if "f1" in task.other_metrics else ""
+        rule = f"is not a metric of {task.name}{of}"
+        raise ConfigError("metric", deciding, rule, f"Choose from {', '.join(known)}.")
+    return deciding, tuple(dict.fromkeys((*first, deciding, *usual)))
 
 
 def decide(problem: ProblemType, logits: NDArray[np.float32]) -> NDArray[Any]:
@@ -370,9 +310,8 @@ class TaskData:
 def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> TaskData:
     """Read the examples of a task and score its baselines.
 
-    Raises:
-        ConfigError: a length exceeds the model's maximum, or the task does not have the metric.
-        CorpusError: a file cannot be read or has too few examples.
+    Raise ConfigError if a length exceeds the model's maximum, or the task does not have the metric;
+    CorpusError if a file cannot be read or has too few examples.
     """
     task, skipped = load_label_task(files.task), Counter[str]()
     _choose_inputs(task, files, loaded, config)  # raises before the files are read
@@ -392,23 +331,16 @@ def encode_sets(
     pooling, tokenizer, max_length = _choose_inputs(task, files, loaded, config)
     labels = task.find_labels(sets[0])
     task.notes += _describe_doubtful(sets, labels)
-    deciding, metrics = task.choose_metrics(labels, config.metric, files.metrics)
-    encoded = [task.encode(rows, labels, tokenizer, max_length) for rows in sets]
-    train, valid, *test = encoded
-    baselines, *of_test = task.score_baselines(labels, metrics, train, encoded[1:])
-    return TaskData(
-        task,
-        labels,
-        train,
-        valid,
-        metrics,
-        deciding,
-        tokenizer.pad_id,
-        pooling,
-        test[0] if test else None,
-        baselines,
-        of_test[0] if of_test else {},
-    )
+    deciding, metrics = choose_metrics(task, labels, config.metric, files.metrics)
+    train, *held_out = (task.encode(rows, labels, tokenizer, max_length) for rows in sets)
+    fitted = task.fit_baselines(labels, train)
+    scores = [
+        {name: task.score(labels, metrics, each, answer(each)) for name, answer in fitted.items()}
+        for each in held_out
+    ]
+    test = {"test": held_out[1], "test_baselines": scores[1]} if len(held_out) > 1 else {}
+    data = TaskData(task, labels, train, held_out[0], metrics, deciding, tokenizer.pad_id)
+    return replace(data, pooling=pooling, baselines=scores[0], **test)
 
 
 def _choose_inputs(

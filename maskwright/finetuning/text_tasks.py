@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import CorpusError, show_value
-from maskwright.finetuning.baselines import BagOfWords, predict_constant
+from maskwright.finetuning.baselines import fit_bag_of_words, predict_constant
 from maskwright.finetuning.column_roles import FIRST, LABEL, NEGATIVE, SECOND, Column, find_usual
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples, Row, encode_texts
@@ -56,7 +56,8 @@ class TextTask(LabelTask):
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the labels of training examples, sorted as numbers if they are numbers."""
-        counts = Counter(name for each in self.list_all(rows) for name in dict.fromkeys(each))
+        each = (dict.fromkeys(self.list_labels(row)) for row in rows)
+        counts = Counter(name for names in each for name in names)
         least = 1 if self.problem == "multi_label_classification" else 2
         if len(counts) < least:
             raise CorpusError(
@@ -65,10 +66,6 @@ class TextTask(LabelTask):
             )
         names = tuple(sorted(counts, key=_sort_key))
         return Labels(names, tuple(counts[name] for name in names))
-
-    def list_all(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Return the labels of each example."""
-        return [self.list_labels(row) for row in rows]
 
     def collect(self, examples: Examples, logits: Sequence[Logits]) -> NDArray[Any]:
         return decide(self.problem, np.stack(logits))
@@ -80,17 +77,12 @@ class TextTask(LabelTask):
         return {name: compute_metric(name, targets, predictions) for name in metrics}
 
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
-        targets = np.asarray(train.targets)
-        bag = BagOfWords(self.problem, [row.texts for row in train.rows], targets)
-
-        def predict_majority(examples: Examples) -> NDArray[Any]:
-            return predict_constant(self.problem, targets, len(examples.rows))
-
-        def predict_bag(examples: Examples) -> NDArray[Any]:
-            found = bag([row.texts for row in examples.rows])
-            return predict_majority(examples) if found is None else found
-
-        return {"majority": predict_majority, "bag of words": predict_bag}
+        problem, targets = self.problem, np.asarray(train.targets)
+        bag = fit_bag_of_words(problem, [row.texts for row in train.rows], targets)
+        return {
+            "majority": lambda examples: predict_constant(problem, targets, len(examples.rows)),
+            "bag of words": lambda examples: bag([row.texts for row in examples.rows]),
+        }
 
 
 class Classification(TextTask):
@@ -133,14 +125,10 @@ class MultiLabel(TextTask):
             self.notes.append(f"{path.name}: the labels are vectors of 0 and 1, named from 0")
             found = [[n for n, bit in enumerate(bits or ()) if bit] for bits in vectors]
             rows = [_label(*each) for each in zip(rows, found, strict=True)]
-        if path == files.train:
-            rows = [_label(*each) for each in zip(rows, self.list_all(rows), strict=True)]
+        if path == files.train:  # if one label has a bar, commas are parts of names
+            marks = "|" if any("|" in str(row.values["label"]) for row in rows) else ","
+            rows = [_label(row, self.list_labels(row, marks)) for row in rows]
         return [*rows]
-
-    def list_all(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Return the labels of each example; if one has a ``|``, commas are parts of names."""
-        marks = "|" if any("|" in str(_of_table(row).values["label"]) for row in rows) else ","
-        return [self.list_labels(row, marks) for row in rows]
 
     def list_labels(self, row: Row, marks: str = "|,") -> list[str]:
         """Return the labels of a text split at `marks`, or of a list; there may be none."""
@@ -169,21 +157,8 @@ class MultiLabel(TextTask):
             target[labels.encode(self.list_labels(row, marks), row.place)] = 1
         return targets
 
-    def weigh(self, labels: Labels, num_examples: int) -> NDArray[np.float32]:
-        """Return [K] weights of the positive examples of each label, relative to the negative."""
-        counts = np.array(labels.counts, np.float64)
-        # At least 1 in the numerator: a label of all examples keeps a positive weight.
-        return (np.maximum(num_examples - counts, 1) / counts).astype(np.float32)
-
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights)
-
-    def distill(self, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-        softened = (teacher / temperature).sigmoid()
-        return temperature**2 * self.loss(logits / temperature, softened)
-
-    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
-        return None if true == found else len({*true} ^ {*found})
 
 
 class Regression(TextTask):
@@ -194,6 +169,7 @@ class Regression(TextTask):
     problem = "regression"
     metrics = ("spearman", "pearson", "mean_squared_error")
     unused = (*EMBEDDING_SETTINGS, "class_weights")
+    scales_targets = True
     mistakes_note = "The answers with the largest errors."
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
@@ -207,17 +183,8 @@ class Regression(TextTask):
     def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
         return np.array([_of_table(row).number("label") for row in rows], np.float32)
 
-    def normalize(self, targets: NDArray[Any] | list[list[int]]) -> tuple[float, float]:
-        return float(np.mean(targets, dtype="f8")), float(np.std(targets, dtype="f8")) or 1.0
-
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return F.mse_loss(logits[:, 0], targets)
-
-    def distill(self, logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-        return F.mse_loss(logits, teacher)
-
-    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
-        return abs(true - found) or None
 
 
 def _of_table(row: Row) -> TableRow:
@@ -265,6 +232,7 @@ class Ranking(Regression):
     name = "ranking"
     roles = (FIRST, SECOND, LABEL, NEGATIVE)
     metrics = ("mrr",)
+    scales_targets = False
     mistakes_note = "The passages whose score is farthest from their relevance."
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
@@ -302,15 +270,8 @@ class Ranking(Regression):
                 raise CorpusError(f"{row.place}: label = {target:g} must be between 0 and 1")
         return targets
 
-    def normalize(self, targets: NDArray[Any] | list[list[int]]) -> tuple[float, float]:
-        return 0.0, 1.0
-
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits[:, 0], targets)
-
-    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
-        sigmoid = (1 + math.tanh(found / 2)) / 2
-        return None if (true > 0.5) == (found > 0) else abs(true - sigmoid)
 
     def score(
         self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any

@@ -9,21 +9,13 @@ from typing import Any
 import numpy as np
 
 from maskwright.errors import CorpusError, InputError
-from maskwright.finetuning.baselines import TagFeatures
+from maskwright.finetuning.baselines import fit_tagger
 from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.config import TaskFiles
-from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_conll
+from maskwright.finetuning.conll import TaggedSentence, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
-from maskwright.finetuning.metrics import Metric, Scores, score_spans
-from maskwright.finetuning.task import (
-    Baseline,
-    Labels,
-    LabelTask,
-    Logits,
-    Predicted,
-    decide,
-    name_values,
-)
+from maskwright.finetuning.metrics import Scores, score_spans
+from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, decide
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
@@ -35,7 +27,7 @@ class Tokens(LabelTask):
     name = "tokens"
     roles = ("word", "tag")
     level = "token"
-    other_metrics = ("accuracy",)
+    metrics = ("span_f1", "accuracy")
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         for role, column in given.items():
@@ -94,15 +86,6 @@ class Tokens(LabelTask):
             rows=rows,
         )
 
-    def choose_metrics(
-        self, labels: Labels, chosen: Metric | None, first: Sequence[Metric] = ()
-    ) -> tuple[str, tuple[str, ...]]:
-        """Return the selecting metric: F1 of entities, or accuracy if tags mark no entities."""
-        if chosen is not None:
-            self.check_metric(chosen, len(labels.names))
-        default = "span_f1" if marks_entities(labels.names) else "accuracy"
-        return chosen or default, ("span_f1", "accuracy")
-
     def collect(self, examples: Examples, logits: Sequence[Logits]) -> list[list[int]]:
         """Return the tags of whole sentences."""
         assert examples.sentences is not None
@@ -111,29 +94,19 @@ class Tokens(LabelTask):
     def score(
         self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
     ) -> Scores:
-        return score_tags(labels, _words_and_targets(examples)[1], predictions)
+        return score_tags(labels, _targets(examples), predictions)
 
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
-        bag = TagFeatures(*_words_and_targets(train))
+        bag = fit_tagger([_sentence(row).words for row in train.rows], _targets(train))
         most_frequent = int(np.argmax(labels.counts))
 
         def predict_majority(examples: Examples) -> list[list[int]]:
-            return [[most_frequent] * len(words) for words in _words_and_targets(examples)[0]]
+            return [[most_frequent] * len(tags) for tags in _targets(examples)]
 
         def predict_bag(examples: Examples) -> list[list[int]]:
-            return bag(_words_and_targets(examples)[0])
+            return bag([_sentence(row).words for row in examples.rows])
 
         return {"majority": predict_majority, "bag of words": predict_bag}
-
-    def predict(self, labels: Labels, examples: Examples, logits: Sequence[Logits]) -> Predicted:
-        true, found = (
-            [name_values(self.problem, labels, np.asarray(one)) for one in each]
-            for each in (_words_and_targets(examples)[1], self.collect(examples, logits))
-        )
-        return true, found, [None] * len(true)
-
-    def rate_mistake(self, true: Any, found: Any, probability: float | None) -> float | None:
-        return sum(one != other for one, other in zip(true, found, strict=True)) or None
 
 
 def _sentence(row: Row) -> TaggedSentence:
@@ -141,9 +114,9 @@ def _sentence(row: Row) -> TaggedSentence:
     return row
 
 
-def _words_and_targets(examples: Examples) -> tuple[list[tuple[str, ...]], list[list[int]]]:
+def _targets(examples: Examples) -> list[list[int]]:
     assert examples.sentences is not None
-    return [_sentence(row).words for row in examples.rows], examples.sentences.targets
+    return examples.sentences.targets
 
 
 def score_tags(labels: Labels, targets: Tags, found: Tags) -> Scores:

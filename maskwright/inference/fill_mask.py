@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ from maskwright.inference.text_model import (
     split_blocks,
 )
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.folder import LoadedModel
 from maskwright.tokenizer.token_text import show_tokens
 
 Span = tuple[int, int]
@@ -125,10 +124,6 @@ class FillMask(TextModel[MaskedLanguageModel]):
         InputError: there is no such device.
     """
 
-    def _use(self, loaded: LoadedModel) -> None:
-        super()._use(loaded)
-        self._spelled: dict[int, str] = {}
-
     def __call__(
         self,
         texts: str | Sequence[str],
@@ -153,10 +148,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
                 or a target is not a single token, or `top_k` is below 1.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
-        rows = raise_errors(self._encode_texts(texts, top_k, targets))
-        among = [row.among for row in rows] if targets else None
-        found = self.predict_ids([row.ids for row in rows], top_k, among, batch_tokens)
-        return [FillResult(text, masks) for text, masks in zip(texts, found, strict=True)]
+        return raise_errors(self.attempt(texts, top_k, targets, batch_tokens))
 
     def attempt(
         self,
@@ -274,10 +266,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
 
     def _predict(self, token_id: int, score: float) -> Prediction:
         """Return a prediction in the format of transformers: byte-level tokens keep their blank."""
-        token = self._spelled.get(token_id)
-        if token is None:
-            token = self.tokenizer.decode([token_id]) or self.tokenizer.token(token_id)
-            self._spelled[token_id] = token
+        token = self.tokenizer.decode([token_id]) or self.tokenizer.token(token_id)
         return Prediction(token, token_id, score)
 
     def _encode_texts(
@@ -305,14 +294,9 @@ class FillMask(TextModel[MaskedLanguageModel]):
     def _make_row(self, ids: list[int], text: str) -> list[int]:
         mask = self.tokenizer.mask_token
         if self.tokenizer.mask_id not in ids:
-            if other := _MASKS.search(text):
-                raise InputError(
-                    f"{show_text(text)} has {other[0]}, but this model's mask is {mask}. "
-                    f"Write {mask}."
-                )
-            raise InputError(
-                f"{show_text(text)} has no {mask}. Write {mask} for the word to predict."
-            )
+            other = _MASKS.search(text)
+            rule = f"has {other[0]}, but this model's mask is {mask}" if other else f"has no {mask}"
+            raise InputError(f"{show_text(text)} {rule}. Write {mask} for the word to predict.")
         return self.wrap_text(ids, text)
 
     def _find_targets(self, targets: Sequence[str], begins: bool) -> list[int] | InputError:
@@ -348,8 +332,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return f"{show_text(target)} ({pieces or 'nothing'})"
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """The ids of a text, and for each mask the ids of the targets, if there are any."""
 
     ids: list[int]

@@ -128,9 +128,6 @@ class HeldOutSamples:
         )
         return [line.replace("\n", "↵") for line in lines]
 
-    def _join(self, text: str) -> str:
-        return join_punctuation(text) if self.tokenizer.kind == "wordpiece" else text
-
     def _mask(self, sample: Sample) -> list[int]:
         ids = list(sample.ids)
         for position in sample.masked:
@@ -175,7 +172,8 @@ class HeldOutSamples:
         )
         sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()
-        text = self._join(f"{left} {self.tokenizer.mask_token} {right}")
+        text = f"{left} {self.tokenizer.mask_token} {right}"
+        text = join_punctuation(text) if self.tokenizer.kind == "wordpiece" else text
         return f"{sign} {text}  →  {guessed}  (was: {word})"
 
 

@@ -22,7 +22,14 @@ from maskwright.finetuning.conll import TaggedSentence, has_conll_name
 from maskwright.finetuning.examples import Examples, collate, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.table_files import list_names
-from maskwright.finetuning.task import Labels, LabelTask, decide, find_label_task, load_label_task
+from maskwright.finetuning.task import (
+    Labels,
+    LabelTask,
+    choose_metrics,
+    decide,
+    find_label_task,
+    load_label_task,
+)
 from maskwright.inference.text_model import plan_batches
 from maskwright.interop.comparison import (
     PYDOCS,
@@ -286,7 +293,7 @@ class ExampleJudge:
     def __init__(self, examples: TaskExamples) -> None:
         self.examples, task = examples, examples.task
         self.questions = f"{len(examples.encoded):,} examples of {examples.source}"
-        self.metric = task.choose_metrics(Labels(examples.names), None)[0]
+        self.metric = choose_metrics(task, Labels(examples.names), None)[0]
         same = f"the same {'tag' if task.level == 'token' else 'label'} for"
         self.agreement = "predictions that correlate by" if task.problem == "regression" else same
 

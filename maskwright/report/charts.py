@@ -5,7 +5,8 @@ import importlib.util
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -35,15 +36,11 @@ _STYLE = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # names of runs and scores may contain "$"
 }
-_FORMATS = ("png", "svg")
 _MAX_POINTS = 400  # in a curve on a page
 _MAX_LABEL = 60  # characters
 _CHARACTERS_PER_INCH, _LEGEND_MARK = 13, 7  # of a legend: of its text, and the line before it
 _MAX_DRAWN = 1e30  # matplotlib overflows for larger values
 _SAME_LEVEL = 0.05  # baselines that differ by less are drawn as one
-_BEFORE_SVG = re.compile(r"^.*?(?=<svg)", re.DOTALL)
-_WIDTH = re.compile(r'(<svg[^>]*?) width="[^"]*"', re.DOTALL)
-_HEIGHT = re.compile(r'(<svg[^>]*?) height="[^"]*"', re.DOTALL)
 _COSTS = (
     ("step", "steps", 1.0),
     ("tokens", "tokens (millions)", 1e6),
@@ -87,55 +84,49 @@ def has_matplotlib() -> bool:
 
 
 def check_matplotlib() -> None:
-    """Raise unless matplotlib is installed.
-
-    Raises:
-        MissingPackageError: the extra ``plots`` is not installed.
-    """
+    """Raise MissingPackageError unless the extra ``plots`` is installed."""
     check_extra("matplotlib", "plots", "a plot")
 
 
-def render(draw: Callable[[Any], None], width: float, height: float, label: str) -> str:
-    """Return scalable SVG of the figure that `draw` fills, with `label` for screen readers."""
+@contextmanager
+def _making_figure(width: float, height: float) -> Generator[Any]:
+    """Yield an empty figure; within the context, all charts have one style."""
     matplotlib: Any = importlib.import_module("matplotlib")
     figures: Any = importlib.import_module("matplotlib.figure")
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         # The browser has fonts for all scripts; matplotlib only measures widths with its own.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure = figures.Figure(figsize=(width, height), layout="constrained")
+        yield figures.Figure(figsize=(width, height), layout="constrained")
+
+
+def render(draw: Callable[[Any], None], width: float, height: float, label: str) -> str:
+    """Return scalable SVG of the figure that `draw` fills, with `label` for screen readers."""
+    file = io.StringIO()
+    with _making_figure(width, height) as figure:
         draw(figure)
-        file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
-    svg = _BEFORE_SVG.sub("", file.getvalue(), count=1)
-    svg = _HEIGHT.sub(r"\1", _WIDTH.sub(r"\1", svg, count=1), count=1)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
+    attributes, _, content = file.getvalue().partition("<svg")[2].partition(">")
+    attributes = re.sub(r' (width|height)="[^"]*"', "", attributes)
+    return f'<svg role="img" aria-label="{escape(label)}"{attributes}>{content}'
 
 
 def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[Path]:
     """Write ``curves.png`` and ``curves.svg``: loss and masked accuracy by step, tokens and time.
 
-    Args:
-        curves: the validation records of each run.
-        note: a line below the charts.
-
-    Raises:
-        MissingPackageError: as `check_matplotlib`.
+    `curves` are the validation records of each run, `note` is a line below the charts. Raise as
+    `check_matplotlib`.
     """
     check_matplotlib()
-    matplotlib: Any = importlib.import_module("matplotlib")
-    figures: Any = importlib.import_module("matplotlib.figure")
-    paths = [folder / f"curves.{name}" for name in _FORMATS]
-    with matplotlib.rc_context(_STYLE):
-        figure = figures.Figure(figsize=(11, 6.4), layout="constrained")
+    # No date, so that equal charts are equal files.
+    formats = {"png": {"Software": None}, "svg": {"Date": None}}
+    with _making_figure(11, 6.4) as figure:
         _draw_curves(figure, curves)
         if note:
             figure.supxlabel(note, x=0.01, ha="left", fontsize=8.5, color=FAINT)
-        for path, name in zip(paths, _FORMATS, strict=True):
-            # No date, so that equal charts are equal files.
-            metadata = {"Date": None} if name == "svg" else {"Software": None}
-            with replacing_file(path) as temporary:
+        for name, metadata in formats.items():
+            with replacing_file(folder / f"curves.{name}") as temporary:
                 figure.savefig(temporary, format=name, dpi=160, metadata=metadata)
-    return paths
+    return [folder / f"curves.{name}" for name in formats]
 
 
 def draw_learning(curves: Sequence[Curve]) -> dict[str, str]:
@@ -192,11 +183,9 @@ def _draw_panel(
             clip_on=False,
         )
     levels = _merge_levels(
-        [
-            (level, COLORS[number % len(COLORS)])
-            for number, curve in enumerate(curves)
-            for level in curve.points(x, baseline, scale)[1]
-        ]
+        (level, COLORS[number % len(COLORS)])
+        for number, curve in enumerate(curves)
+        for level in curve.points(x, baseline, scale)[1]
     )
     for level, color in levels:
         # Each of several baselines has the color of its run.
@@ -227,7 +216,7 @@ def annotate_level(axes: Any, level: float, name: str) -> None:
     )
 
 
-def _merge_levels(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+def _merge_levels(levels: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
     """Return distinct levels, as baselines vary slightly with the text of each validation."""
     kept: list[tuple[float, str]] = []
     for level, color in sorted(levels):

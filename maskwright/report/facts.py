@@ -9,12 +9,7 @@ from maskwright.config import read_yaml
 from maskwright.errors import InputError, show_value
 from maskwright.files import JsonObject, as_mapping, read_object
 from maskwright.logs import Record, read_training
-from maskwright.runs.evaluation_file import (
-    RESULTS_NAME,
-    SuiteResult,
-    find_unusual,
-    parse_results,
-)
+from maskwright.runs.evaluation_file import RESULTS_NAME, SuiteResult, find_unusual, parse_results
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     METRICS_NAME,
@@ -151,12 +146,10 @@ def gather_facts(run: Path, name: str) -> RunFacts:
 
 def _read_object(path: Path) -> JsonObject | None:
     """Return the object in a JSON file; None if there is no such file."""
-    if not path.exists():
-        return None
     try:
-        if not path.is_file():
-            raise ValueError("it is not a regular file")
         return read_object(path, _MAX_BYTES)
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}. Restore or remove it.") from None
 

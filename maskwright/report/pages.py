@@ -29,41 +29,26 @@ def _read(name: str) -> str:
     return files("maskwright.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _as_mapping(value: object) -> Mapping[Any, Any] | None:
-    return cast(Mapping[Any, Any], value) if isinstance(value, Mapping) else None
-
-
 def flatten(
     values: Mapping[Any, object], prefix: str = "", depth: int = 0
 ) -> Iterator[tuple[str, str]]:
     """Yield the dotted name and the value, as text, of each leaf of a nested mapping."""
     for key, value in values.items():
         name = f"{prefix}{show_value(key)}"
-        nested, texts = _as_mapping(value), _as_texts(value)
-        if nested is not None and depth < _MAX_DEPTH:
-            yield from flatten(nested, f"{name}.", depth + 1)
-        elif texts is not None:
-            yield name, (" " if name == "command" else ", ").join(texts)
+        items = cast(list[object], value) if isinstance(value, list) else [None]
+        if isinstance(value, Mapping) and depth < _MAX_DEPTH:
+            yield from flatten(cast(Mapping[Any, object], value), f"{name}.", depth + 1)
+        elif all(isinstance(item, str) for item in items):
+            yield name, (" " if name == "command" else ", ").join(map(str, items))
         else:
-            yield name, show_value(value)
-
-
-def _as_texts(value: object) -> list[str] | None:
-    """Return a value from YAML or JSON if it is a list of texts, else None."""
-    items = cast(list[object], value) if isinstance(value, list) else [None]
-    texts = [item for item in items if isinstance(item, str)]
-    return texts if len(texts) == len(items) else None
+            yield name, show_value(cast(object, value))
 
 
 _MAX_LANGUAGES = 20
 
 
 def render_selection(name: str, manifest: Manifest, tally: Tally) -> str:
-    """Return the page as HTML.
-
-    Raises:
-        InputError: the extra ``plots`` is not installed.
-    """
+    """Return the page as HTML; raise InputError if the extra ``plots`` is not installed."""
     check_matplotlib()
     source = shorten_provenance(manifest.source)
     return fill_template(

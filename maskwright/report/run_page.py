@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskwright.errors import InputError, show_value
 from maskwright.files import as_mapping, write_text
@@ -19,13 +19,21 @@ from maskwright.report.charts import (
 )
 from maskwright.report.facts import RunFacts, describe_extent
 from maskwright.report.pages import fill_template, flatten
-from maskwright.runs.evaluation_file import Score, SuiteResult, choose_result
+from maskwright.runs.evaluation_file import SuiteResult, choose_result
 from maskwright.shards.manifest import Manifest
 
-_DECADE = re.compile(r"frequency_1e(\d{1,2})/(.*)")
-_ACCURACY = "masked_accuracy"
-_PHENOMENA = "blimp/"
-_MEAN = "blimp/mean_over"
+_BY_FREQUENCY = re.compile(r"frequency_1e\d{1,2}/.*")
+# The suite of a chart, the scores that are its bars, the title, and the value of a random choice.
+_SCORE_CHARTS = (
+    (
+        *("mlm", re.compile(r"frequency_1e(\d{1,2})/masked_accuracy")),
+        *("Masked accuracy by token frequency in training", None),
+    ),
+    (
+        *("blimp", re.compile(r"blimp/((?!mean_over)[^/]+)")),
+        *("BLiMP by phenomenon (chance: 0.5)", 0.5),
+    ),
+)
 _MAX_BARS = 100
 _SIZES = (
     ("preset", "{}"),
@@ -40,17 +48,15 @@ _SAMPLE = re.compile(
 )
 _MASK = re.compile(r"\[MASK\]|<mask>")
 Row = tuple[str, str]  # of a table: name and value
-Bars = dict[str, tuple[float, float | None, float | None]]
 
 
-@dataclass(frozen=True)
-class SampleRow:
+class SampleRow(NamedTuple):
     """A text with a masked word, and the predictions ("right" or "wrong", words) at each time."""
 
     before: str
     word: str
     after: str
-    guesses: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    guesses: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -74,19 +80,14 @@ class Section:
 
 
 def write_report(runs: Sequence[RunFacts], out: Path) -> None:
-    """Write the page to a file.
-
-    Raises:
-        InputError: as `render_page`.
-    """
+    """Write the page to a file; raise as `render_page`."""
     write_text(out, render_page(runs))
 
 
 def render_page(runs: Sequence[RunFacts]) -> str:
     """Return the page as HTML: all data of one run, or the curves and scores of several.
 
-    Raises:
-        InputError: the extra ``plots`` is not installed, or no run has a line of metrics yet.
+    Raise InputError if the extra ``plots`` is not installed, or no run has a line of metrics yet.
     """
     check_matplotlib()
     if not any(run.records for run in runs):
@@ -190,11 +191,16 @@ def _list_sections(run: RunFacts) -> Iterator[Section]:
     if sources := list(_list_sources(run)):
         yield Section("Scores by source", table=sources)
     yield Section("Time", table=_list_shares(run))
-    for suite, find_bars, name, chance in _SCORE_CHARTS:
+    for suite, pattern, name, chance in _SCORE_CHARTS:
         result = choose_result(run.evaluation, suite)
-        if result is not None and (bars := find_bars(result.scores)):
+        bars = [
+            (_name_bar(named[1]), (score.value, score.low, score.high))
+            for score in (result.scores if result else ())
+            if (named := pattern.fullmatch(score.name)) and 0 <= score.value <= 1
+        ]
+        if result and bars:
             title = name + describe_extent(result)
-            yield Section(title, draw_scores(bars, title, chance))
+            yield Section(title, draw_scores(dict(bars[:_MAX_BARS]), title, chance))
     if run.manifest is not None:
         chart = draw_lengths(run.document_lengths) if len(run.document_lengths) else None
         yield Section("Text and tokenizer", chart, _describe_text(run.manifest))
@@ -218,34 +224,30 @@ def _describe_samples(picked: Sequence[tuple[str, Sequence[str]]]) -> Section:
 def tabulate_samples(samples: Sequence[Sequence[str]]) -> list[SampleRow] | None:
     """Return a row for each text, with a column for the sample lines of each time.
 
-    Returns:
-        None if a line masks anything but a single word.
+    None if a line masks anything but a single word.
     """
-    rows: dict[tuple[str, str], SampleRow] = {}
+    rows: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for column, lines in enumerate(samples):
         for line in lines:
             sample = _SAMPLE.fullmatch(line)
             if sample is None:
                 return None
-            text, word = sample["text"], sample["word"]
-            mask = _MASK.search(text)
-            # An unknown form of the mask token: the word is appended.
-            ends = (text[: mask.start()], text[mask.end() :]) if mask else (f"{text} ", "")
-            row = rows.setdefault((text, word), SampleRow(ends[0], word, ends[1]))
-            row.guesses.extend([("", "")] * (column - len(row.guesses)))
-            if len(row.guesses) == column:
-                kind = "right" if sample["sign"] == "✓" else "wrong"
-                row.guesses.append((kind, sample["guesses"]))
-    for row in rows.values():
-        row.guesses.extend([("", "")] * (len(samples) - len(row.guesses)))
-    return list(rows.values())
+            sign, text, guesses, word = sample.groups()
+            row = rows.setdefault((text, word), [("", "")] * len(samples))
+            row[column] = ("right" if sign == "✓" else "wrong", guesses)
+    found: list[SampleRow] = []
+    for (text, word), row in rows.items():
+        # Of an unknown form of the mask token, the word is appended.
+        before, *after = _MASK.split(text, maxsplit=1)
+        found.append(SampleRow(before if after else f"{text} ", word, "".join(after), row))
+    return found
 
 
 def _list_scores(result: SuiteResult) -> Iterator[tuple[str, str, str, str]]:
     """Yield name, value, interval and baseline of each score that is not in a chart."""
     for score in result.scores:
         is_of_paradigm = result.suite == "blimp" and score.name.count("/") > 1
-        if _DECADE.fullmatch(score.name) or is_of_paradigm:
+        if _BY_FREQUENCY.fullmatch(score.name) or is_of_paradigm:
             continue
         interval = ""
         if score.low is not None and score.high is not None:
@@ -253,35 +255,6 @@ def _list_scores(result: SuiteResult) -> Iterator[tuple[str, str, str, str]]:
         baseline = "" if score.baseline is None else _show_number(score.baseline)
         name = score.name.removeprefix(f"{result.suite}/").replace("_", " ")
         yield name, _show_number(score.value), interval, baseline
-
-
-def _find_decades(scores: Sequence[Score]) -> Bars:
-    """Return the masked accuracy by token frequency in training."""
-    found = ((_DECADE.fullmatch(score.name), score) for score in scores)
-    return {
-        _describe_decade(int(named[1])): (score.value, score.low, score.high)
-        for named, score in found
-        if named and named[2] == _ACCURACY and 0 <= score.value <= 1
-    }
-
-
-def _find_phenomena(scores: Sequence[Score]) -> Bars:
-    found = {
-        score.name.removeprefix(_PHENOMENA): (score.value, score.low, score.high)
-        for score in scores
-        if score.name.startswith(_PHENOMENA)
-        and score.name.count("/") == 1
-        and not score.name.startswith(_MEAN)
-        and 0 <= score.value <= 1
-    }
-    return dict(list(found.items())[:_MAX_BARS])
-
-
-# The suite, the bars from its scores, the title, and the value of a random choice.
-_SCORE_CHARTS = (
-    ("mlm", _find_decades, "Masked accuracy by token frequency in training", None),
-    ("blimp", _find_phenomena, "BLiMP by phenomenon (chance: 0.5)", 0.5),
-)
 
 
 def _list_shares(run: RunFacts) -> list[tuple[str, str]]:
@@ -313,6 +286,9 @@ def _describe_text(manifest: Manifest) -> list[Row]:
     ]
 
 
-def _describe_decade(decade: int) -> str:
-    """Return the range of training counts in a frequency bin, as text; bin 0 is 0 to 9."""
+def _name_bar(group: str) -> str:
+    """Return a phenomenon, or for a power of ten the range of training counts; bin 0 is 0 to 9."""
+    if not group.isdecimal():
+        return group
+    decade = int(group)
     return f"{10**decade if decade else 0:,} to {10 ** (decade + 1) - 1:,} times"

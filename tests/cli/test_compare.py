@@ -81,8 +81,7 @@ def copy_seeds(run: Path, folder: Path, seeds: dict[int, float]) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "is_paired"),
-    [({8: 1.05, 7: 1.0}, True), ({7: 1.0, 9: 1.05}, False), ({7: 1.0, 8: 1.05, 9: 1.1}, False)],
+    ("theirs", "is_paired"), [({8: 1.05, 7: 1.0}, True), ({7: 1.0, 8: 1.05, 9: 1.1}, False)]
 )
 def test_groups_of_seeds_are_compared_by_their_means(
     theirs: dict[int, float],

@@ -1,6 +1,5 @@
 """`maskwright embed` through the command line: what is in its files, and what it refuses."""
 
-import io
 import sys
 from pathlib import Path
 
@@ -71,18 +70,6 @@ def test_parquet_holds_texts_and_vectors(run: str, tmp_path: Path, monkeypatch: 
     np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), expected, atol=1e-6)
 
 
-def test_standard_input_and_the_command_line_give_the_same(
-    run: str, texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    results = []
-    for number, arguments in enumerate(([], ["-"], ["--file", "-"], LINES, ["--file", texts])):
-        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*LINES, ""])))
-        out = tmp_path / f"{number}.npy"
-        assert main(["embed", run, *arguments, "--out", str(out)]) == 0
-        results.append(out.read_bytes())
-    assert len(set(results)) == 1
-
-
 def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The only line on standard error of a command that must fail."""
     capsys.readouterr()
@@ -96,9 +83,7 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("name", "message"),
     [
         ("v.csv", "must end in .npy or .parquet"),
-        ("v", "must end in .npy or .parquet"),
         ("nowhere/v.npy", "its folder does not exist"),
-        ("texts.txt/v.npy", "its folder does not exist"),
         ("folder.npy", "is a folder. Name a file in it"),
         ("old.npy", "exists already. Choose another file, or remove it."),
     ],
@@ -170,27 +155,3 @@ def test_parquet_without_its_package(
     error = fails(capsys, run, "a", "--out", str(tmp_path / "v.parquet"))
     assert error.startswith("MissingPackageError: --out *.parquet needs the package pyarrow")
     assert error.endswith(how_to_install("parquet"))
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("t.jsonl", '{"text": "The cat"}\n{"text": null}\n{"text": "A bird"}\n'),
-        ("t.csv", "id,text\n1,The cat\n2,\n3,A bird\n"),
-        ("t.tsv", "text\tlabel\nThe cat\t1\n\t0\nA bird\t1\n"),
-    ],
-)
-def test_a_table_is_read_by_its_text_column(run: str, tmp_path: Path, name: str, content: str):
-    (tmp_path / name).write_text(content)
-    out = tmp_path / "v.npy"
-    assert main(["embed", run, "--file", str(tmp_path / name), "--out", str(out)]) == 0
-    expected = Embedder(Path(run) / "model")(["The cat", "", "A bird"])
-    np.testing.assert_allclose(np.load(out), expected, atol=1e-6)
-
-
-def test_a_table_without_texts_is_an_error(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    (tmp_path / "t.jsonl").write_text('{"x": "The cat"}\n')
-    out = str(tmp_path / "v.npy")
-    assert "t.jsonl" in fails(capsys, run, "--file", str(tmp_path / "t.jsonl"), "--out", out)

@@ -69,9 +69,7 @@ def test_a_run_is_scored_on_its_own_data(
         assert {"date", "environment"} <= suite.keys()
         assert suite["computation"] == {"device": "cpu", "products": "float32"}
         for score in suite["scores"]:
-            assert score.keys() == {
-                *("name", "value", "low", "high", "num_samples", "baseline"),
-            }
+            assert score.keys() == {*("name", "value", "low", "high", "num_samples", "baseline")}
             assert score["name"] in out
     mlm = scores_of(results, "mlm")
     assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"] + 0.1
@@ -254,14 +252,6 @@ def test_text_files_and_a_model_folder(
     assert json.loads(out.read_text())["suites"][0]["data"]["unigram_counts"] == "training text"
 
 
-def test_twice_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    printed = [evaluate(capsys, run, "--fast", "--json")[1] for _ in range(2)]
-    one, two = (json.loads(text)["suites"] for text in printed)
-    for suite in (*one, *two):
-        del suite["date"], suite["environment"]
-    assert one == two
-
-
 def test_what_is_refused(
     run: Path,
     workplace: Path,
@@ -280,6 +270,9 @@ def test_what_is_refused(
         (run, "--suite", "mlm,fil"): "unknown suite fil; did you mean fill?",
         (run, "--suite", ","): "no suite given",
         (run, "--suite", "blimp"): "needs --blimp",
+        (run, "--out", tmp_path): "is a folder",
+        (run, "--suite", "glue", "--seq-length", 16): "--seq-length has no effect",
+        (run, "--suite", "glue", "--details"): "--details has no effect",
         (run, "--babylm", tmp_path): "--babylm needs --suite blimp",
         (run, "--precision", "bf16"): "--precision needs --suite blimp",
         (run, "--pooling", "cls"): "--pooling needs --suite retrieval or sts",
@@ -373,26 +366,3 @@ def test_sentences_longer_than_the_model_are_counted(
     code, out, _ = evaluate(capsys, run, "--suite", "pll", "--data", text)
     assert code == 0
     assert "1 sentence is longer than the model and left out" in out
-
-
-def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, message in {
-        ("--suite", "mlm,glue"): "cannot be combined",
-        ("--suite", "glue", "--seq-length", "16"): "--seq-length has no effect",
-        ("--suite", "glue", "--blimp", str(pairs)): "--blimp has no effect",
-        ("--suite", "glue", "--babylm", "results"): "--babylm has no effect",
-        ("--suite", "glue", "--precision", "bf16"): "--precision needs --suite blimp",
-        ("--suite", "glue", "--details"): "--details has no effect",
-    }.items():
-        code, _, err = evaluate(capsys, run, *arguments)
-        assert (code, err.count("\n")) == (2, 1)
-        assert message in err
-
-
-def test_the_folder_of_results_is_refused_before_anything_is_scored(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = evaluate(capsys, run, "--suite", "mlm", "--fast", "--out", tmp_path)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "is a folder" in err
-    assert not (run / "evaluation.json").exists()

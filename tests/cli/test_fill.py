@@ -96,9 +96,6 @@ def test_all_bad_targets_are_named(run: str, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--file", "nowhere.txt"], "nowhere.txt cannot be read: No such file or directory."),
-        (["--file", "."], ". cannot be read: Is a directory."),
-        (["a [MASK]", "--file", "x"], "give texts or --file, not both"),
         (["a [MASK]", "--device", "gpu"], "device = gpu is not a device here"),
         ([" "], "there is no sentence to fill"),
         (["a [MASK]", "--seed", "1"], "--seed has no effect without --random"),
@@ -112,28 +109,9 @@ def test_what_cannot_be_filled_at_all(
     assert message in err[0]
 
 
-def test_a_file_that_is_no_text(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "s.txt").write_bytes(b"caf\xe9 [MASK]\n")
-    code, out, err = fill(capsys, run, "--file", str(tmp_path / "s.txt"))
-    assert (code, out, len(err)) == (2, [], 1)
-    assert f"{tmp_path / 's.txt'}:1 is not UTF-8" in err[0]
-
-
-def test_marks_and_line_ends_of_windows_are_no_text(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    (tmp_path / "s.txt").write_bytes(f"{GOOD}\r\n{GOOD}\r\n".encode("utf-8-sig"))
-    code, out, _ = fill(capsys, run, "--file", str(tmp_path / "s.txt"), "--json")
-    assert code == 0
-    assert [json.loads(line)["text"] for line in out] == [GOOD, GOOD]
-
-
 @pytest.mark.parametrize("named", ["small", "smal", "runs/smal"])
 def test_a_run_that_is_named_without_its_folder_is_suggested(
-    named: str,
-    workplace: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    named: str, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(workplace)
     for command in (["fill", named, GOOD], ["watch", named], ["tokenizer", "inspect", named]):

@@ -1,6 +1,5 @@
 """fill, inspect, prepare, tokenizer and recipes through the command line."""
 
-import io
 import json
 import re
 from pathlib import Path
@@ -36,38 +35,6 @@ def test_fill_json_has_one_object_for_each_input(
     assert len(first["masks"][0]) == 3
 
 
-def test_fill_learned_what_a_horse_eats(workplace: Path, capsys: pytest.CaptureFixture[str]):
-    folder = str(workplace / "runs" / "small" / "model")
-    foods = ["grass", "fish", "seeds", "berries"]
-    output = run(capsys, "fill", folder, SENTENCE, "--json", "--targets", *foods)
-    masks = json.loads(output)["masks"][0]
-    assert {prediction["token"] for prediction in masks} == set(foods)
-
-
-def test_fill_reads_a_file_and_standard_input(
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-):
-    folder = str(workplace / "runs" / "small")
-    (tmp_path / "sentences.txt").write_text(f"{SENTENCE}\n\n{SENTENCE}\n", encoding="utf-8")
-    from_file = run(capsys, "fill", folder, "--file", str(tmp_path / "sentences.txt"), "--json")
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SENTENCE}\n\n{SENTENCE}\n"))
-    assert run(capsys, "fill", folder, "--json") == from_file
-    assert len(from_file.splitlines()) == 3
-
-
-def test_fill_random_prints_the_four_lines(workplace: Path, capsys: pytest.CaptureFixture[str]):
-    folder = str(workplace / "runs" / "small")
-    text = "The old bird in the garden eats seeds every day."
-    lines = run(capsys, "fill", folder, text, "--random").splitlines()
-    assert [line.split(":")[0] for line in lines] == ["masked", "ACTUAL", "MASKED", "MODEL"]
-    assert "predicted:" in lines[0]
-    assert text in lines[1]
-    assert "[MASK]" in lines[2]
-
-
 def test_inspect_shows_counts_and_masked_rows(workplace: Path, capsys: pytest.CaptureFixture[str]):
     data = str(data_of(workplace))
     report = run(capsys, "inspect", data, "--data.max_seq_length", "32", "--rows", "3")
@@ -87,16 +54,6 @@ def test_prepare_says_what_to_run_next_if_it_can_run(
     said = run(capsys, "prepare", text, "--out", str(tmp_path / "d"), *flags)
     assert ("maskwright pretrain" in said) is is_ready
     assert ("no text is held out" in said) is not is_ready
-
-
-def test_prepare_then_pretrain_its_folder(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    text, out = str(workplace / "animals.txt"), str(tmp_path / "data")
-    flags = ["--tokenizer.vocab_size", "96", "--tokenizer.min_frequency", "1"]
-    said = run(capsys, "prepare", text, "--out", out, "--recipe", "tiny", *flags)
-    assert said.endswith(f"      maskwright pretrain {out} --recipe tiny\n")
-    assert "parameters" in run(capsys, "pretrain", out, "--dry-run", "--train.max_steps", "3")
 
 
 def test_inspect_takes_the_seed_of_the_run(

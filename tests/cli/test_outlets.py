@@ -245,11 +245,6 @@ def test_a_dry_run_shows_files_and_card_and_asks_no_network(
     assert "\nNothing was uploaded. " in card
 
 
-def test_what_is_on_the_hub_is_not_published(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["publish", "hf:me/animals", "--repo", "me/other"]) == 2
-    assert "hf:me/animals is already on the hub" in capsys.readouterr().err
-
-
 def test_the_card_says_how_the_model_came_about_and_not_where(
     publish: list[str], workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -125,16 +125,8 @@ def test_embed_writes_the_vectors_of_an_iterator(
     maskwright.embed(run, texts[0], out=tmp_path / "one.npy", normalize=False)
     assert np.load(tmp_path / "one.npy").shape == (1, 32)
     assert capsys.readouterr() == ("", "")
-    wrong: list[tuple[list[str], dict[str, Any], str]] = [
-        (texts, {}, "exists already"),
-        ([], {"out": tmp_path / "new.npy"}, "there is no text"),
-        (texts, {"out": tmp_path / "new.csv"}, "must end in"),
-        (texts, {"out": tmp_path / "new.npy", "batch_tokens": 0}, "must be at least 1"),
-        (texts, {"out": tmp_path / "new.npy", "pooling": "max"}, "pooling = max"),
-    ]
-    for given, options, message in wrong:
-        with pytest.raises(InputError, match=message):
-            maskwright.embed(run, given, **{"out": out, **options})
+    with pytest.raises(InputError, match="pooling = max"):
+        maskwright.embed(run, texts, out=tmp_path / "new.npy", pooling=cast(Any, "max"))
     assert {path.name for path in tmp_path.glob("*.npy")} == {"vectors.npy", "one.npy"}
 
 
@@ -178,8 +170,3 @@ def test_serve_says_what_to_do_in_a_notebook(run: Path):
 
     with pytest.raises(InputError, match="thread"):
         asyncio.run(cell())
-
-
-def test_a_value_of_another_type_is_refused():
-    with pytest.raises(InputError, match="unknown"):
-        maskwright.finetune("runs/none", task="nothing", train="a.tsv", out="runs/out")

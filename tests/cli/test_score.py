@@ -93,8 +93,6 @@ def test_no_text_could_be_scored(model: str, capsys: pytest.CaptureFixture[str])
     [
         ([" "], "there is no sentence to score"),
         (["a", "--metric", "salazar"], "invalid choice: 'salazar'"),
-        (["a", "--file", "x"], "give texts or --file, not both"),
-        (["a", "--device", "gpu"], "device = gpu is not a device here"),
     ],
 )
 def test_what_cannot_be_scored_at_all(

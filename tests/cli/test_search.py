@@ -57,7 +57,6 @@ def test_queries_of_standard_input_and_json(
     [
         (["a cat"], "--file"),
         (["a cat", "--file", "missing.txt"], "missing.txt"),
-        ([" ", "--file", "TEXTS"], "query"),
         (["a cat", "--file", "TEXTS", "--top", "0"], "--top = 0"),
         (["a cat", "--file", "TEXTS", "--top", "few"], "--top"),
         (["--file", "-"], "--file cannot both be standard input"),

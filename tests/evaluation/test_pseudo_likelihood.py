@@ -85,14 +85,6 @@ def test_tokens_that_are_given_are_seen_and_not_scored(metric: Metric) -> None:
     assert SCORER.score_encoded(texts, metric, None, [2, 0, 9]) == [whole[0][2:], whole[1], []]
 
 
-@given(st.permutations(["the cat", "sleeps", "The cat", "SLEEPS", "dog"]))
-@settings(max_examples=10, deadline=None)
-def test_texts_of_equal_tokens_score_exactly_alike(texts: list[str]) -> None:
-    totals = {result.text: result.total for result in SCORER(texts)}
-    assert totals["the cat"] == totals["The cat"]
-    assert totals["sleeps"] == totals["SLEEPS"]
-
-
 def test_equal_questions_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     encode = SCORER.encode
@@ -202,27 +194,6 @@ def test_a_question_is_the_row_with_masks_and_the_place() -> None:
     questions.add_text([2, 7, 8, 9, 3], 1, [True, True, False], "within_word_l2r")
     assert questions.rows == [[2, 4, 8, 9, 3], [2, 7, 4, 4, 3], [2, 7, 8, 4, 3]]
     assert (questions.positions, questions.labels) == ([1, 2, 3], [7, 8, 9])
-
-
-def test_sentences_that_differ_in_the_hidden_word_share_its_question() -> None:
-    questions = Questions(MASK)
-    questions.add_text([7, 8], 0, [True, True], "original")
-    questions.add_text([7, 9], 0, [True, True], "original")
-    assert questions.rows == [[4, 8], [7, 4], [4, 9]]
-    assert (questions.questions, questions.labels) == ([0, 1, 2, 1], [7, 8, 7, 9])
-
-
-def test_a_row_that_is_asked_at_two_places_is_two_questions() -> None:
-    """Texts cannot hold the mask; a model whose vocabulary lets them would not confuse us."""
-    questions = Questions(MASK)
-    questions.add_text([MASK, 8], 0, [True, True], "original")
-    questions.add_text([8, MASK], 0, [True, True], "original")
-    assert [*zip(questions.rows, questions.positions, strict=True)] == [
-        ([MASK, 8], 0),
-        ([MASK, MASK], 1),
-        ([MASK, MASK], 0),
-        ([8, MASK], 1),
-    ]
 
 
 @given(st.lists(texts, max_size=6))

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import maskwright
-from maskwright.cli.main import main
 from maskwright.errors import MaskwrightError
 from maskwright.evaluation.suite_vectors import compare_words, read_graded_pairs
 
@@ -73,11 +72,3 @@ def test_a_model_is_scored(workplace: Path, tmp_path: Path) -> None:
     assert score["value"] is not None
     assert score["value"] > 0.5
     assert score["baseline"] == pytest.approx(1, abs=0.2)
-
-
-def test_a_folder_is_no_table(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = str(workplace / "runs" / "small" / "model")
-    assert main(["evaluate", model, "--suite", "sts", "--data", str(tmp_path)]) == 2
-    assert str(tmp_path) in capsys.readouterr().err

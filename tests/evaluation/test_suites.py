@@ -14,14 +14,7 @@ from maskwright.cli.main import main
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import mean_interval
-from maskwright.evaluation.suites import (
-    SUITES,
-    Request,
-    Suite,
-    load_suite,
-    mark_fast,
-    parse_names,
-)
+from maskwright.evaluation.suites import SUITES, Request, Suite, load_suite, mark_fast, parse_names
 from maskwright.inference.embed import Embedder
 from maskwright.inference.text_model import TextModel
 from maskwright.runs.config import SuiteName

@@ -6,13 +6,7 @@ from typing import Any
 import pytest
 
 from maskwright.errors import InputError
-from maskwright.finetuning.column_roles import (
-    LabelKind,
-    infer_roles,
-    name_roles,
-    propose_columns,
-    show_columns,
-)
+from maskwright.finetuning.column_roles import LabelKind, infer_roles, name_roles
 
 ROLES = ("sentence1", "sentence2", "label")
 NOTES = [f"The printer on floor {number} does not print." for number in range(30)]
@@ -123,17 +117,3 @@ def test_roles_have_their_usual_names(given: Any, expected: object) -> None:
 def test_a_role_is_known_and_given_once(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         name_roles(given, ROLES, "classification")
-
-
-def test_what_is_proposed_exists() -> None:
-    rows = [*zip(LABELS, NOTES, NUMBERS, strict=True)]
-    names = ["my department", "note", "hours"]
-    asked = {"sentence1": "text", "label": "label"}
-    found = propose_columns(names, rows, asked)
-    assert show_columns(found) == "text=note 'label=my department'"
-    assert show_columns(propose_columns(range(3), rows, asked)) == "text=1 label=0"
-    kept = propose_columns(names, rows, {"sentence1": "text", "label": "hours"})
-    assert show_columns(kept) == "text=note label=hours"
-    pair = propose_columns(names, rows, {"label": "label", "sentence2": "b", "sentence1": "a"})
-    assert show_columns(pair) == "sentence1=note sentence2=hours 'label=my department'"
-    assert propose_columns(["note"], [], asked) == {"sentence1": "note"}

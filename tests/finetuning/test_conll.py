@@ -37,11 +37,6 @@ def test_sentences_of_words_and_tags(tmp_path: Path) -> None:
     assert (second.words, second.tags) == (("UN", "#"), ("I-ORG", "O"))
 
 
-def test_other_columns(tmp_path: Path) -> None:
-    [sentence] = read_conll(write(tmp_path, "1 EU NNP ORG\n"), word=1, tag=2)
-    assert (sentence.words, sentence.tags) == (("EU",), ("NNP",))
-
-
 def test_comments_of_conll_u_are_skipped_and_odd_blanks_are_parts_of_words(tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_text("# sent_id = 1\n10\u00a0000 B-NUM\n# O\n\u3000\tO\n", encoding="utf-8")
@@ -236,11 +231,6 @@ def test_the_text_of_conll_u_is_that_of_its_ranges(tmp_path: Path) -> None:
     assert lemmas.text == "ir a el mar."
     words, _ = read_words(write(tmp_path, "Al O\nmar O\n\nno O\n"))
     assert (words.text, words.spans) == ("Al mar", [(0, 2), (3, 6)])
-
-
-def test_numbers_are_words_elsewhere(tmp_path: Path) -> None:
-    [sentence] = read_conll(write(tmp_path, "won O\n2-3 O\n4.1 B-NUM\n"))
-    assert sentence.words == ("won", "2-3", "4.1")
 
 
 def test_a_word_that_is_only_an_invisible_character_keeps_its_row(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -147,34 +147,6 @@ def test_columns_choose_the_loss(tmp_path: Path) -> None:
     assert task.find_columns(labeled, {"score": "label"}) == {**pair, "score": "label"}
 
 
-def test_every_pair_is_trained_on_or_scored(tmp_path: Path) -> None:
-    table = tmp_path / "many.tsv"
-    words = ("cat", "dog", "tree", "log", "bed", "sees")
-    texts = [" ".join(each) for each in product(words, repeat=5)]
-    rows = [f"the {text}\tand the {text}" for text in texts]
-    table.write_text("\n".join(["query\tpassage", *rows]))
-    columns: dict[str, str | int] = {"sentence1": "query", "sentence2": "passage"}
-    files = TaskFiles(task="embedding", train=table, columns=columns)
-    train, valid, _ = load_pairs(files, TOKENIZER, 16)
-    assert len(train) + len(valid) == len(texts)
-    assert 200 < len(valid) <= 256
-
-
-def test_a_negative_that_is_null_is_an_error(tmp_path: Path) -> None:
-    table = tmp_path / "triplets.jsonl"
-    texts = [" ".join(each) for each in permutations(("cat", "dog", "tree", "log", "bed"), 3)]
-    negatives = [*texts[1:], None]
-    table.write_text(
-        "\n".join(
-            json.dumps({"query": text, "passage": f"the {text}", "negative": negative})
-            for text, negative in zip(texts, negatives, strict=True)
-        )
-    )
-    files = TaskFiles(task="embedding", train=table, columns=Embedding().find_columns(table, {}))
-    with pytest.raises(CorpusError, match=r"triplets\.jsonl:60: None is not a string"):
-        load_pairs(files, TOKENIZER, 16)
-
-
 def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "model"
     save_model(model, make_loaded().model, TOKENIZER)
@@ -291,15 +263,6 @@ def test_modules_that_would_be_lost_are_refused(
     assert named in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
-
-
-def test_a_decoder_needs_a_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    start = write_sentences(tmp_path, "saved")
-    words = permutations(("cat", "dog", "tree", "log", "bed"), 3)
-    (tmp_path / "a.txt").write_text("\n".join(f"the cat and the {' '.join(w)}" for w in words))
-    command = ["finetune", str(start), "--task", "embedding", "--objective", "tsdae"]
-    assert main([*command, "--train", str(tmp_path / "a.txt"), "--out", str(tmp_path / "o")]) == 2
-    assert "objective = tsdae" in capsys.readouterr().err
 
 
 def test_text_without_labels_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,11 +34,6 @@ def test_metrics_of_classes_by_hand() -> None:
     assert compute_metric("matthews", TRUE, FOUND) == pytest.approx(phi)
 
 
-def test_several_labels_at_once() -> None:
-    true, found = np.array([[1, 0], [1, 1]]), np.array([[1, 1], [0, 1]])
-    assert compute_metric("micro_f1", true, found) == pytest.approx(2 * 2 / (3 + 3))
-
-
 @pytest.mark.parametrize("metric", ["micro_f1", "macro_f1"])
 def test_the_only_label_of_several_is_what_is_scored(metric: Metric) -> None:
     true = np.array([[1], [1], [0], [0]])
@@ -98,11 +93,6 @@ def test_entities_are_scored_as_seqeval_does(
         theirs = sequence_labeling.precision_recall_fscore_support(true, found, **arguments)
         assert (scores.precision, scores.recall, scores.f1) == pytest.approx(theirs[:3])
     assert sum(kind.num_right for kind in each.values()) == scores.num_right
-
-
-def test_nothing_there_and_nothing_found_scores_zero() -> None:
-    scores, each = score_spans([["O"]], [["O"]])
-    assert (scores.precision, scores.recall, scores.f1, each) == (0.0, 0.0, 0.0, {})
 
 
 def test_kinds_without_a_prefix_are_told_apart() -> None:

@@ -145,12 +145,6 @@ def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group() -> None
     assert decays[id(parameters["head.output.bias"])] == 0
 
 
-def test_no_weight_decay_is_none_anywhere() -> None:
-    config = replace(CONFIG, weight_decay=0.0)
-    groups = group_parameters(build_classifier(tiny_model(), config, "text", 2, 0), config)
-    assert {group["weight_decay"] for group in groups} == {0.0}
-
-
 def test_an_output_says_numbers_as_they_were_and_learns_them_scaled() -> None:
     model = build_classifier(tiny_model(), CONFIG, "text", 1, 0).eval()
     ids, context = torch.tensor([5, 6, 7]), context_from_lengths([3])

@@ -28,10 +28,7 @@ from maskwright.serving.pipelines import (
     TextClassificationPipeline,
     TokenClassificationPipeline,
 )
-from maskwright.serving.schemas import (
-    TextClassificationParameters,
-    TokenClassificationParameters,
-)
+from maskwright.serving.schemas import TextClassificationParameters, TokenClassificationParameters
 from maskwright.tokenizer.words import WordRule
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.tokenizer.helpers import trained
@@ -86,9 +83,7 @@ def write_chinese(path: Path) -> Path:
     return path
 
 
-def test_text_without_blanks_is_tagged_as_in_training(
-    tmp_path: Path,
-) -> None:
+def test_text_without_blanks_is_tagged_as_in_training(tmp_path: Path) -> None:
     tokenizer = trained("wordpiece")
     sizes = ModelConfig(preset="bert", hidden_size=32, num_hidden_layers=1, intermediate_size=48)
     config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=64)

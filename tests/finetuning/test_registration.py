@@ -11,7 +11,7 @@ from maskwright.cli.finetune import finetune_parser
 from maskwright.cli.main import main
 from maskwright.errors import ConfigError
 from maskwright.finetuning.config import TASKS
-from maskwright.finetuning.task import load_label_task
+from maskwright.finetuning.task import Labels, choose_metrics, load_label_task
 from maskwright.finetuning.text_tasks import Classification
 from tests.cli.test_finetune import FAST, write_table
 
@@ -62,4 +62,4 @@ def test_a_registered_task_is_known_by_its_name() -> None:
     task = load_label_task("focal")
     assert task.loss(torch.tensor([[9.0, 0.0]]), torch.tensor([0])) < 1e-6
     with pytest.raises(ConfigError, match="macro_f1 is not a metric of focal"):
-        task.check_metric("macro_f1", 2)
+        choose_metrics(task, Labels(("a", "b")), "macro_f1")

@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 from maskwright.finetuning.conll import TaggedSentence
-from maskwright.finetuning.report import (
-    Predictions,
-    render_page,
-    write_predictions,
-)
+from maskwright.finetuning.report import Predictions, render_page, write_predictions
 from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels, load_label_task
 

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.finetuning.span_task import Question
-from maskwright.finetuning.split import (
-    count_shared,
-    find_connected,
-    hold_out,
-    split_examples,
-)
+from maskwright.finetuning.split import count_shared, find_connected, hold_out, split_examples
 from maskwright.finetuning.table_files import TableRow
 
 TEXT_PAIRS = st.lists(st.tuples(*[st.text("ABCDEFGH", min_size=1, max_size=2)] * 2), max_size=30)
@@ -86,14 +81,6 @@ def test_where_shared_texts_connect_everything_the_first_text_decides() -> None:
     known = {row.values["sentence1"] for row in train}
     assert not known & {row.values["sentence1"] for row in valid}
     assert count_shared(train, valid) == 10
-
-
-def test_where_all_have_one_first_text_both_texts_decide() -> None:
-    pairs = [("the same", str(n // 2)) for n in range(100)]
-    train, valid = split_pairs(make_rows(pairs), 0.1)
-    assert len(valid) == count_shared(train, valid) == 10
-    known = {row.values["sentence2"] for row in train}
-    assert not known & {row.values["sentence2"] for row in valid}
 
 
 def test_contexts_of_repeated_questions_are_on_one_side() -> None:

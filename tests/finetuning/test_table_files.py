@@ -84,7 +84,7 @@ def test_parquet(tmp_path: Path) -> None:
     [
         ("a.tsv", "x\ty\n1\t2\n", {"text": "z"}, r"a\.tsv has no column z for text: it has x, y"),
         ("a.tsv", "x\ty\n1\n", {"text": "y"}, r"a\.tsv:2 has 1 column, but"),
-        ("a.tsv", "1\t2\n", {"text": "2"}, r"a\.tsv has 2 columns, but text = 2"),
+        ("a.tsv", "1\t2\n", {"text": "2"}, r"a\.tsv has no column 2 .* positions 0 to 1"),
         ("a.csv", 'x\n"open\n', {"text": "x"}, r"a\.csv:2 cannot be read"),
         ("a.jsonl", '{"x": 1}\n[]\n', {"text": "x"}, r"a\.jsonl:2 is not a JSON object"),
         (
@@ -94,7 +94,7 @@ def test_parquet(tmp_path: Path) -> None:
             r"a\.jsonl:1 begins a JSON array.*jq -c",
         ),
         ("a.jsonl", '[\n  {"x": 1}\n]\n', {"text": "x"}, r"a\.jsonl:1 begins a JSON array.*jq -c"),
-        ("a.jsonl", '{"x": 1}\n', {"text": "y"}, r"a\.jsonl:1 has no y for text: it has x"),
+        ("a.jsonl", '{"x": 1}\n', {"text": "y"}, r"a\.jsonl:1 has no column y for text: it has x"),
         ("a.txt", "x", {"text": "y"}, r"a\.txt is not a table"),
         ("a.tsv", "", {"text": "y"}, "empty"),
     ],
@@ -107,14 +107,6 @@ def test_what_is_wrong_is_named(
         list(read_columns(path, parse_columns(columns)))
 
 
-def test_a_number_that_python_does_not_read_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.jsonl", f'{{"x": {"9" * 5000}}}\n')
-    with pytest.raises(CorpusError, match=r"a\.jsonl:1 holds a number of over 4,300 digits"):
-        read(path, x="x")
-    with pytest.raises(CorpusError, match=r"a:1: x = \(an integer of 16610 bits\) must be within"):
-        TableRow("a:1", {"x": 10**5000}).number("x")
-
-
 def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path: Path) -> None:
     lines = ["id\ttext\tlabel", "1\tbroken", "off\t0", "2\twhole\t1", "3\twhole\t0\tmore"]
     path = write(tmp_path, "a.tsv", "\n".join(lines))
@@ -122,11 +114,6 @@ def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path:
     rows = [dict(row.values) for row in read_columns(path, columns, skipped=skipped)]
     assert rows == [{"text": "whole", "label": "1"}, {"text": "whole", "label": "0"}]
     assert skipped == {str(path): 2}
-
-
-def test_without_a_header_a_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="must be a position"):
-        read(write(tmp_path, "a.tsv", "1\t2\n"), header=False, text="x")
 
 
 @pytest.mark.parametrize("num_plain", [1, 5_000])  # one line of few, and one of many
@@ -167,13 +154,6 @@ def test_a_spreadsheet_is_refused_by_name(
     for attempt in (list_names, lambda path: read(path, text="text")):
         with pytest.raises(CorpusError, match=rf"{name} is .*{kind}.* CSV"):
             attempt(tmp_path / name)
-
-
-def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "a.parquet").write_bytes(b"this is no parquet file")
-    with pytest.raises(CorpusError, match=r"a\.parquet cannot be read as Parquet: [^\n]+\.$"):
-        read(tmp_path / "a.parquet", text="s", label="score")
 
 
 ROLES = ("sentence1", "sentence2", "label")
@@ -267,14 +247,11 @@ def test_a_table_without_a_header_is_reported_without_quoting_it(rows: str, tmp_
     examples = [("my secret sits here", "spam"), ("and more of it", "ham")] * 3
     path.write_text("".join(rows.format(text=t, label=n) + "\n" for t, n in examples))
     columns = find_roles(list_names(path), ROLES, {}, "a.csv")
-    with pytest.raises(CorpusError, match="seems to have no header") as caught:
+    with pytest.raises(CorpusError, match=r"positions 0 to 1, and no header\. .*=") as caught:
         read_values(path, columns)
     message = str(caught.value)
     assert "secret" not in message
     assert "spam" not in message
-    proposed = message.partition("--columns ")[2].split()
-    found = read_values(path, dict(one.split("=") for one in proposed))
-    assert sorted(set(found)) == sorted(set(examples))
 
 
 def test_a_header_over_positions_is_no_example(tmp_path: Path) -> None:
@@ -304,7 +281,7 @@ def test_a_column_for_each_label_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"no column for label.* 2 columns hold 0 and 1: .*a\|b"):
         read_values(path, find_roles(list_names(path), ROLES, {}, path))
     path.write_text("text,sport,year\n" + "a game,1,7\na picture,0,8\n" * 6)
-    with pytest.raises(CorpusError, match=r"no column for label: it has text, sport, year\. Name"):
+    with pytest.raises(CorpusError, match=r"no column for label: it has text, sport, year\. Give"):
         read_values(path, find_roles(list_names(path), ROLES, {}, path))
 
 

@@ -5,23 +5,21 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import ConfigError, CorpusError, ModelFolderError, TrainingError
-from maskwright.finetuning import fit
+from maskwright.errors import ConfigError, CorpusError, TrainingError
 from maskwright.finetuning.config import FinetuneConfig, TaskFiles
-from maskwright.finetuning.conll import TaggedSentence, find_entities
+from maskwright.finetuning.conll import find_entities
 from maskwright.finetuning.fit import EarlyStopping, RunResult, train_seeds
 from maskwright.finetuning.metrics import Metric, Summary, summarize
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.split import hold_out
-from maskwright.finetuning.task import TaskData, load_label_task, read_task
+from maskwright.finetuning.task import Labels, TaskData, choose_metrics, load_label_task, read_task
 from maskwright.finetuning.token_task import score_tags
 from maskwright.model_folder.classifier_folder import (
     open_classifier,
     open_pretrained,
     save_classifier,
 )
-from maskwright.model_folder.folder import open_model, save_model
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 
 CONFIG = FinetuneConfig(
@@ -127,25 +125,6 @@ def test_a_test_is_scored_once_with_the_weights_that_were_chosen(
     assert again.scores == run.scores
 
 
-@pytest.mark.parametrize(("accuracy", "num_scores"), [(0.5, 12), (1.0, 4)])
-def test_a_lower_loss_is_no_reason_to_go_on_where_all_is_right(
-    accuracy: float, num_scores: int, nouns: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of one answer to everything it is; the weights are those of the lowest loss either way."""
-    losses = iter(range(99, 0, -1))
-
-    def score(*arguments: object) -> dict[str, float]:
-        return {"accuracy": accuracy, "valid_loss": float(next(losses))}
-
-    monkeypatch.setattr(fit, "score_model", score)
-    loaded = make_loaded()
-    files = TaskFiles(task="classification", train=nouns, columns=LABELS)
-    config = replace(CONFIG, epochs=6, patience=3, warmup_share=0.0)
-    [run] = train_seeds(read_task(files, loaded, config), loaded.model, config, CPU).runs
-    assert len(run.history) == num_scores
-    assert run.best_step == run.num_steps
-
-
 @pytest.mark.parametrize(
     ("accuracies", "losses", "num_scores"),
     [
@@ -191,15 +170,15 @@ def test_early_stopping_spares_the_warmup_and_may_be_off() -> None:
         ("classification", "spearman", 2, "is not a metric"),
         ("multilabel", "matthews", 2, "is not a metric of multilabel"),
         ("regression", "accuracy", 1, "Choose from spearman, pearson, mean_squared_error"),
-        ("tokens", "macro_f1", 5, "Choose from accuracy"),
+        ("tokens", "macro_f1", 5, "Choose from span_f1, accuracy"),
     ],
 )
 def test_metrics_without_a_meaning_are_refused(
     task: str, metric: Metric, num_labels: int, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_label_task(task).check_metric(metric, num_labels)
-    load_label_task("classification").check_metric("f1", 2)
+        choose_metrics(load_label_task(task), Labels(("O",) * num_labels), metric)
+    assert choose_metrics(load_label_task("classification"), Labels(("a", "b")), "f1")[0] == "f1"
 
 
 def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
@@ -240,13 +219,6 @@ def read_nouns(nouns: Path, share: float) -> TaskData:
     return read_task(files, make_loaded(), CONFIG)
 
 
-def test_examples_are_held_out_by_their_text(nouns: Path) -> None:
-    data = read_nouns(nouns, 0.3)
-    assert len(data.train) + len(data.valid) == 200
-    trained = {tuple(one.ids) for one in data.train.inputs}
-    assert not trained & {tuple(one.ids) for one in data.valid.inputs}
-
-
 def test_too_few_examples_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="too few examples for training and validation"):
         read_nouns(write_nouns(tmp_path / "one.tsv", 1), 0.5)
@@ -284,19 +256,6 @@ def test_files_of_no_examples_are_named(nouns: Path, tmp_path: Path) -> None:
     for name in ("valid", "test"):
         with pytest.raises(CorpusError, match=r"none\.tsv holds no examples"):
             read_task(replace(files, **{name: tmp_path / "none.tsv"}), make_loaded(), CONFIG)
-
-
-def test_other_folders_are_refused(tmp_path: Path) -> None:
-    loaded = make_loaded()
-    save_model(tmp_path / "mlm", loaded.model, TOKENIZER)
-    with pytest.raises(ModelFolderError, match=r"its class is \w+\. .*finetune"):
-        open_classifier(tmp_path / "mlm")
-    model = build_classifier(loaded.model, CONFIG, "text", 2, seed=0)
-    save_classifier(
-        tmp_path / "labels", model, TOKENIZER, ("a", "b"), "single_label_classification"
-    )
-    with pytest.raises(ModelFolderError, match=r"labels texts .*Use maskwright predict"):
-        open_model(tmp_path / "labels")
 
 
 def test_a_model_of_no_numbers_is_not_kept(nouns: Path) -> None:
@@ -389,12 +348,6 @@ def test_words_without_tokens_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(CorpusError, match=r"valid\.conll:2: no word .*--columns word="):
             read_task(files, make_loaded(), CONFIG)
-
-
-def test_words_with_a_single_tag_teach_nothing() -> None:
-    rows = [TaggedSentence("a:1", ("The", "cat"), ("O", "O"))]
-    with pytest.raises(CorpusError, match="all words have the tag O"):
-        load_label_task("tokens").find_labels(rows)
 
 
 def test_examples_that_are_also_in_training_are_counted(nouns: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.embed import Embedder, Pooling, embed, search
-from maskwright.model.classifier import Classifier
 from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.model.helpers import tiny_model
@@ -66,12 +65,6 @@ def test_any_batch_gives_the_vectors_of_the_slow_twin(
     check()
 
 
-def test_vectors_have_length_one_unless_asked(tokenizer: Tokenizer) -> None:
-    np.testing.assert_allclose(np.linalg.norm(make(tokenizer)(TEXTS), axis=1), 1, atol=1e-6)
-    lengths = np.linalg.norm(make(tokenizer, normalize=False)(TEXTS), axis=1)
-    assert (abs(lengths - 1) > 0.1).all()
-
-
 def test_one_text_is_a_list_of_one(tokenizer: Tokenizer) -> None:
     embed = make(tokenizer)
     assert np.array_equal(embed("the cat"), embed(["the cat"]))
@@ -120,14 +113,6 @@ def test_a_stream_is_the_same_as_a_list(
     parts = list(embed.stream(iter(TEXTS)))
     assert [len(part) for part in parts] == [2, 2, 1]
     np.testing.assert_allclose(np.concatenate(parts), embed(TEXTS), atol=1e-6)
-
-
-def test_a_folder_is_the_same_as_its_parts(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    embed = make(tokenizer, "cls", normalize=False)
-    assert not isinstance(embed.model, Classifier)
-    save_model(tmp_path / "model", embed.model, tokenizer)
-    loaded = Embedder(tmp_path / "model", "cpu", "cls", normalize=False)
-    np.testing.assert_allclose(loaded(TEXTS), embed(TEXTS), atol=1e-6)
 
 
 def test_a_folder_of_sentence_transformers_names_its_pooling(

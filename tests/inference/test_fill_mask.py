@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.attention_context import context_from_lengths
-from maskwright.errors import InputError, ModelFolderError
-from maskwright.inference.fill_mask import FillMask, FillResult, MaskedWord, WordSpan, find_words
+from maskwright.errors import InputError
+from maskwright.inference.fill_mask import FillMask, FillResult, WordSpan, find_words
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import load_model, save_model
@@ -36,27 +35,12 @@ def fill(tmp_path_factory: pytest.TempPathFactory) -> FillMask:
 
 
 def error_of(
-    fill: FillMask,
-    texts: str | list[str],
-    top_k: int = 5,
-    targets: list[str] | None = None,
+    fill: FillMask, texts: str | list[str], top_k: int = 5, targets: list[str] | None = None
 ) -> str:
     with pytest.raises(InputError) as caught:
         fill(texts, top_k, targets)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def test_scores_are_the_softmax_of_the_models_logits(fill: FillMask) -> None:
-    ids = torch.tensor([2, *fill.tokenizer.encode_prompt(TEXTS[0]).ids.tolist(), 3])
-    [place] = (ids == 4).nonzero()[0].tolist()
-    with torch.no_grad():
-        logits = fill.model(ids, context_from_lengths([len(ids)]), torch.tensor([place]))
-    expected = logits.softmax(-1)[0].topk(5)
-    [result] = fill(TEXTS[0])
-    assert [p.token_id for p in result.masks[0]] == expected.indices.tolist()
-    assert [p.score for p in result.masks[0]] == pytest.approx(expected.values.tolist(), abs=1e-6)
-    assert [p.token for p in result.masks[0]] == fill.tokenizer.tokens(expected.indices.tolist())
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 40, 8192])
@@ -122,12 +106,6 @@ def test_only_masks_reach_the_head(fill: FillMask) -> None:
     assert sum(seen) == 8
 
 
-def test_scores_of_everything_sum_to_one(fill: FillMask) -> None:
-    [result] = fill(TEXTS[0], top_k=1000)
-    assert len(result.masks[0]) == 64
-    assert sum(p.score for p in result.masks[0]) == pytest.approx(1, abs=1e-5)
-
-
 def test_targets_restrict_and_keep_the_scores(fill: FillMask) -> None:
     whole = {p.token: p.score for p in fill(TEXTS[0], top_k=64)[0].masks[0]}
     [result] = fill(TEXTS[0], targets=["dog", "Cat", "dog"])  # the tokenizer lower-cases
@@ -189,13 +167,6 @@ def test_a_target_that_one_text_cannot_have_does_not_stop_the_others() -> None:
     assert '"able" (ab ##le)' in str(bad)
 
 
-def test_json_is_plain(fill: FillMask) -> None:
-    [result] = fill("[MASK] cat", top_k=2)
-    loaded = json.loads(json.dumps(result.to_json()))
-    assert list(loaded) == ["text", "masks"]
-    assert [sorted(p) for p in loaded["masks"][0]] == [["score", "token", "token_id"]] * 2
-
-
 def test_a_run_directory_is_its_model(fill: FillMask, tmp_path: Path) -> None:
     save_model(tmp_path / "run" / "model", fill.model, fill.tokenizer)
     assert FillMask(tmp_path / "run")(TEXTS) == fill(TEXTS)
@@ -209,9 +180,7 @@ def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
         '"no mask" has no [MASK]. Write [MASK] for the word to predict.'
     )
     assert error_of(fill, "") == '"" has no [MASK]. Write [MASK] for the word to predict.'
-    assert error_of(fill, "the <mask> cat") == (
-        '"the <mask> cat" has <mask>, but this model\'s mask is [MASK]. Write [MASK].'
-    )
+    assert "has <mask>, but this model's mask is [MASK]." in error_of(fill, "the <mask> cat")
     message = error_of(fill, "cat " * 15 + "[MASK]")
     assert "has 18 tokens, more than the model's max_position_embeddings = 16." in message
     assert error_of(fill, TEXTS[0], targets=["zebra", "cat", "cat dog", ""]) == (
@@ -221,10 +190,6 @@ def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
     assert "Separate targets by blanks." in error_of(fill, TEXTS[0], targets=["cat,dog"])
     assert error_of(fill, TEXTS[0], top_k=0) == "top_k = 0 must be at least 1."
     assert error_of(fill, TEXTS[0], targets=[]) == "targets is empty. Name at least one word."
-
-
-def test_no_texts_give_no_results(fill: FillMask) -> None:
-    assert fill([]) == []
 
 
 def test_a_random_word_is_hidden_whole_and_by_seed(fill: FillMask) -> None:
@@ -242,12 +207,6 @@ def test_a_random_word_is_hidden_whole_and_by_seed(fill: FillMask) -> None:
     ]
     masked = lines[2].removeprefix("MASKED: ")
     assert fill(masked)[0].masks[0][0].token == first.guess
-
-
-@pytest.mark.parametrize("text", ["[MASK]", "[MASK] cat [MASK]"])
-def test_no_word_is_masked_beside_masks(fill: FillMask, text: str) -> None:
-    with pytest.raises(InputError, match=r"already contains \[MASK\]"):
-        fill.mask_random_word(text)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "…!?"])
@@ -268,15 +227,6 @@ def test_a_folder_says_whether_special_tokens_are_added(
     assert loaded(TEXTS) != other(TEXTS)
 
 
-def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelFolderError, match=r"holds no config\.json"):
-        FillMask(tmp_path)
-
-
-def test_the_vocabulary_of_these_tests_has_whole_words(fill: FillMask) -> None:
-    assert all(fill.tokenizer.token_id(word) is not None for word in WORDS)
-
-
 def test_a_word_is_all_its_tokens() -> None:
     text = "black larvae, 7"
     offsets = [(0, 5), (6, 8), (8, 12), (12, 13), (14, 15)]
@@ -293,18 +243,4 @@ def test_blanks_inside_a_token_are_not_the_word() -> None:
     assert find_words("the cat ", offsets, [True, True, True]) == [
         WordSpan(0, 1, 0, 3),
         WordSpan(1, 2, 4, 7),
-    ]
-
-
-def test_no_tokens_have_no_words() -> None:
-    assert find_words("", [], []) == []
-
-
-def test_four_lines() -> None:
-    masked = MaskedWord("black larvae eat", 6, 12, " snails", "[MASK][MASK]")
-    assert masked.describe() == [
-        "masked: larvae predicted: snails",
-        "ACTUAL: black larvae eat",
-        "MASKED: black [MASK][MASK] eat",
-        "MODEL:  black snails eat",
     ]

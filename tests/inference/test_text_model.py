@@ -75,10 +75,6 @@ def test_blocks_are_the_items_in_order_and_small(sizes: list[int]) -> None:
     assert [] not in blocks
 
 
-def test_many_small_texts_are_split_too() -> None:
-    assert [len(block) for block in split_blocks(["a"] * 10_000)] == [4096, 4096, 1808]
-
-
 def test_no_more_is_read_than_a_block() -> None:
     numbers = count()
     first = next(split_blocks(str(n) for n in numbers))
