@@ -30,9 +30,10 @@ from benchmarks.trainer_peer import (
 )
 from benchmarks.training_speed import TickingReporter, time_fit
 from maskwright.config import merge
-from maskwright.pretraining.prepared_data import PreparedData, objective_of, resolve_model
+from maskwright.pretraining.build import objective_of, resolve_model
+from maskwright.pretraining.cards import find_card
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.train.device import find_card
 
 MODELS = ("tiny", "small", "base", "babylm-10m")
 _SAME = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")

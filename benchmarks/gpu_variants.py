@@ -26,7 +26,8 @@ from benchmarks.common import add_data, find_prepared, write_result
 from benchmarks.gpu_speed import TICK, Setting, find_peak
 from benchmarks.training_speed import TickingReporter, time_fit
 from maskwright.logs import Record
-from maskwright.pretraining.prepared_data import PreparedData, objective_of, resolve_model
+from maskwright.pretraining.build import objective_of, resolve_model
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 
 WARMUP, STEPS, NUM_KERNELS = 4, 6, 10  # ticks before and while the clock runs

@@ -24,7 +24,7 @@ from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.pretraining import budget
-from maskwright.pretraining.budget import Size, find_recipe, set_rung, set_size
+from maskwright.pretraining.budget import Size, adopt_size, find_recipe, set_size
 from maskwright.runs.config import resolve
 
 SIZES = ("128x2", "192x2", "256x3")
@@ -113,7 +113,7 @@ def find_threshold(law: Sequence[float], pair: tuple[Run, Run]) -> float | None:
 def describe_rung(size: str) -> Run:
     """Return what the law needs of a size of `auto` that computes a teraFLOP a second."""
     width, layers = map(int, size.split("x"))
-    config = set_rung(resolve("auto"), Size(0.0, width, layers))
+    config = adopt_size(resolve("auto"), Size(0.0, width, layers))
     vocabulary, length = (
         resolve(find_recipe(width)).tokenizer.vocab_size,
         config.data.max_seq_length,

@@ -117,7 +117,8 @@ def inspect(argv: Sequence[str]) -> int:
     row_length, mask_rate = _choose_rows(arguments, config)
     # torch is imported from here on; everything above has already been checked without it
     from maskwright.data.row_view import view_rows
-    from maskwright.pretraining.prepared_data import build_row_source, describe_sources, open_data
+    from maskwright.pretraining.build import build_row_source
+    from maskwright.pretraining.prepared_data import describe_sources, open_data
 
     data = open_data(folders, config.mixture)
     source = build_row_source(config, data, split=arguments.split)
@@ -227,7 +228,7 @@ def _measure_fill(
     store: TokenStore | ConcatStore, config: PretrainConfig, row_length: int
 ) -> tuple[int, float]:
     """Estimate how many rows an epoch has, and the share of their slots that hold tokens."""
-    extra = config.data.extra_slots
+    extra = config.data.special_per_segment
     table = SegmentTable(store.document_lengths, row_length - extra)
     planner = RowPlanner(table, row_length, extra, config.seed, config.data.packed)
     rows, _ = planner.plan_rows(DataPosition(row_length), min(len(table), _FILL_SAMPLE_ROWS))

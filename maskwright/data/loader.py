@@ -23,7 +23,7 @@ from maskwright.data.batch import Batch, SpecialIds, build_batch
 from maskwright.data.config import DataConfig
 from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, to_unit
 from maskwright.data.masking import Masker
-from maskwright.data.pairs import PairMaker, TokenSource
+from maskwright.data.pairs import PairMaker
 from maskwright.data.rows import (
     DataPosition,
     Mixture,
@@ -32,6 +32,7 @@ from maskwright.data.rows import (
     RowPlanner,
     Rows,
     SegmentTable,
+    TokenSource,
     WindowPlanner,
 )
 from maskwright.distributed.world import ALONE, World
@@ -57,7 +58,8 @@ def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
 def bound_segments(rows: Rows, most_rows: int, world: World) -> int:
     """Return a number of segment boundaries that suffices for every micro-batch of every rank.
 
-    Ranks record their steps together, so their shapes must be the same.
+    A CUDA graph (train/capture.py) needs the same shapes on all ranks and in all steps; empty
+    segments fill up.
     """
     ranks = (replace(world, rank=rank) for rank in range(world.size))
     parts = (part for rank in ranks for part in slice_rank(rows, most_rows, rank))
@@ -171,7 +173,7 @@ class RowSource:
         return self._planners[row_length]
 
     def _build_planner(self, row_length: int) -> WindowPlanner:
-        lengths, extra = self.corpus.document_lengths, self.config.extra_slots
+        lengths, extra = self.corpus.document_lengths, self.config.special_per_segment
         longest, shared = row_length - extra, (row_length, extra, self.seed, self.config.packed)
         if self.mixture is None:
             return RowPlanner(SegmentTable(lengths, longest), *shared)

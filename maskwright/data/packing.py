@@ -7,10 +7,10 @@ has a reference implementation.
 
 from collections.abc import Sequence
 
-Rows = list[list[int]]
+Packed = list[list[int]]
 
 
-def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> Rows:
+def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> Packed:
     """Pack segments into rows.
 
     Args:
@@ -21,7 +21,7 @@ def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> R
     Returns:
         For each row the indices into `lengths`, in the order of placement.
     """
-    rows: Rows = []
+    rows: Packed = []
     rows_with_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # by free positions
     nonempty = 0  # bit f is set where rows_with_room[f] holds a row
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):

@@ -30,16 +30,17 @@ from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
 from maskwright.preparation.find_data import named_folder
-from maskwright.pretraining.prepared_data import (
+from maskwright.pretraining.build import (
     build_loss,
-    build_planner,
     build_random_rows,
+    build_schedule,
     objective_of,
     resolve_model,
 )
+from maskwright.pretraining.cards import Cards, find_card, own_tokens
 from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.device import Cards, choose_device, find_card, own_tokens, product_dtype
+from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import clip_gradients, compute_gradients, count_predictions
 
 COUNTED_EPOCHS = 20
@@ -145,7 +146,7 @@ def scale_rates(width: int) -> dict[str, float]:
     return scaled if factor < 1 else {}
 
 
-def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
+def adopt_size(config: PretrainConfig, size: Size) -> PretrainConfig:
     """Return the configuration with this size and what goes with it.
 
     Values that differ from those of `auto` were set by the user and stay.
@@ -173,10 +174,10 @@ def _set_vocab_size(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
     return replace(config, tokenizer=replace(tokenizer, vocab_size=vocab_size))
 
 
-def keep_rung(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
+def keep_size(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
     """Return the configuration with the size of a run that began, and what goes with it."""
     size = Size(0.0, begun.model.hidden_size, begun.model.num_hidden_layers)
-    kept = set_rung(config, size)
+    kept = adopt_size(config, size)
     chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}
     kept = replace(kept, model=replace(kept.model, **chosen))
     kept = _set_vocab_size(kept, begun.tokenizer.vocab_size)
@@ -299,7 +300,7 @@ def _time_step(
     teacher: MaskedLanguageModel | None = None,
 ) -> tuple[float, float, int]:
     """Return the seconds of gradients and of an update, and the tokens of the gradients."""
-    plan = build_planner(config, model_config.vocab_size).plan_step(0.5)
+    plan = build_schedule(config, model_config.vocab_size).step_at(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
     fitting = timed_flops / (count_all_flops(config, model_config, teacher) * length)
     num_rows = int(min(max(1, fitting), plan.request.micro_batch_rows))
@@ -367,7 +368,7 @@ def choose_size(
     filled = dict[Size, PretrainConfig]()
 
     def pay(size: Size) -> Pay:
-        sized = set_rung(config, size)
+        sized = adopt_size(config, size)
         model, slots = resolve_model(sized, tokenizer), sized.train.mean_batch_tokens
         flops = count_flops_per_token(sized, model)
         if cards:
@@ -390,7 +391,7 @@ def choose_size(
     found = find() if cards else world.text_from_first(find)
     number, batch_tokens, reason = found.split(" ", 2)
     size = sizes[int(number)]
-    chosen = set_rung(config, size)
+    chosen = adopt_size(config, size)
     train = replace(chosen.train, batch_tokens=int(batch_tokens))
     return replace(chosen, train=train), f"{size}: {reason}"
 

@@ -23,21 +23,19 @@ from maskwright.pretraining.budget import (
     is_measured_whole,
     measure_step_seconds,
 )
+from maskwright.pretraining.build import build_row_source, check_config, objective_of, resolve_model
+from maskwright.pretraining.cards import Cards
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
 from maskwright.pretraining.micro_batch import REMEDY, estimate_micro_batch
 from maskwright.pretraining.prepared_data import (
     PreparedData,
-    build_row_source,
-    check_config,
     count_epoch_tokens,
     describe_sources,
-    objective_of,
     open_data,
-    resolve_model,
     warn_of_epochs,
 )
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.device import GIGABYTE, Cards, choose_device, should_compile
+from maskwright.train.device import GIGABYTE, choose_device, should_compile
 
 
 def describe_run(

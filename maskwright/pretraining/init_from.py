@@ -17,18 +17,12 @@ from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import as_mapping, hash_file
 from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
-from maskwright.model.init import (
-    draw_pair_head,
-    grow_vocabulary,
-    initialize,
-    mix_vocabulary,
-    spread_layers,
-)
-from maskwright.model.masked_lm import PAIR_HEAD, MaskedLanguageModel
+from maskwright.model.init import draw_pair_head, initialize
+from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder, open_model, read_bare
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
 from maskwright.preparation.find_data import named_folder
-from maskwright.pretraining.vocabulary_transfer import Transfer
+from maskwright.pretraining.vocabulary_transfer import Transfer, grow_vocabulary, mix_vocabulary
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
@@ -232,6 +226,33 @@ def _halve(teacher: ModelConfig, asked: ModelConfig, given: Mapping[str, Any]) -
     if types:
         own.setdefault("layer_types", tuple(types[i] for i in spread_layers(count, total)))
     return replace(teacher, **own)
+
+
+def spread_layers(count: int, total: int) -> list[int]:
+    """Return `count` of `total` layers, evenly spaced from the first to the last.
+
+    6 of 12 are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019).
+    """
+    return [round(layer * (total - 1) / max(1, count - 1)) for layer in range(count)]
+
+
+def take_layers(model: EncoderModel, teacher: EncoderModel) -> list[int]:
+    """Copy the teacher's weights, with the layers that `spread_layers` chooses; return those.
+
+    Nothing is copied and the list is empty if any size but the number of layers differs.
+    """
+    blocks = teacher.encoder.blocks
+    layers = spread_layers(model.config.num_hidden_layers, len(blocks))
+    unused = ("encoder.blocks.", PAIR_HEAD)
+    state = {n: t for n, t in teacher.state_dict().items() if not n.startswith(unused)}
+    for number, layer in enumerate(layers):
+        weights = blocks[layer].state_dict().items()
+        state |= {f"encoder.blocks.{number}.{name}": tensor for name, tensor in weights}
+    ours = model.state_dict()
+    if {n: t.shape for n, t in state.items()} != {n: t.shape for n, t in ours.items()}:
+        return []
+    model.load_state_dict(state)
+    return layers
 
 
 def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:

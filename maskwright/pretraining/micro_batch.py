@@ -22,17 +22,10 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
-from maskwright.pretraining.prepared_data import build_random_rows
+from maskwright.pretraining.build import build_random_rows
+from maskwright.pretraining.cards import Cards, own_tokens
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.device import (
-    GIGABYTE,
-    SPARE,
-    Cards,
-    choose_device,
-    measure_room,
-    own_tokens,
-    product_dtype,
-)
+from maskwright.train.device import GIGABYTE, SPARE, choose_device, measure_room, product_dtype
 from maskwright.train.step import compute_gradients, count_predictions
 from maskwright.train.trainer import Trainer
 
@@ -245,8 +238,8 @@ def choose_micro_batch(
     if tokens == 0:
         rule = f"finds no room for a row of {rows.length} tokens in {room / GIGABYTE:.1f} GB"
         raise ConfigError("train.micro_batch_tokens", "auto", rule, REMEDY)
-    train = replace(trainer.planner.train, micro_batch_tokens=tokens)
-    trainer.planner = replace(trainer.planner, train=train)
+    train = replace(trainer.schedule.train, micro_batch_tokens=tokens)
+    trainer.schedule = replace(trainer.schedule, train=train)
     report(f"micro-batch: {tokens:,} tokens at once, in {room / GIGABYTE:.1f} GB of the GPU")
 
 

@@ -23,13 +23,15 @@ from maskwright.pretraining.budget import (
     pick_size,
     scale_rates,
 )
+from maskwright.pretraining.build import resolve_model
+from maskwright.pretraining.cards import CARDS_A_NODE, Cards, parse_cards
 from maskwright.pretraining.dry_run import find_tokens
 from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
-from maskwright.pretraining.prepared_data import resolve_model, warn_of_epochs
+from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS
-from maskwright.train.device import CARDS_A_NODE, GIGABYTE, Cards, parse_cards
+from maskwright.train.device import GIGABYTE
 
 _SPARE_MINUTES = 30  # of a job: to start, to validate and to save
 _CORES_A_CARD = 8

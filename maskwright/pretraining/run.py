@@ -22,7 +22,9 @@ from maskwright.preparation.find_data import (
     locate_data,
     named_folder,
 )
-from maskwright.pretraining.budget import choose_size, choose_vocabulary, keep_rung
+from maskwright.pretraining.budget import choose_size, choose_vocabulary, keep_size
+from maskwright.pretraining.build import check_config, check_machine, fetch_ahead, resolve_model
+from maskwright.pretraining.cards import Cards, parse_cards
 from maskwright.pretraining.dry_run import describe_run, warn_of_budget
 from maskwright.pretraining.init_from import (
     adopt_model,
@@ -31,15 +33,7 @@ from maskwright.pretraining.init_from import (
     load_teacher,
     tell_on_first_rank,
 )
-from maskwright.pretraining.prepared_data import (
-    PreparedData,
-    check_config,
-    check_machine,
-    count_epoch_tokens,
-    fetch_ahead,
-    open_data,
-    resolve_model,
-)
+from maskwright.pretraining.prepared_data import PreparedData, count_epoch_tokens, open_data
 from maskwright.pretraining.run_session import Session, open_console, open_session
 from maskwright.runs.config import ConfigLayers, PretrainConfig, list_ignored
 from maskwright.runs.run_directory import (
@@ -67,13 +61,7 @@ from maskwright.shards.reader import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.config import BUDGETS
-from maskwright.train.device import (
-    Cards,
-    choose_device,
-    keep_freed_memory,
-    limit_memory,
-    parse_cards,
-)
+from maskwright.train.device import choose_device, keep_freed_memory, limit_memory
 from maskwright.train.trainer import Trainer
 
 
@@ -192,7 +180,7 @@ def _request(
     if begun is None:
         return _Request(run, data_dir, config, layers.recipe)
     if config.model.sizes and config.model.sizes == begun.model.sizes:
-        config = keep_rung(config, begun)
+        config = keep_size(config, begun)
     check_changes(list_changes(begun, config))
     return _Request(run, data_dir, config, layers.recipe, resumes=True)
 

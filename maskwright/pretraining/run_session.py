@@ -26,10 +26,10 @@ from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
 from maskwright.objectives.objective import Objective, ScoreLine, TrainedModel, count_parameters_of
 from maskwright.preparation.tasks import EXTENSION_KEY
-from maskwright.pretraining.build import build_trainer, consolidate
+from maskwright.pretraining.build import build_trainer, consolidate, objective_of
 from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.micro_batch import choose_micro_batch
-from maskwright.pretraining.prepared_data import PreparedData, describe_sources, objective_of
+from maskwright.pretraining.prepared_data import PreparedData, describe_sources
 from maskwright.pretraining.validation import HEADLINES
 from maskwright.provenance import describe_cpu, describe_environment, find_version
 from maskwright.report.facts import gather_facts
@@ -284,7 +284,7 @@ class Session:
     @property
     def computation(self) -> dict[str, str | int]:
         """The entry of provenance.json on the computation, see `RunFacts`."""
-        tokens = self.trainer.planner.train.micro_batch_tokens
+        tokens = self.trainer.schedule.train.micro_batch_tokens
         return {
             **describe_computation(self.config.train.precision, self.trainer.device),
             "ranks": self.trainer.world.size,
@@ -312,7 +312,7 @@ class Session:
         if stopped_by is not None:
             return stopped_by
         # A run that had ended already when it was resumed is scored again.
-        final = trainer.last_scores or {**trainer.state.to_json(), **trainer.scores(final=True)}
+        final = trainer.last_scores or {**trainer.state.to_json(), **trainer.score(final=True)}
         self._save(final=final)
         self._show_result(final)
         if self.config.train.report and world.is_first:

@@ -157,7 +157,7 @@ class Validation:
         self.objective, self.network = objective, network
         self.model = objective.masked_lm(network)
         self.suites = TrainingSuites(config, data, self.model)
-        longest = self.model.config.max_position_embeddings - config.data.extra_slots
+        longest = self.model.config.max_position_embeddings - config.data.special_per_segment
         count = 0 if config.private else NUM_SAMPLES
         self.samples = HeldOutSamples(data.valid, data.tokenizer, count, longest)
         # The baseline may only predict what can be a label: [UNK] is often frequent and never one.

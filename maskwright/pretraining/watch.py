@@ -7,7 +7,7 @@ from pathlib import Path
 from maskwright.console import Console
 from maskwright.files import is_locked
 from maskwright.logs import Record, read_training
-from maskwright.pretraining.prepared_data import objective_of
+from maskwright.pretraining.build import objective_of
 from maskwright.runs.run_directory import (
     METRICS_NAME,
     MODEL_NAME,

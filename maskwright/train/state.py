@@ -24,7 +24,7 @@ class StepPlan:
 
 
 @dataclass(frozen=True)
-class Planner:
+class Schedule:
     """All schedules of a run.
 
     Attributes:
@@ -58,7 +58,7 @@ class Planner:
         if valid is not None and valid > self.data.max_seq_length:
             raise ConfigError("train.valid_seq_length", valid, too_long, "Remove it.")
 
-    def plan_step(self, progress: float, step: float = math.inf) -> StepPlan:
+    def step_at(self, progress: float, step: float = math.inf) -> StepPlan:
         """Return the plan of the step at `progress` (0..1), before which there were `step` steps.
 
         Infinitely many: a step long after the first ones.

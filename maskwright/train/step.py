@@ -24,9 +24,8 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
 from maskwright.errors import CheckpointError, show_value
 from maskwright.files import JsonObject
-from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import Network
-from maskwright.objectives.objective import Term
+from maskwright.objectives.objective import Term, TermSums
 from maskwright.optim.build import Optimizers, as_input
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
@@ -104,7 +103,7 @@ def add_gradients(parallel: Parallel, batch: Batch, scales: Tensor, precision: P
         [N, 2], the micro-batch's part of the mean loss and of the correct predictions.
     """
     with autocast(precision, scales.device):
-        sums: Mapping[str, TermSums] = parallel.objective(batch)
+        sums: Mapping[str, TermSums] = parallel.loss(batch)
     losses = torch.stack([term.loss for term in sums.values()])
     ((losses * scales[0]).sum() * parallel.loss_factor).backward()
     correct = torch.stack([term.num_correct for term in sums.values()]).float()
@@ -211,12 +210,12 @@ class StepParts:
 
     def run(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         """Do one step at the rates that were set; begin to copy its figures to memory."""
-        figures = self.run_once(loaded, num_predictions)
+        figures = self.run_keeping_gradients(loaded, num_predictions)
         self.optimizers.zero_grad()
         return figures.start_copy()
 
-    def run_once(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
-        """Do one step and keep its gradients."""
+    def run_keeping_gradients(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
+        """Do one step and keep its gradients, which `capture` sets to 0 for its graphs."""
         own = compute_gradients(
             self.parallel, loaded, self.terms, num_predictions, self.device, self.precision
         )

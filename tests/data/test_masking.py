@@ -123,8 +123,8 @@ def test_which_tokens_are_hidden_does_not_decide_what_replaces_them() -> None:
 
 def test_slots_are_sized_by_the_highest_rate_of_the_run() -> None:
     masker = Masker(MaskingConfig(rate=0.1, final_rate=0.3), vocabulary())
-    assert masker.num_slots(40) == 12
-    assert Masker(MaskingConfig(rate=0.99, strategy="words"), vocabulary()).num_slots(16) == 16
+    assert masker.num_entries(40) == 12
+    assert Masker(MaskingConfig(rate=0.99, strategy="words"), vocabulary()).num_entries(16) == 16
     for rate in (0.1, 0.2, 0.3):
         outcome = mask_rows(masker.config, np.full((200, 40), 9), rate=rate, masker=masker)
         assert outcome.masked.labels.shape == (200, 12)
@@ -226,7 +226,7 @@ class EveryThirdToken:
 
     whole_groups = False
     needs_words = False
-    extra_slots = 0
+    max_excess = 0
 
     def __init__(self, config: MaskingConfig) -> None:
         pass
@@ -275,7 +275,7 @@ def test_counts_stay_near_the_quota(rate: float, seed: int) -> None:
     starts = np.random.default_rng(seed).random((50, 30)) < 0.3
     outcome = mask_rows(MaskingConfig(rate=rate, strategy="words"), np.full((50, 30), 9), starts)
     quotas = draw_quotas(derive_keys(0, 0, np.arange(50)), np.full(50, 30), rate)
-    assert np.all(outcome.counts <= quotas + WordMasking.extra_slots)
+    assert np.all(outcome.counts <= quotas + WordMasking.max_excess)
 
 
 def test_the_mean_count_is_the_quota() -> None:
@@ -302,7 +302,7 @@ def test_a_word_of_many_pieces_never_overflows_the_slots() -> None:
     starts[:, [0, 40]] = True
     masker = Masker(WORDS, vocabulary())
     outcome = mask_rows(WORDS, ids, starts)
-    assert outcome.masked.labels.shape == (200, masker.num_slots(64)) == (200, 16)
+    assert outcome.masked.labels.shape == (200, masker.num_entries(64)) == (200, 16)
     assert not outcome.hidden.any()  # 40 and 24 pieces: too long for a quota of 10
 
 

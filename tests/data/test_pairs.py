@@ -309,7 +309,7 @@ def test_a_corpus_of_one_document_is_one_line() -> None:
 def test_pairs_need_special_tokens() -> None:
     with pytest.raises(ConfigError, match=r"pairs = next requires \[CLS\] and \[SEP\]"):
         DataConfig(special_tokens=False, pairs="next")
-    assert DataConfig(pairs="order").extra_slots == 3
+    assert DataConfig(pairs="order").special_per_segment == 3
 
 
 def test_masks_touch_no_special_token_of_a_pair() -> None:

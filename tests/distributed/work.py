@@ -25,8 +25,8 @@ from maskwright.distributed.parallel import Sharded
 from maskwright.distributed.world import World
 from maskwright.errors import TrainingError
 from maskwright.evaluation.data import PinnedText
-from maskwright.model.fused import TermSums
 from maskwright.objectives.mlm import MaskedLMScores, evaluate_sources
+from maskwright.objectives.objective import TermSums
 from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.init_from import load_initial, load_teacher
 from maskwright.pretraining.prepared_data import PreparedData
@@ -150,7 +150,7 @@ def train_spoiled(world: World, options: dict[str, Any]) -> Outcome:
     """In the step numbered 5, counted from 0, the last rank's loss is not a number."""
     recorder = Recorder()
     trainer = make_trainer(None, recorder, world=world, **options)
-    objective = trainer.parallel.objective
+    objective = trainer.parallel.loss
 
     def spoiled(batch: Batch) -> dict[str, TermSums]:
         sums = objective(batch)["mlm"]

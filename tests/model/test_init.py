@@ -6,14 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.model.init import (
-    grow_vocabulary,
-    initialize,
-    mix_vocabulary,
-    spread_layers,
-    take_layers,
-)
+from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.pretraining.init_from import spread_layers, take_layers
+from maskwright.pretraining.vocabulary_transfer import grow_vocabulary, mix_vocabulary
 from tests.model.helpers import tiny_config
 from tests.models import small_model
 

@@ -19,7 +19,7 @@ from maskwright.model.electra import GeneratorAndDiscriminator, narrow_config
 from maskwright.model.init import initialize
 from maskwright.model_folder.folder import save_model
 from maskwright.objectives.rtd import (
-    ReplacedTokenDetection,
+    ReplacedTokensLoss,
     detect_replaced,
     draw_tokens,
     predict_replaced,
@@ -63,7 +63,7 @@ def test_the_losses_are_those_of_transformers_on_the_same_tokens(tmp_path: Path)
     save_model(tmp_path / "model", model.discriminator, tokenizer)
     generator = AutoModelForMaskedLM.from_pretrained(tmp_path / "generator").eval()
     discriminator = AutoModelForPreTraining.from_pretrained(tmp_path / "model").eval()
-    sums = ReplacedTokenDetection(model, 50.0)(batch)
+    sums = ReplacedTokensLoss(model, 50.0)(batch)
     tokens = detect_replaced(model, batch).tokens
 
     real = (clean_ids(batch) != PAD).view(-1, ROW)
@@ -126,7 +126,7 @@ def test_a_drawn_token_that_is_the_hidden_one_is_original() -> None:
 
 def test_a_batch_without_a_hidden_token_is_all_original() -> None:
     model, batch = small_pair(), make_batch(rate=0.0)
-    sums = ReplacedTokenDetection(model, 50.0)(batch)
+    sums = ReplacedTokensLoss(model, 50.0)(batch)
     assert sums["mlm"].loss.item() == 0
     assert sums["rtd"].loss.item() > 0
     (sums["mlm"].loss + sums["rtd"].loss).backward()
@@ -136,7 +136,7 @@ def test_a_batch_without_a_hidden_token_is_all_original() -> None:
 
 def gradients(model: GeneratorAndDiscriminator, term: str) -> set[str]:
     model.zero_grad(set_to_none=True)
-    ReplacedTokenDetection(model, 50.0)(make_batch())[term].loss.backward()
+    ReplacedTokensLoss(model, 50.0)(make_batch())[term].loss.backward()
     return {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
 
 
@@ -266,7 +266,7 @@ def test_draws_are_even() -> None:
 
 
 def test_a_batch_may_be_cut() -> None:
-    objective = ReplacedTokenDetection(small_pair(), 50.0)
+    objective = ReplacedTokensLoss(small_pair(), 50.0)
     whole = objective(make_batch())
     parts = [objective(make_batch(Rows.of([row]))) for row in ROWS]
     for term, sums in whole.items():

@@ -15,17 +15,17 @@ from maskwright.pretraining.budget import (
     COUNTED_EPOCHS,
     Pay,
     Size,
+    adopt_size,
     choose_size,
     choose_vocabulary,
     fill_card,
     find_recipe,
-    keep_rung,
+    keep_size,
     pick_size,
-    set_rung,
 )
-from maskwright.pretraining.prepared_data import objective_of, resolve_model
+from maskwright.pretraining.build import objective_of, resolve_model
+from maskwright.pretraining.cards import parse_cards
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.train.device import parse_cards
 from tests.workplace import SMALL, data_of
 
 SIZES = {"model": {"sizes": ["0:64x1", "1:128x2", "3:192x2"]}}
@@ -160,7 +160,7 @@ def test_a_wide_model_has_a_larger_vocabulary(
     chosen = choose_vocabulary(config, cards=cards)
     assert chosen.tokenizer.vocab_size == vocab_size
     # The same command continues the run, wherever it is given again.
-    assert keep_rung(config, chosen).tokenizer.vocab_size == vocab_size
+    assert keep_size(config, chosen).tokenizer.vocab_size == vocab_size
 
 
 def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
@@ -213,7 +213,7 @@ def test_passes_over_a_text_count_up_to_a_number(tokens: float, text: float, flo
 @pytest.mark.parametrize("size", LADDER, ids=str)
 def test_a_size_brings_its_values(size: Size) -> None:
     auto, wide = resolve("auto"), resolve("wide")
-    config = set_rung(auto, size)
+    config = adopt_size(auto, size)
     assert (config.model.hidden_size, config.model.num_hidden_layers) == (size.width, size.layers)
     if find_recipe(size.width) == "auto":
         assert (config.optim, config.train, config.data) == (auto.optim, auto.train, auto.data)
@@ -233,7 +233,7 @@ def test_values_of_the_user_stay() -> None:
         "masking": {"rate": 0.2},
         "train": {"max_tokens": 10**9, "batch_tokens": 12_288},
     }
-    config = set_rung(resolve("auto", None, given_values), Size(0.0, 512, 12))
+    config = adopt_size(resolve("auto", None, given_values), Size(0.0, 512, 12))
     assert config.optim.learning_rate == 0.001
     assert (config.optim.weight_decay, config.optim.muon_weight_decay) == (0.0, 0.0)
     assert config.masking.rate == 0.2
@@ -246,7 +246,7 @@ def test_values_of_the_user_stay() -> None:
 def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
     peak: float, flops: float, update: float, tokens: float
 ) -> None:
-    config = set_rung(resolve("auto"), Size(0.0, 512, 12))
+    config = adopt_size(resolve("auto"), Size(0.0, 512, 12))
     step = fill_card(config, peak, flops, update, tokens).train.batch_tokens
     assert step >= 8192
     assert math.log2(step).is_integer()
@@ -257,7 +257,7 @@ def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
 
 def test_the_ladder_of_an_h200_for_three_minutes() -> None:
     """As measured: 512 x 12, steps of 32,768 tokens (benchmarks gpu-day, piece auto)."""
-    config = set_rung(resolve("auto"), Size(13.0, 512, 12))
+    config = adopt_size(resolve("auto"), Size(13.0, 512, 12))
     filled = fill_card(config, 989e12, 261e6, 0.63e12, 150e6)
     assert filled.train.batch_tokens == 32_768
     assert filled.optim.learning_rate == pytest.approx(0.00225)

@@ -13,9 +13,10 @@ from maskwright.cli.main import main
 from maskwright.model.config import EncoderConfig
 from maskwright.pretraining import budget, dry_run
 from maskwright.pretraining.budget import choose_size, is_measured_whole, measure_step_seconds
-from maskwright.pretraining.prepared_data import resolve_model, warn_of_epochs
+from maskwright.pretraining.build import resolve_model
+from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.train.device import parse_cards
 from tests.architecture.sources import ROOT
 from tests.distributed.worlds import find_free_port
 from tests.workplace import SMALL, data_of, write_corpus

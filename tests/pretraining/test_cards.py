@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.pretraining.budget import count_flops_per_token
-from maskwright.pretraining.prepared_data import resolve_model
+from maskwright.pretraining.build import resolve_model
+from maskwright.pretraining.cards import (
+    CARDS,
+    CARDS_A_NODE,
+    Cards,
+    find_card,
+    own_tokens,
+    parse_cards,
+)
 from maskwright.runs.config import resolve
-from maskwright.train.device import CARDS, CARDS_A_NODE, Cards, find_card, own_tokens, parse_cards
 
 CONFIG = resolve(
     "babylm-10m", None, {"train": {"batch_tokens": 65536}, "data": {"max_seq_length": 512}}
