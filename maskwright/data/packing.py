@@ -2,7 +2,7 @@
 
 Segments are placed from the longest to the shortest, each in the fullest row with enough free
 positions. `pack_best_fit` finds that row with a bit set over the number of free positions; its test
-has a reference implementation.
+has a reference implementation. Which segments are packed together, a window, is decided in `rows`.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The prepared data of a run, one folder or several, checked against its configuration."""
+"""Prepared folders, opened and checked: one, or several as a mixture."""
 
 import shlex
 from collections.abc import Iterator, Mapping

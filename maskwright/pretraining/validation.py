@@ -1,5 +1,7 @@
 """The validation of a run: scores on pinned masks, scores of suites, and filled-in samples.
 
+A network and held-out text come in; a validation record goes out (`Validation`).
+
 To add a score to the validation line, add it where its objective states its scores, such as
 `MaskedTokens.scores` in objectives/mlm.py. Every rank computes all suites of `evaluate.suites` and
 gets the same scores. So sharded weights can be gathered when they are needed, and no rank waits in

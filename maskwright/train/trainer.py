@@ -56,7 +56,8 @@ class Reporter:
 
 # Returns the scores of the current weights, for a validation record; AbandonedError: it was asked
 # to stop. Its arguments: the number of the validation in the run, from 1 (0 before the first step);
-# True after the last step; a function, called before each forward pass, that says True to stop.
+# True after the last step; a function, called before each forward pass, that says True to stop. In
+# a run it is `maskwright.pretraining.validation.Validation`.
 Validate = Callable[[int, bool, Callable[[], bool]], Record]
 
 
