@@ -119,7 +119,7 @@ def describe_rung(size: str) -> Run:
         config.data.max_seq_length,
     )
     model = resolve_config(config.model, vocab_size=vocabulary, max_seq_length=length)
-    flops = budget.count_flops_per_token(config, model)
+    flops = budget.count_flops(config, model)
     speed = {"tokens": 1e12 / flops, "cpu_seconds": 1.0}
     return {"parameters": count_parameters(model).total, "flops_per_token": flops, **speed}
 

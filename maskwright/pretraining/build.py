@@ -14,7 +14,13 @@ import torch.distributed as dist
 from torch import nn
 
 from maskwright.data.batch import SpecialIds
-from maskwright.data.loader import Prefetcher, RowSource, TokensInMemory
+from maskwright.data.loader import (
+    LoadedStep,
+    Prefetcher,
+    RowSource,
+    StepRequest,
+    TokensInMemory,
+)
 from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import (
@@ -167,13 +173,16 @@ def build_row_source(
     return RowSource(corpus, config.data, special, masker, config.seed, world, mixture)
 
 
-def build_random_rows(
-    config: PretrainConfig, model: EncoderConfig, num_rows: int, length: int
-) -> RowSource:
-    """Return rows of random ordinary tokens, every one a word, each as long as a row can take."""
-    size = model.vocab_size
+def load_random_step(
+    config: PretrainConfig, model: EncoderConfig, request: StepRequest
+) -> LoadedStep:
+    """Return a step of random ordinary tokens, every one a word; rows are as long as they can be.
+
+    A step is thus measured without text.
+    """
+    size, length = model.vocab_size, request.row_length
     inside = length - config.data.special_per_segment
-    num_documents = max(2, num_rows)  # pairs of texts may want two
+    num_documents = max(2, request.num_rows)  # pairs of texts may want two
     generator = np.random.default_rng(config.seed)
     ids = generator.integers(_NUM_SPECIAL, size, num_documents * inside)
     words, lengths = np.ones(len(ids), np.bool_), np.full(num_documents, inside, np.int64)
@@ -182,7 +191,8 @@ def build_random_rows(
     vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
     special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)
     masker = Masker(config.masking, vocabulary)
-    return RowSource(corpus, config.data, special, masker, config.seed)
+    source = RowSource(corpus, config.data, special, masker, config.seed)
+    return source.load(request, DataPosition(length))
 
 
 def fetch_ahead(

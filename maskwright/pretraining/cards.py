@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass
 
 from maskwright.errors import ConfigError, did_you_mean
-from maskwright.model.config import EncoderConfig
 from maskwright.train.config import TrainConfig
 
 CARDS_A_NODE = 8
@@ -67,19 +66,20 @@ class Cards:
     def peak_flops(self) -> float:
         return self.card.peak_flops * self.count
 
-    def estimate_step_seconds(
-        self, model: EncoderConfig, step_tokens: float, flops_per_token: float, micro_tokens: float
+    def time_step(
+        self, width: int, step_tokens: float, flops_per_token: float, micro_tokens: float
     ) -> tuple[float, bool]:
         """Return the seconds of a step, without the time of the network between the cards.
 
         Args:
+            width: of the model.
             step_tokens: tokens of the whole step, which all cards share.
             micro_tokens: tokens in a forward pass of a card, at most.
 
         Returns:
             The seconds, and True if this card reached this speed at this width in a measurement.
         """
-        nearest = min(_SHARES, key=lambda width: abs(width - model.hidden_size))
+        nearest = min(_SHARES, key=lambda known: abs(known - width))
         card, known = self.card, _MEASURED
         ratio = min(card.peak_flops / known.peak_flops, card.bandwidth / known.bandwidth)
         flops_a_second = _SHARES[nearest] * known.peak_flops * ratio
@@ -89,7 +89,7 @@ class Cards:
         fewer = max(0.0, math.log(_LARGE_PASS / paid, _LARGE_PASS / _SMALL_PASS))
         reached = 1 - (1 - _SMALL_PASS_SHARE) * fewer
         pass_seconds = paid * flops_per_token / flops_a_second / reached
-        is_same = self.count == 1 and card is known and nearest == model.hidden_size
+        is_same = self.count == 1 and card is known and nearest == width
         return part / in_pass * pass_seconds, is_same and in_pass == paid
 
 

@@ -17,12 +17,11 @@ from typing import Any, Literal, cast
 import torch
 
 from maskwright.data.loader import StepRequest
-from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
-from maskwright.pretraining.build import build_random_rows
+from maskwright.pretraining.build import load_random_step
 from maskwright.pretraining.cards import Cards, own_tokens
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import GIGABYTE, SPARE, choose_device, measure_room, product_dtype
@@ -254,9 +253,8 @@ def try_micro_batch(trainer: Trainer, config: PretrainConfig, tokens: int, lengt
     causal_share = math.nextafter(1.0, 0.0) if masking.causal_share else 0.0
     config = replace(config, masking=replace(masking, causal_share=causal_share))
     num_candidates = config.train.num_candidates_at(math.nextafter(1.0, 0.0))
-    source = build_random_rows(config, trainer.model.config, num_rows, length)
     request = StepRequest(length, num_rows, num_rows, masking.highest_rate, num_candidates)
-    loaded = source.load(request, DataPosition(length))
+    loaded = load_random_step(config, trainer.model.config, request)
     loaded = replace(loaded, micro_batches=2 * loaded.micro_batches)
     counts = count_predictions(loaded, trainer.terms)
     what = (trainer.parallel, loaded, trainer.terms, counts, device, config.train.precision)

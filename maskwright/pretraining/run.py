@@ -22,10 +22,16 @@ from maskwright.preparation.find_data import (
     locate_data,
     named_folder,
 )
-from maskwright.pretraining.budget import choose_size, choose_vocabulary, keep_size
+from maskwright.pretraining.budget import (
+    choose_size,
+    choose_vocabulary,
+    count_tokens,
+    keep_size,
+    time_step,
+)
 from maskwright.pretraining.build import check_config, check_machine, fetch_ahead, resolve_model
 from maskwright.pretraining.cards import Cards, parse_cards
-from maskwright.pretraining.dry_run import describe_run, warn_of_budget
+from maskwright.pretraining.dry_run import describe_run
 from maskwright.pretraining.init_from import (
     adopt_model,
     fit_vocabulary,
@@ -33,7 +39,12 @@ from maskwright.pretraining.init_from import (
     load_teacher,
     tell_on_first_rank,
 )
-from maskwright.pretraining.prepared_data import PreparedData, count_epoch_tokens, open_data
+from maskwright.pretraining.prepared_data import (
+    PreparedData,
+    count_epoch_tokens,
+    open_data,
+    warn_of_epochs,
+)
 from maskwright.pretraining.run_session import Session, open_console, open_session
 from maskwright.runs.config import ConfigLayers, PretrainConfig, list_ignored
 from maskwright.runs.run_directory import (
@@ -259,8 +270,8 @@ def _start(request: _Request) -> None:
             tokens = count_epoch_tokens(config, data)
             config, reason = choose_size(config, data.tokenizer, tokens, world)
             console.print(f"size: {reason}")
-            model = resolve_model(config, data.tokenizer)
-            if warning := warn_of_budget(config, model, tokens, world):
+            seconds, _ = time_step(config, resolve_model(config, data.tokenizer), world)
+            if warning := warn_of_epochs(count_tokens(config.train, seconds, tokens) / tokens):
                 console.print(warning)
         session = open_session(
             run, config, data, world, console, initial=initial, teacher=teacher, origin=origin

@@ -18,7 +18,8 @@ from maskwright.pretraining.budget import (
     adopt_size,
     choose_size,
     choose_vocabulary,
-    fill_card,
+    count_pay,
+    fill_step,
     find_recipe,
     keep_size,
     pick_size,
@@ -41,7 +42,7 @@ def count_flops(config: PretrainConfig) -> float:
 def speed(monkeypatch: pytest.MonkeyPatch) -> float:
     """Every size computes a teraFLOP a second."""
 
-    def measure(config: PretrainConfig, *_: object) -> float:
+    def measure(config: PretrainConfig, *_: object, **__: object) -> float:
         return config.train.mean_batch_tokens * count_flops(config) / 1e12
 
     monkeypatch.setattr(budget, "measure_step_seconds", measure)
@@ -203,11 +204,11 @@ def test_the_reason_says_whether_budget_or_text_decided() -> None:
 
 @given(st.floats(1, 1e12), st.floats(1, 1e12), st.floats(1e6, 1e10))
 def test_passes_over_a_text_count_up_to_a_number(tokens: float, text: float, flops: float) -> None:
-    pay = Pay.of(tokens, text, flops, 1.0)
+    pay = count_pay(tokens, text, flops, 1.0)
     assert pay.counted <= pay.whole
     assert pay.counted <= COUNTED_EPOCHS * text * flops / 1e15
     assert (pay.counted == pay.whole) == (tokens <= COUNTED_EPOCHS * text)
-    assert Pay.of(tokens, None, flops, 1.0).counted == pay.whole
+    assert count_pay(tokens, None, flops, 1.0).counted == pay.whole
 
 
 @pytest.mark.parametrize("size", LADDER, ids=str)
@@ -239,7 +240,7 @@ def test_values_of_the_user_stay() -> None:
     assert config.masking.rate == 0.2
     assert (config.train.max_tokens, config.train.max_minutes) == (10**9, None)
     assert config.train.batch_tokens == 12_288
-    assert fill_card(config, 1e15, 1e8, 0.0, 1e10) == config
+    assert fill_step(config, 1e15, 1e8, 0.0, 1e10) == config
 
 
 @given(st.floats(1e13, 1e16), st.floats(1e8, 1e10), st.floats(0, 1e13), st.floats(1e7, 1e12))
@@ -247,7 +248,7 @@ def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
     peak: float, flops: float, update: float, tokens: float
 ) -> None:
     config = adopt_size(resolve("auto"), Size(0.0, 512, 12))
-    step = fill_card(config, peak, flops, update, tokens).train.batch_tokens
+    step = fill_step(config, peak, flops, update, tokens).train.batch_tokens
     assert step >= 8192
     assert math.log2(step).is_integer()
     assert step == 8192 or tokens / step >= 2000
@@ -258,6 +259,6 @@ def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
 def test_the_ladder_of_an_h200_for_three_minutes() -> None:
     """As measured: 512 x 12, steps of 32,768 tokens (benchmarks gpu-day, piece auto)."""
     config = adopt_size(resolve("auto"), Size(13.0, 512, 12))
-    filled = fill_card(config, 989e12, 261e6, 0.63e12, 150e6)
+    filled = fill_step(config, 989e12, 261e6, 0.63e12, 150e6)
     assert filled.train.batch_tokens == 32_768
     assert filled.optim.learning_rate == pytest.approx(0.00225)

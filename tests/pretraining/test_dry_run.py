@@ -11,7 +11,7 @@ import torch
 
 from maskwright.cli.main import main
 from maskwright.model.config import EncoderConfig
-from maskwright.pretraining import budget, dry_run
+from maskwright.pretraining import budget
 from maskwright.pretraining.budget import choose_size, is_measured_whole, measure_step_seconds
 from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.cards import parse_cards
@@ -39,7 +39,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[EncoderConfig]:
         found.append(model)
         return 1.0, 0.5, 1000
 
-    monkeypatch.setattr(budget, "_time_step", time_step)
+    monkeypatch.setattr(budget, "_time_rows", time_step)
     return found
 
 
@@ -93,7 +93,7 @@ def test_named_gpus_need_none_here(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    for module, name in ((dry_run, "measure_step_seconds"), (budget, "_time_step")):
+    for module, name in ((budget, "measure_step_seconds"), (budget, "_time_rows")):
         monkeypatch.delattr(module, name)
     flags = ["--recipe", recipe, "--for-device", device, "--train.max_minutes", "600"]
     said = describe(capsys, text, *flags)
