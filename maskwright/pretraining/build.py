@@ -26,7 +26,6 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import (
     Parallel,
     Sharded,
-    Sharding,
     build_mesh,
     checkpoint_activations,
     replicate,
@@ -48,7 +47,7 @@ from maskwright.pretraining.vocabulary_transfer import read_first_tokens, transf
 from maskwright.runs.config import PretrainConfig
 from maskwright.tokenizer.files import round_up
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.checkpoint import ShardedWriter, WholeWriter
+from maskwright.train.checkpoint import CheckpointWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import (
     choose_device,
@@ -243,14 +242,6 @@ def distribute(
     return replicate(loss, world, device)
 
 
-def build_writer(
-    config: TrainConfig, folder: Path, world: World, sharding: Sharding
-) -> WholeWriter:
-    """Return the writer of a run's checkpoints."""
-    writer = ShardedWriter if isinstance(sharding, Sharded) else WholeWriter
-    return writer(folder, config.keep_checkpoints, world)
-
-
 def build_model(
     config: PretrainConfig,
     data: PreparedData,
@@ -321,7 +312,12 @@ def build_trainer(
         device=device,
         reporter=reporter,
         validate=Validation(config, data, objective, model, world),
-        checkpoints=build_writer(config.train, checkpoints, world, parallel.sharding),
+        checkpoints=CheckpointWriter(
+            checkpoints,
+            config.train.keep_checkpoints,
+            world,
+            is_sharded=isinstance(parallel.sharding, Sharded),
+        ),
         state=TrainState(DataPosition(first_length)),
         average=WeightAverage(model, decay) if decay else None,
         world=world,

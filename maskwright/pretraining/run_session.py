@@ -307,8 +307,6 @@ class Session:
                 stopped_by = trainer.fit(self._save)
             finally:
                 trainer.prefetcher.close()
-                if trainer.checkpoints is not None:
-                    trainer.checkpoints.close()
         if stopped_by is not None:
             return stopped_by
         # A run that had ended already when it was resumed is scored again.

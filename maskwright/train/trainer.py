@@ -25,7 +25,7 @@ from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term
 from maskwright.optim.build import Optimizers
 from maskwright.train.capture import CapturedSteps
-from maskwright.train.checkpoint import Checkpoint, WholeWriter
+from maskwright.train.checkpoint import Checkpoint, CheckpointWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.signals import AbandonedError, StopRequest
 from maskwright.train.state import Schedule, StepPlan, TrainState
@@ -101,7 +101,7 @@ class Trainer:
     device: torch.device
     reporter: Reporter
     validate: Validate
-    checkpoints: WholeWriter | None
+    checkpoints: CheckpointWriter | None
     state: TrainState
     average: WeightAverage | None = None
     world: World = ALONE
@@ -168,8 +168,7 @@ class Trainer:
                         saved_at = seconds
             self._read_figures()
             self.save()
-            if self.checkpoints is not None:
-                self.checkpoints.wait()
+            self.world.wait()  # until the checkpoint is whole
         if self.progress >= 1 and self.state.validations == self.config.num_validations:
             return None
         return stop.signal or signal.SIGTERM  # SIGTERM: only another rank got a signal
@@ -346,7 +345,7 @@ class Trainer:
         return {"split": split, "step": now.step, "tokens": now.tokens, "seconds": now.seconds}
 
     def save(self) -> None:
-        """Write a checkpoint of the current step, or start to write it."""
+        """Write a checkpoint of the current step."""
         if self.checkpoints is not None:
             tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
             state = {**self.state.to_json(), "window": self._window.to_json()}

@@ -178,13 +178,13 @@ def test_a_second_signal_leaves_the_last_checkpoint_alone(tmp_path: Path) -> Non
     """As `kill -TERM -PGID` and a sweep send one each."""
     trainer = make_trainer(tmp_path, Recorder(stop_at=6))
     assert trainer.checkpoints is not None
-    wait = trainer.checkpoints.wait
+    save = trainer.checkpoints.save
 
-    def interrupted() -> None:
+    def interrupted(*arguments: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        wait()
+        save(*arguments)
 
-    trainer.checkpoints.wait = interrupted
+    trainer.checkpoints.save = interrupted
     assert trainer.fit() is signal.SIGTERM
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step_00000006"]
 
@@ -231,8 +231,6 @@ def test_a_milestone_is_reached_once_and_before_the_checkpoint_of_its_step(tmp_p
     trainer.milestones = {"first": 1, "half": 150, "beside it": 151, "never": 10**9}
 
     def save(name: str) -> None:
-        assert trainer.checkpoints is not None
-        trainer.checkpoints.wait()
         saved = [path.name[-1] for path in list_checkpoints(tmp_path)]
         reached.append((name, trainer.state.step, saved))
 
