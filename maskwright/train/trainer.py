@@ -42,7 +42,13 @@ from maskwright.train.step import (
 
 
 class Reporter:
-    """A receiver of the loop's records; this one reports nothing."""
+    """A receiver of the loop's records, within its context; this one reports nothing."""
+
+    def __enter__(self) -> "Reporter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def report(self, record: Record, progress: float) -> None:
         """Receive a training or validation record."""
