@@ -1,6 +1,7 @@
 """`model.sizes`: the size of the model follows from the budget and the speed of the machine."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,10 +103,14 @@ def test_sizes_that_cannot_be_are_refused(sizes: list[str]):
     assert caught.value.field == "model.sizes"
 
 
-@pytest.mark.parametrize(("width", "next_width"), [(64, 128), (384, 512)])
+def test_a_wide_run_keeps_its_size_and_tokens_a_step() -> None:
+    auto = resolve("auto")
+    begun = adopt_size(auto, Size(0.0, 512, 12))
+    begun = replace(begun, train=replace(begun.train, batch_tokens=32_768))
+    assert keep_size(auto, begun) == begun
+
+
 def test_a_run_keeps_the_size_with_which_it_began(
-    width: int,
-    next_width: int,
     workplace: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -119,10 +124,10 @@ def test_a_run_keeps_the_size_with_which_it_began(
         for flag in pair
     ]
     where = ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
-    command = [*where, *small, "--model.sizes", f"0:{width}x1,1000:{next_width}x2"]
+    command = [*where, *small, "--model.sizes", "0:64x1,1000:128x2"]
     assert main([*command, "--train.max_steps", "10"]) == 0
     said = capsys.readouterr().out
-    assert said.index("choosing the size") < said.index(f"size: width {width}, layers 1")
+    assert said.index("choosing the size") < said.index("size: width 64, layers 1")
     assert said.index("checking the prepared data") < said.index("choosing the size")
     assert main([*command, "--train.max_steps", "20"]) == 0
     assert "at step 10" in capsys.readouterr().out

@@ -36,8 +36,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # by torch, of what enters a block
-@pytest.mark.parametrize("is_checkpointed", [False, True])
-@pytest.mark.parametrize("num_layers", [6, 7])
+@pytest.mark.parametrize(("num_layers", "is_checkpointed"), [(6, False), (6, True), (7, False)])
 def test_deep_models_are_compiled_block_by_block(
     num_layers: int, is_checkpointed: bool, graphs: list[object]
 ) -> None:

@@ -171,8 +171,9 @@ LAUNCHERS = {
 }
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("flags", [[], ["--for-device", "8xH200"]])
+@pytest.mark.parametrize(
+    ("launcher", "flags"), zip(LAUNCHERS, [[], ["--for-device", "8xH200"]], strict=True)
+)
 def test_one_of_several_ranks_prints(launcher: str, flags: list[str], workplace: Path):
     """accelerate starts ranks as torchrun does; what it calls several GPUs may be a CPU."""
     *place, port = LAUNCHERS[launcher]
