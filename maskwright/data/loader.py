@@ -126,15 +126,6 @@ class LoadedStep:
     is_causal: bool = False
     num_bounds: int = 0
 
-    def pin(self) -> "LoadedStep":
-        """Return the same step with pinned batches; see `Batch.pin`."""
-        return replace(self, micro_batches=tuple(batch.pin() for batch in self.micro_batches))
-
-    def with_bounds(self, count: int) -> "LoadedStep":
-        """Return the same step, all of whose batches have `count` segment boundaries."""
-        same = (batch.with_bounds(count) for batch in self.micro_batches)
-        return replace(self, micro_batches=tuple(same))
-
 
 class RowSource:
     """Masked rows of a corpus, at any row length.
@@ -277,8 +268,9 @@ class Prefetcher:
         counts = [len(batch.context.cu_seqlens) for batch in step.micro_batches]
         most = max(self._most_bounds.get(shape, 0), step.num_bounds, *counts, 0)
         self._most_bounds[shape] = most
-        step = step.with_bounds(most)
-        return step.pin() if self._pins else step
+        batches = (batch.with_bounds(most) for batch in step.micro_batches)
+        batches = (batch.pin() if self._pins else batch for batch in batches)
+        return replace(step, micro_batches=tuple(batches))
 
     def close(self) -> None:
         """Stop the thread."""

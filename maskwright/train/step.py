@@ -8,7 +8,7 @@ over the steps since the last record.
 
 import math
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
@@ -242,15 +242,6 @@ class StepParts:
         return figures
 
 
-@dataclass(frozen=True)
-class TermFigures:
-    """One term of one step, of all ranks together: mean loss, correct predictions, predictions."""
-
-    loss: float
-    num_correct: float
-    num_predictions: float
-
-
 def _zero_sums(terms: Mapping[str, Term]) -> JsonObject:
     by_term = ("losses", "correct", "predictions", "term_steps")
     return {**{name: dict.fromkeys(terms, 0.0) for name in by_term}, "grad_norm": 0.0, "steps": 0}
@@ -267,14 +258,14 @@ class LogWindow:
         """Exclude the time until now (compiling, validation) from the tokens per second."""
         self._timed_tokens, self._clock = 0, time.perf_counter()
 
-    def add(self, figures: Mapping[str, TermFigures], grad_norm: float) -> None:
-        """Add a good step."""
+    def add(self, figures: Sequence[float], num_predictions: Counts, grad_norm: float) -> None:
+        """Add a good step; `figures` are the loss and the correct predictions of each term."""
         sums = self._sums
-        for name, term in figures.items():
-            sums["losses"][name] += term.loss
-            sums["correct"][name] += term.num_correct
-            sums["predictions"][name] += term.num_predictions
-            sums["term_steps"][name] += term.num_predictions > 0
+        for name, loss, correct in zip(self.terms, figures[::2], figures[1::2], strict=True):
+            sums["losses"][name] += loss
+            sums["correct"][name] += correct
+            sums["predictions"][name] += num_predictions[name]
+            sums["term_steps"][name] += num_predictions[name] > 0
         sums["grad_norm"] += grad_norm
         sums["steps"] += 1
 

@@ -34,7 +34,6 @@ from maskwright.train.step import (
     LogWindow,
     StepFigures,
     StepParts,
-    TermFigures,
     WeightAverage,
     count_predictions,
     seed_dropout,
@@ -226,9 +225,7 @@ class Trainer:
             return
         *values, norm = unread.figures.read()
         if all(map(math.isfinite, (*values, norm))):
-            terms = zip(values[::2], values[1::2], unread.num_predictions.values(), strict=True)
-            figures = (TermFigures(*term) for term in terms)
-            self._window.add(dict(zip(self.terms, figures, strict=True)), norm)
+            self._window.add(values, unread.num_predictions, norm)
             self.state = replace(self.state, skipped_in_a_row=0)
             return
         skipped, in_a_row = self.state.skipped_steps + 1, self.state.skipped_in_a_row + 1

@@ -18,7 +18,7 @@ from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
 from maskwright.objectives.mlm import CausalSteps, MaskedAndCausalLoss
 from maskwright.train.reporting import describe_record
-from maskwright.train.step import LogWindow, TermFigures
+from maskwright.train.step import LogWindow
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model
@@ -101,9 +101,9 @@ def test_a_batch_counts_for_one_of_the_two() -> None:
 
 def test_means_are_over_the_steps_that_predicted_something() -> None:
     window = LogWindow(MaskedAndCausalLoss(small_model()).terms)
-    nothing = TermFigures(0.0, 0.0, 0.0)
-    window.add({"mlm": TermFigures(2.0, 5.0, 10.0), "clm": nothing}, 1.0)
-    window.add({"mlm": TermFigures(4.0, 0.0, 10.0), "clm": nothing}, 3.0)
+    counts = {"mlm": 10.0, "clm": 0.0}
+    window.add([2.0, 5.0, 0.0, 0.0], counts, 1.0)
+    window.add([4.0, 0.0, 0.0, 0.0], counts, 3.0)
     means = window.means()
     assert (means["loss"], means["masked_accuracy"], means["grad_norm"]) == (3.0, 0.25, 2.0)
     assert math.isnan(means["causal_loss"])

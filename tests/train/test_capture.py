@@ -1,6 +1,7 @@
 """Recorded steps: on a CPU, where a "graph" computes its work again, and what a real one needs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,7 +128,8 @@ class Recording(TorchDispatchMode):
 def load(seed: int, rate: float, row_length: int = 16) -> LoadedStep:
     source = row_source(random_corpus(300, seed=seed), masking=MaskingConfig(rate=0.3))
     loaded = source.load(StepRequest(row_length, 8, 4, rate), DataPosition(row_length))
-    return loaded.with_bounds(64)
+    batches = (batch.with_bounds(64) for batch in loaded.micro_batches)
+    return replace(loaded, micro_batches=tuple(batches))
 
 
 def make_parts() -> StepParts:
@@ -233,7 +235,8 @@ def test_steps_recorded_on_a_gpu_are_ordinary_steps(compiles: bool) -> None:
         for step in range(12):
             loaded = load(step, 0.3, row_length=8 if step < 6 else 16)
             parts.set_rates(1 - step / 20, step)
-            (captured or parts).run(loaded.pin(), count_predictions(loaded, loss.terms)).read()
+            pinned = replace(loaded, micro_batches=tuple(b.pin() for b in loaded.micro_batches))
+            (captured or parts).run(pinned, count_predictions(loaded, loss.terms)).read()
         if captured is not None:
             assert captured.failure == "", lines
             assert len(captured._graphs) == 1
