@@ -138,8 +138,7 @@ def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]
     ours, theirs = (partial(measure, setting, data) for measure in (time_ours, time_peer))
     found = race({"ours": ours, "transformers": theirs}, rounds, "tokens/s")
     config, (_, peak) = setting.configure(), find_peak(setting.device)
-    share = config.masking.predicted_share_at(0.5)
-    model = resolve_model(config, data.tokenizer)
+    share, model = config.masking.predicted_share_at(0.5), resolve_model(config, data.tokenizer)
     flops = objective_of(config).count_flops_per_token(model, setting.row_length, share)
     median = {name: statistics.median(speeds) for name, speeds in found.items()}
     mfu = {name: round(s * flops / peak, 4) for name, s in median.items()} if peak else None

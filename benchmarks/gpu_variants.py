@@ -161,8 +161,7 @@ def count_flops(
 ) -> dict[str, float]:
     """Return the share of the device's peak, if that is known."""
     _, peak = find_peak(device)
-    share = config.masking.predicted_share_at(0.5)
-    model = resolve_model(config, data.tokenizer)
+    share, model = config.masking.predicted_share_at(0.5), resolve_model(config, data.tokenizer)
     flops = objective_of(config).count_flops_per_token(model, variant.row_length, share)
     return {"model_flops_utilisation": round(speed * flops / peak, 4)} if peak else {}
 

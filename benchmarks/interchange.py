@@ -78,9 +78,8 @@ class Workshop(NamedTuple):
         prepare([str(folder / "words.txt")], folder / "data", config)
         data = PreparedData(folder / "data")
         train = {"max_steps": _STEPS, "batch_tokens": _TOKENS, "micro_batch_tokens": _TOKENS}
-        three_steps = from_mapping(
-            PretrainConfig, {"train": train, "data": {"max_seq_length": _ROW_LENGTH}}
-        )
+        sections = {"train": train, "data": {"max_seq_length": _ROW_LENGTH}}
+        three_steps = from_mapping(PretrainConfig, sections)
         rows = build_row_source(three_steps, data)
         schedule = build_schedule(three_steps, data.tokenizer.vocab_size)
         return cls(data.folder, data.tokenizer, rows, schedule)
@@ -89,9 +88,8 @@ class Workshop(NamedTuple):
         """Train a few steps, as `maskwright pretrain` does."""
         objective, device = MaskedTokensLoss(model.train()), torch.device("cpu")
         parallel, terms = Parallel(objective), objective.terms
-        num_stacked = count_stacked_matrices(model)
+        num_stacked, position = count_stacked_matrices(model), DataPosition(_ROW_LENGTH)
         optimizers = build_optimizers(OptimConfig(), model.named_parameters(), num_stacked)
-        position = DataPosition(_ROW_LENGTH)
         for step in range(_STEPS):
             seed_dropout(0, step)
             plan = self.schedule.step_at(step / _STEPS)

@@ -23,8 +23,7 @@ from benchmarks.common import RESULTS, run_maskwright, write_result
 from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.pretraining import budget
-from maskwright.pretraining.budget import Size, adopt_size, find_recipe, set_size
+from maskwright.pretraining.budget import Size, adopt_size, count_flops, find_recipe, set_size
 from maskwright.runs.config import resolve
 
 SIZES = ("128x2", "192x2", "256x3")
@@ -119,7 +118,7 @@ def describe_rung(size: str) -> Run:
         config.data.max_seq_length,
     )
     model = resolve_config(config.model, vocab_size=vocabulary, max_seq_length=length)
-    flops = budget.count_flops(config, model)
+    flops = count_flops(config, model)
     speed = {"tokens": 1e12 / flops, "cpu_seconds": 1.0}
     return {"parameters": count_parameters(model).total, "flops_per_token": flops, **speed}
 

@@ -195,8 +195,8 @@ class Batch:
             padded by repeating T.
         masked_positions: [M] int64 into T, 0 in unused entries.
         masked_labels: [M] int64, -100 in unused entries.
-        masked_draws: [M] float32 in [0, 1), a random number for drawing a token there, as
-            replaced-token detection does (objectives/rtd.py).
+        masked_draws: [M] float32 in [0, 1), a random number for drawing a token there, as ELECTRA's
+            generator does.
         num_tokens: the number of positions without padding.
         num_predictions: the number of masked labels that are not -100.
         token_type_ids: [T] int64, 1 in the second text of a pair and its [SEP], else 0; this and

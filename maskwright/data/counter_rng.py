@@ -39,7 +39,7 @@ class Purpose(IntEnum):
     PAIR_SPLIT = 9  # this one to PAIR_SOURCE: pairs
     PAIR_LABEL = 10
     PAIR_SOURCE = 11
-    SAMPLING = 12  # of replaced tokens: batch, for objectives/rtd
+    SAMPLING = 12  # of tokens by ELECTRA's generator: batch
     CAUSAL_STEP = 13  # loader
     MIXTURE = 14  # of the rows of several sources: rows
     CANDIDATE = 15  # loader

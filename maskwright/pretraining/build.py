@@ -26,6 +26,7 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import (
     Parallel,
     Sharded,
+    Sharding,
     build_mesh,
     checkpoint_activations,
     replicate,
@@ -242,6 +243,13 @@ def distribute(
     return replicate(loss, world, device)
 
 
+def build_writer(
+    config: TrainConfig, folder: Path, world: World, sharding: Sharding
+) -> CheckpointWriter:
+    """Return the writer of a run's checkpoints."""
+    return CheckpointWriter(folder, config.keep_checkpoints, world, isinstance(sharding, Sharded))
+
+
 def build_model(
     config: PretrainConfig,
     data: PreparedData,
@@ -312,12 +320,7 @@ def build_trainer(
         device=device,
         reporter=reporter,
         validate=Validation(config, data, objective, model, world),
-        checkpoints=CheckpointWriter(
-            checkpoints,
-            config.train.keep_checkpoints,
-            world,
-            is_sharded=isinstance(parallel.sharding, Sharded),
-        ),
+        checkpoints=build_writer(config.train, checkpoints, world, parallel.sharding),
         state=TrainState(DataPosition(first_length)),
         average=WeightAverage(model, decay) if decay else None,
         world=world,

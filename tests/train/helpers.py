@@ -12,7 +12,6 @@ from maskwright.config import from_mapping
 from maskwright.data.config import MaskingConfig, PairKind
 from maskwright.data.loader import Prefetcher
 from maskwright.data.rows import DataPosition
-from maskwright.distributed.parallel import Sharded
 from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
 from maskwright.model.encoder import count_stacked_matrices
@@ -21,9 +20,8 @@ from maskwright.objectives.config import ObjectiveConfig
 from maskwright.objectives.objective import build_objective
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
-from maskwright.pretraining.build import distribute
+from maskwright.pretraining.build import build_writer, distribute
 from maskwright.train.capture import CapturedSteps
-from maskwright.train.checkpoint import CheckpointWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.state import Schedule, TrainState
 from maskwright.train.step import WeightAverage
@@ -102,10 +100,7 @@ def make_trainer(
         device=device,
         reporter=recorder or Recorder(),
         validate=lambda number, final, is_asked_to_stop: {"final": final, "loss": 0.0},
-        checkpoints=checkpoints
-        and CheckpointWriter(
-            checkpoints, config.keep_checkpoints, world, isinstance(parallel.sharding, Sharded)
-        ),
+        checkpoints=checkpoints and build_writer(config, checkpoints, world, parallel.sharding),
         state=TrainState(DataPosition(config.seq_length_at(0.0, 16))),
         average=WeightAverage(network, config.ema_decay) if config.ema_decay else None,
         world=world,
