@@ -40,14 +40,16 @@ from maskwright.distributed.world import ALONE, World
 EMPTY_ROW = Row(epoch=0, number=0, segments=())
 
 
-def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
-    """Return this rank's rows of a step, as micro-batches of one size, at most `most_rows`.
+def count_micro_batches(num_rows: int, most_rows: int, num_ranks: int) -> tuple[int, int]:
+    """Return the number and the size of the micro-batches of each rank, at most `most_rows`."""
+    rows_of_rank = max(1, -(-num_rows // num_ranks))
+    num_batches = -(-rows_of_rank // most_rows)
+    return num_batches, -(-rows_of_rank // num_batches)
 
-    The number and size of the micro-batches depend only on ``len(rows)``, not on the rank.
-    """
-    num_rows = max(1, -(-len(rows) // world.size))
-    num_batches = -(-num_rows // most_rows)
-    size = -(-num_rows // num_batches)
+
+def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
+    """Return this rank's rows of a step, as micro-batches of one size."""
+    num_batches, size = count_micro_batches(len(rows), most_rows, world.size)
     own = rows if world.size == 1 else rows.take(np.arange(world.rank, len(rows), world.size))
     missing = num_batches * size - len(own)
     if missing:
@@ -61,11 +63,11 @@ def bound_segments(rows: Rows, most_rows: int, world: World) -> int:
     A CUDA graph (train/capture.py) needs the same shapes on all ranks and in all steps; empty
     segments fill up.
     """
-    ranks = (replace(world, rank=rank) for rank in range(world.size))
-    parts = (part for rank in ranks for part in slice_rank(rows, most_rows, rank))
+    num_batches, size = count_micro_batches(len(rows), most_rows, world.size)
+    counts = np.zeros((num_batches, size, world.size), np.int64)
+    counts.reshape(-1)[: len(rows)] = rows.counts
     # A row may end in padding, which is a segment of its own.
-    most = max(int(part.counts.sum()) + len(part) for part in parts)
-    return 1 << most.bit_length()
+    return 1 << (int(counts.sum(axis=1).max()) + size).bit_length()
 
 
 class Corpus(TokenSource, Protocol):
