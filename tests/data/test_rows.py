@@ -72,15 +72,6 @@ def test_rows_are_not_sorted_by_length() -> None:
     assert abs(np.corrcoef(np.arange(len(lengths)), lengths)[0, 1]) < 4 / len(lengths) ** 0.5
 
 
-def test_epochs_and_seeds_differ() -> None:
-    planner = make_planner(lengths_of(5))
-    first, _ = planner.plan_rows(DataPosition(ROW, 0), 5)
-    second, _ = planner.plan_rows(DataPosition(ROW, 1), 5)
-    assert [row.segments for row in first] != [row.segments for row in second]
-    other = RowPlanner(planner.segments, ROW, 2, seed=8, packed=True)
-    assert other.plan_rows(DataPosition(ROW, 0), 5)[0].spans.tolist() != first.spans.tolist()
-
-
 def test_an_empty_corpus_is_one_line() -> None:
     with pytest.raises(ShardError, match="holds 0 tokens"):
         make_planner([0, 0])
