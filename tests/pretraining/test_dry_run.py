@@ -172,7 +172,7 @@ LAUNCHERS = {
 
 
 @pytest.mark.parametrize(
-    ("launcher", "flags"), zip(LAUNCHERS, [[], ["--for-device", "8xH200"]], strict=True)
+    ("launcher", "flags"), [*zip(LAUNCHERS, [[], ["--for-device", "8xH200"]], strict=True)]
 )
 def test_one_of_several_ranks_prints(launcher: str, flags: list[str], workplace: Path):
     """accelerate starts ranks as torchrun does; what it calls several GPUs may be a CPU."""
