@@ -11,8 +11,8 @@ measured peaks.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Any, Literal, cast
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
@@ -31,8 +31,7 @@ from maskwright.train.trainer import Trainer
 _FP32 = 4
 
 
-@dataclass(frozen=True)
-class MemoryEstimate:
+class MemoryEstimate(NamedTuple):
     """The bytes of each part at the peak of a step; `weights` includes autocast's copies."""
 
     weights: float
@@ -43,7 +42,7 @@ class MemoryEstimate:
     @property
     def total(self) -> float:
         """The bytes of all parts."""
-        return self.weights + self.gradients + self.optimizer + self.activations
+        return sum(self)
 
 
 def estimate_memory(
@@ -117,8 +116,7 @@ REMEDY = "Set train.activation_checkpointing to true, or choose shorter rows or 
 _TRIAL_TOKENS = 2048  # and twice as many: enough for activations to be what the peak consists of
 
 
-@dataclass(frozen=True)
-class RowsOfStep:
+class RowsOfStep(NamedTuple):
     """The rows of a step of one process, as if all had the longest length of the run."""
 
     length: int
@@ -162,8 +160,7 @@ def fit_micro_batch(
     return math.ceil(rows.most / parts) * rows.length
 
 
-@dataclass(frozen=True)
-class MicroBatch:
+class MicroBatch(NamedTuple):
     """A micro-batch and the memory that its step is estimated to take.
 
     Attributes:
@@ -204,7 +201,7 @@ def estimate_micro_batch(
     def estimate(tokens: int) -> MemoryEstimate:
         options = (config.optim.name, dtype, train.activation_checkpointing)
         each = [estimate_memory(one, tokens, rows.length, share, *options) for one in models]
-        return MemoryEstimate(*map(sum, zip(*map(astuple, each), strict=True)))
+        return MemoryEstimate(*map(sum, zip(*each, strict=True)))
 
     fitting = tokens = max(rows.length, own_tokens(train, num_ranks))
     if rooms:
