@@ -19,7 +19,8 @@ from benchmarks.common import add_data, divide, find_prepared, race, write_resul
 from benchmarks.trainer_peer import RowsOfIds, cut_blocks, wrap_tokenizer
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
-from maskwright.pretraining.prepared_data import PreparedData, build_row_source
+from maskwright.pretraining.build import build_row_source
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import resolve
 
 ROW, RATE = 128, 0.15

@@ -30,9 +30,10 @@ from benchmarks.trainer_peer import (
 )
 from benchmarks.training_speed import TickingReporter, time_fit
 from maskwright.config import merge
-from maskwright.pretraining.prepared_data import PreparedData, objective_of, resolve_model
+from maskwright.pretraining.build import objective_of, resolve_model
+from maskwright.pretraining.cards import find_card
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.train.device import find_card
 
 MODELS = ("tiny", "small", "base", "babylm-10m")
 _SAME = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
@@ -137,8 +138,7 @@ def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]
     ours, theirs = (partial(measure, setting, data) for measure in (time_ours, time_peer))
     found = race({"ours": ours, "transformers": theirs}, rounds, "tokens/s")
     config, (_, peak) = setting.configure(), find_peak(setting.device)
-    share = config.masking.predicted_share_at(0.5)
-    model = resolve_model(config, data.tokenizer)
+    share, model = config.masking.predicted_share_at(0.5), resolve_model(config, data.tokenizer)
     flops = objective_of(config).count_flops_per_token(model, setting.row_length, share)
     median = {name: statistics.median(speeds) for name, speeds in found.items()}
     mfu = {name: round(s * flops / peak, 4) for name, s in median.items()} if peak else None

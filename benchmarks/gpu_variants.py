@@ -26,7 +26,8 @@ from benchmarks.common import add_data, find_prepared, write_result
 from benchmarks.gpu_speed import TICK, Setting, find_peak
 from benchmarks.training_speed import TickingReporter, time_fit
 from maskwright.logs import Record
-from maskwright.pretraining.prepared_data import PreparedData, objective_of, resolve_model
+from maskwright.pretraining.build import objective_of, resolve_model
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 
 WARMUP, STEPS, NUM_KERNELS = 4, 6, 10  # ticks before and while the clock runs
@@ -160,8 +161,7 @@ def count_flops(
 ) -> dict[str, float]:
     """Return the share of the device's peak, if that is known."""
     _, peak = find_peak(device)
-    share = config.masking.predicted_share_at(0.5)
-    model = resolve_model(config, data.tokenizer)
+    share, model = config.masking.predicted_share_at(0.5), resolve_model(config, data.tokenizer)
     flops = objective_of(config).count_flops_per_token(model, variant.row_length, share)
     return {"model_flops_utilisation": round(speed * flops / peak, 4)} if peak else {}
 

@@ -28,16 +28,17 @@ from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES, list_native
 from maskwright.model_folder.folder import load_model, save_model
-from maskwright.objectives.mlm import MaskedLM
+from maskwright.objectives.mlm import MaskedTokensLoss
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
-from maskwright.pretraining.prepared_data import PreparedData, build_planner, build_row_source
+from maskwright.pretraining.build import build_row_source, build_schedule
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.state import Planner
+from maskwright.train.state import Schedule
 from maskwright.train.step import (
     clip_gradients,
     compute_gradients,
@@ -66,7 +67,7 @@ class Workshop(NamedTuple):
     data: Path
     tokenizer: Tokenizer
     rows: RowSource
-    planner: Planner
+    schedule: Schedule
 
     @classmethod
     def open(cls, folder: Path) -> "Workshop":
@@ -77,23 +78,21 @@ class Workshop(NamedTuple):
         prepare([str(folder / "words.txt")], folder / "data", config)
         data = PreparedData(folder / "data")
         train = {"max_steps": _STEPS, "batch_tokens": _TOKENS, "micro_batch_tokens": _TOKENS}
-        three_steps = from_mapping(
-            PretrainConfig, {"train": train, "data": {"max_seq_length": _ROW_LENGTH}}
-        )
+        sections = {"train": train, "data": {"max_seq_length": _ROW_LENGTH}}
+        three_steps = from_mapping(PretrainConfig, sections)
         rows = build_row_source(three_steps, data)
-        planner = build_planner(three_steps, data.tokenizer.vocab_size)
-        return cls(data.folder, data.tokenizer, rows, planner)
+        schedule = build_schedule(three_steps, data.tokenizer.vocab_size)
+        return cls(data.folder, data.tokenizer, rows, schedule)
 
     def train(self, model: MaskedLanguageModel) -> None:
         """Train a few steps, as `maskwright pretrain` does."""
-        objective, device = MaskedLM(model.train()), torch.device("cpu")
+        objective, device = MaskedTokensLoss(model.train()), torch.device("cpu")
         parallel, terms = Parallel(objective), objective.terms
-        num_stacked = count_stacked_matrices(model)
+        num_stacked, position = count_stacked_matrices(model), DataPosition(_ROW_LENGTH)
         optimizers = build_optimizers(OptimConfig(), model.named_parameters(), num_stacked)
-        position = DataPosition(_ROW_LENGTH)
         for step in range(_STEPS):
             seed_dropout(0, step)
-            plan = self.planner.plan_step(step / _STEPS)
+            plan = self.schedule.step_at(step / _STEPS)
             loaded = self.rows.load(plan.request, position)
             counts = count_predictions(loaded, terms)
             compute_gradients(parallel, loaded, terms, counts, device, "fp32")

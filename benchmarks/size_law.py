@@ -23,8 +23,7 @@ from benchmarks.common import RESULTS, run_maskwright, write_result
 from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.pretraining import budget
-from maskwright.pretraining.budget import Size, find_recipe, set_rung, set_size
+from maskwright.pretraining.budget import Size, adopt_size, count_flops, find_recipe, set_size
 from maskwright.runs.config import resolve
 
 SIZES = ("128x2", "192x2", "256x3")
@@ -113,13 +112,13 @@ def find_threshold(law: Sequence[float], pair: tuple[Run, Run]) -> float | None:
 def describe_rung(size: str) -> Run:
     """Return what the law needs of a size of `auto` that computes a teraFLOP a second."""
     width, layers = map(int, size.split("x"))
-    config = set_rung(resolve("auto"), Size(0.0, width, layers))
+    config = adopt_size(resolve("auto"), Size(0.0, width, layers))
     vocabulary, length = (
         resolve(find_recipe(width)).tokenizer.vocab_size,
         config.data.max_seq_length,
     )
     model = resolve_config(config.model, vocab_size=vocabulary, max_seq_length=length)
-    flops = budget.count_flops_per_token(config, model)
+    flops = count_flops(config, model)
     speed = {"tokens": 1e12 / flops, "cpu_seconds": 1.0}
     return {"parameters": count_parameters(model).total, "flops_per_token": flops, **speed}
 

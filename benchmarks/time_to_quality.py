@@ -35,7 +35,8 @@ from benchmarks.trainer_peer import (
 )
 from maskwright.logs import read_metrics
 from maskwright.model_folder.folder import load_model, with_ids_of
-from maskwright.pretraining.prepared_data import PreparedData, objective_of
+from maskwright.pretraining.build import objective_of
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.pretraining.validation import Validation
 from maskwright.runs.config import resolve
 

@@ -32,8 +32,8 @@ from benchmarks.trainer_peer import (
 )
 from benchmarks.trainer_peer import build_trainer as build_peer
 from maskwright.logs import Record
-from maskwright.pretraining.build import build_trainer
-from maskwright.pretraining.prepared_data import PreparedData, resolve_model
+from maskwright.pretraining.build import build_trainer, resolve_model
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.train.device import keep_freed_memory, product_dtype
 from maskwright.train.trainer import Reporter

@@ -45,18 +45,18 @@ def do_step(trainer: Trainer, enter: Callable[[str], None]) -> None:
 
     def forward(batch: Batch) -> Any:
         enter("forward")
-        sums = parallel.objective(batch)
+        sums = parallel.loss(batch)
         enter("backward")
         return sums
 
     seed_dropout(trainer.seed, state.step)
     trainer.model.train()
     enter("load")
-    plan = trainer.planner.plan_step(trainer.progress)
+    plan = trainer.schedule.step_at(trainer.progress)
     loaded = trainer.prefetcher.take(plan.request, state.position)
     enter("forward")  # copies to the device are part of it
     predictions = count_predictions(loaded, trainer.terms)
-    timed, precision = replace(parallel, objective=forward), trainer.config.precision
+    timed, precision = replace(parallel, loss=forward), trainer.config.precision
     own = compute_gradients(timed, loaded, trainer.terms, predictions, trainer.device, precision)
     enter("clip")
     norm = clip_gradients(trainer.model, trainer.config.grad_clip, parallel)

@@ -117,10 +117,10 @@ def inspect(argv: Sequence[str]) -> int:
     row_length, mask_rate = _choose_rows(arguments, config)
     # torch is imported from here on; everything above has already been checked without it
     from maskwright.data.row_view import view_rows
-    from maskwright.pretraining.prepared_data import build_row_source, describe_sources, open_data
+    from maskwright.pretraining import build, prepared_data
 
-    data = open_data(folders, config.mixture)
-    source = build_row_source(config, data, split=arguments.split)
+    data = prepared_data.open_data(folders, config.mixture)
+    source = build.build_row_source(config, data, split=arguments.split)
     position = DataPosition(row_length, arguments.epoch, arguments.first_row)
     name_source = source.corpus.source_of if isinstance(source.corpus, ConcatStore) else None
     rows = view_rows(source, position, arguments.rows, mask_rate, name_source)
@@ -131,7 +131,7 @@ def inspect(argv: Sequence[str]) -> int:
     console = Console(highlight=False)
     for part in data.sources.values() or [data]:
         console.print(_count(part, config, row_length))
-    for line in describe_sources(data):
+    for line in prepared_data.describe_sources(data):
         console.print(line, markup=False)
     if arguments.rows:
         console.print(
@@ -226,7 +226,7 @@ def _measure_fill(
     store: TokenStore | ConcatStore, config: PretrainConfig, row_length: int
 ) -> tuple[int, float]:
     """Estimate how many rows an epoch has, and the share of their slots that hold tokens."""
-    extra = config.data.extra_slots
+    extra = config.data.special_per_segment
     table = SegmentTable(store.document_lengths, row_length - extra)
     planner = RowPlanner(table, row_length, extra, config.seed, config.data.packed)
     rows, _ = planner.plan_rows(DataPosition(row_length), min(len(table), _FILL_SAMPLE_ROWS))

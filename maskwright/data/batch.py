@@ -16,8 +16,8 @@ from torch import Tensor
 from maskwright.attention_context import AttentionContext
 from maskwright.data.counter_rng import Purpose, derive_keys, draw_fractions
 from maskwright.data.masking import IGNORED, Masker
-from maskwright.data.pairs import PairMaker, SegmentPair, TokenSource, pairs_per_row
-from maskwright.data.rows import Ints, Rows, concat_ranges
+from maskwright.data.pairs import PairMaker, SegmentPair, pairs_per_row
+from maskwright.data.rows import Ints, Rows, TokenSource, concat_ranges
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Segments:
         rows: [S] the row of each segment.
         numbers: [S] its index in its row.
         begins: [S] its first position.
-        slots: [S] its length in positions, [CLS] and [SEP] included.
+        sizes: [S] its length in positions, [CLS] and [SEP] included.
         counts: [R] the number of segments of each row.
         used: [R] the number of positions that they fill.
     """
@@ -74,19 +74,19 @@ class Segments:
     rows: Ints
     numbers: Ints
     begins: Ints
-    slots: Ints
+    sizes: Ints
     counts: Ints
     used: Ints
 
     @classmethod
-    def place(cls, slots: Ints, counts: Ints, row_length: int) -> "Segments":
+    def place(cls, sizes: Ints, counts: Ints, row_length: int) -> "Segments":
         """Place the segments of each row consecutively, from the start of the row."""
         rows = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
-        used = np.bincount(rows, slots, len(counts)).astype(np.int64)
+        used = np.bincount(rows, sizes, len(counts)).astype(np.int64)
         tails = np.cumsum(row_length - used) - (row_length - used)  # unused, before each row
-        begins = np.cumsum(slots) - slots + tails[rows]
-        return cls(rows, numbers, begins, slots, counts, used)
+        begins = np.cumsum(sizes) - sizes + tails[rows]
+        return cls(rows, numbers, begins, sizes, counts, used)
 
     def with_tails(self, row_length: int) -> tuple[Ints, Ints]:
         """Return [S + R] lengths and indices of segments and unused tails, in order.
@@ -97,7 +97,7 @@ class Segments:
         numbers = np.empty_like(lengths)
         segments = np.arange(len(self.rows)) + self.rows
         tails = np.cumsum(self.counts) + np.arange(len(self.counts))
-        lengths[segments], lengths[tails] = self.slots, row_length - self.used
+        lengths[segments], lengths[tails] = self.sizes, row_length - self.used
         numbers[segments], numbers[tails] = self.numbers, self.counts
         return lengths, numbers
 
@@ -122,8 +122,8 @@ def collate(
         both = [pair.texts for row in pairs for pair in row]
         spans = np.asarray(both, np.int64).reshape(-1, 2, 2)
     lengths = spans[..., 1]
-    slots = edge + (lengths + edge).sum(axis=1)
-    segments = Segments.place(slots, rows.counts, row_length)
+    sizes = edge + (lengths + edge).sum(axis=1)
+    segments = Segments.place(sizes, rows.counts, row_length)
     ends = segments.begins[:, None] + np.cumsum(lengths + edge, axis=1)  # of texts, without [SEP]
     begins = ends - lengths
 
@@ -141,16 +141,16 @@ def collate(
         ids.reshape(-1)[segments.begins] = special.cls
         ids.reshape(-1)[ends] = special.sep
 
-    block_lengths, numbers = segments.with_tails(row_length)
-    block_ends = np.cumsum(block_lengths)[block_lengths > 0]
+    part_lengths, numbers = segments.with_tails(row_length)
+    part_ends = np.cumsum(part_lengths)[part_lengths > 0]
     # Few shapes are to be compiled, and flash attention pays for empty segments: a power of two.
-    bounds = np.full(max(2, 1 << len(block_ends).bit_length()), ids.size, np.int32)
-    bounds[0], bounds[1 : 1 + len(block_ends)] = 0, block_ends
+    bounds = np.full(max(2, 1 << len(part_ends).bit_length()), ids.size, np.int32)
+    bounds[0], bounds[1 : 1 + len(part_ends)] = 0, part_ends
     return CollatedRows(
         ids,
         word_starts,
-        positions=concat_ranges(np.zeros_like(block_lengths), block_lengths).reshape(shape),
-        segment_ids=np.repeat(numbers.astype(np.int32), block_lengths).reshape(shape),
+        positions=concat_ranges(np.zeros_like(part_lengths), part_lengths).reshape(shape),
+        segment_ids=np.repeat(numbers.astype(np.int32), part_lengths).reshape(shape),
         cu_seqlens=bounds,
         num_tokens=int(segments.used.sum()),
         pairs=None if pairs is None else _collate_pairs(pairs, segments, begins, lengths, shape),
@@ -169,8 +169,8 @@ def _collate_pairs(
     Args:
         begins, lengths: [S, 2] first position and length of the two texts.
     """
-    slots, types = (shape[0], pairs_per_row(shape[1])), np.zeros(shape, np.int64)
-    positions, labels = np.zeros(slots, np.int64), np.full(slots, IGNORED, np.int64)
+    entries, types = (shape[0], pairs_per_row(shape[1])), np.zeros(shape, np.int64)
+    positions, labels = np.zeros(entries, np.int64), np.full(entries, IGNORED, np.int64)
     second = concat_ranges(begins[:, 1], lengths[:, 1] + 1)  # and its [SEP]
     types.reshape(-1)[second] = 1
     known = np.asarray([pair.label for row in pairs for pair in row], np.int64)
@@ -195,7 +195,8 @@ class Batch:
             padded by repeating T.
         masked_positions: [M] int64 into T, 0 in unused entries.
         masked_labels: [M] int64, -100 in unused entries.
-        masked_draws: [M] float32 in [0, 1), a random number for sampling a token there.
+        masked_draws: [M] float32 in [0, 1), a random number for drawing a token there, as ELECTRA's
+            generator does.
         num_tokens: the number of positions without padding.
         num_predictions: the number of masked labels that are not -100.
         token_type_ids: [T] int64, 1 in the second text of a pair and its [SEP], else 0; this and
@@ -204,7 +205,8 @@ class Batch:
         pair_labels: [P] int64, 0 = the second text follows the first, 1 = it does not, -100 in
             unused entries.
         num_pairs: the number of pair labels that are not -100.
-        candidate_ids: [C] int64, the tokens of the softmax of every prediction; None: all.
+        candidate_ids: [C] int64, the tokens of the softmax of every prediction, with
+            ``train.num_candidates`` (`MLMHead.choose`); None: all.
         candidate_offsets: [C] float32, added to their logits: the log of the number of tokens that
             each candidate represents.
     """
@@ -320,5 +322,5 @@ def _count_through(
     positions: NDArray[np.int64], used: NDArray[np.bool_], row_length: int
 ) -> NDArray[np.int64]:
     """Convert [R, K] positions in rows to [R * K] positions in the batch; 0 in unused entries."""
-    first_slots = np.arange(len(positions))[:, None] * row_length
-    return np.where(used, positions + first_slots, 0).reshape(-1)
+    row_starts = np.arange(len(positions))[:, None] * row_length
+    return np.where(used, positions + row_starts, 0).reshape(-1)

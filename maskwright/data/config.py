@@ -40,7 +40,7 @@ class DataConfig:
             raise ConfigError("pairs", self.pairs, rule, "Remove one of the two.")
 
     @property
-    def extra_slots(self) -> int:
+    def special_per_segment(self) -> int:
         """The special tokens of a segment: [CLS], [SEP] and, in a pair, another [SEP]."""
         if self.pairs is not None:
             return 3

@@ -28,21 +28,21 @@ _LARGEST = 2**64 - 1
 class Purpose(IntEnum):
     """The kinds of random decisions; two kinds never share a draw."""
 
-    ORDER = 1
-    ROW_ORDER = 2
-    MASK_COUNT = 3
+    ORDER = 1  # of segments: permutation
+    ROW_ORDER = 2  # of the rows of a window: rows
+    MASK_COUNT = 3  # this one to WORD_OFFSET: masking
     MASK_CHOICE = 4
     SPAN_LENGTH = 5
     CORRUPTION = 6
     REPLACEMENT = 7
     WORD_OFFSET = 8
-    PAIR_SPLIT = 9
+    PAIR_SPLIT = 9  # this one to PAIR_SOURCE: pairs
     PAIR_LABEL = 10
     PAIR_SOURCE = 11
-    SAMPLING = 12
-    CAUSAL_STEP = 13
-    MIXTURE = 14
-    CANDIDATE = 15
+    SAMPLING = 12  # of tokens by ELECTRA's generator: batch
+    CAUSAL_STEP = 13  # loader
+    MIXTURE = 14  # of the rows of several sources: rows
+    CANDIDATE = 15  # loader
 
 
 def mix(values: Bits) -> Bits:

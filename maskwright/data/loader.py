@@ -23,7 +23,7 @@ from maskwright.data.batch import Batch, SpecialIds, build_batch
 from maskwright.data.config import DataConfig
 from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, to_unit
 from maskwright.data.masking import Masker
-from maskwright.data.pairs import PairMaker, TokenSource
+from maskwright.data.pairs import PairMaker
 from maskwright.data.rows import (
     DataPosition,
     Mixture,
@@ -32,6 +32,7 @@ from maskwright.data.rows import (
     RowPlanner,
     Rows,
     SegmentTable,
+    TokenSource,
     WindowPlanner,
 )
 from maskwright.distributed.world import ALONE, World
@@ -39,14 +40,16 @@ from maskwright.distributed.world import ALONE, World
 EMPTY_ROW = Row(epoch=0, number=0, segments=())
 
 
-def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
-    """Return this rank's rows of a step, as micro-batches of one size, at most `most_rows`.
+def count_micro_batches(num_rows: int, most_rows: int, num_ranks: int) -> tuple[int, int]:
+    """Return the number and the size of the micro-batches of each rank, at most `most_rows`."""
+    rows_of_rank = max(1, -(-num_rows // num_ranks))
+    num_batches = -(-rows_of_rank // most_rows)
+    return num_batches, -(-rows_of_rank // num_batches)
 
-    The number and size of the micro-batches depend only on ``len(rows)``, not on the rank.
-    """
-    num_rows = max(1, -(-len(rows) // world.size))
-    num_batches = -(-num_rows // most_rows)
-    size = -(-num_rows // num_batches)
+
+def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
+    """Return this rank's rows of a step, as micro-batches of one size."""
+    num_batches, size = count_micro_batches(len(rows), most_rows, world.size)
     own = rows if world.size == 1 else rows.take(np.arange(world.rank, len(rows), world.size))
     missing = num_batches * size - len(own)
     if missing:
@@ -57,13 +60,14 @@ def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
 def bound_segments(rows: Rows, most_rows: int, world: World) -> int:
     """Return a number of segment boundaries that suffices for every micro-batch of every rank.
 
-    Ranks record their steps together, so their shapes must be the same.
+    A CUDA graph (train/capture.py) needs the same shapes on all ranks and in all steps; empty
+    segments fill up.
     """
-    ranks = (replace(world, rank=rank) for rank in range(world.size))
-    parts = (part for rank in ranks for part in slice_rank(rows, most_rows, rank))
+    num_batches, size = count_micro_batches(len(rows), most_rows, world.size)
+    counts = np.zeros((num_batches, size, world.size), np.int64)
+    counts.reshape(-1)[: len(rows)] = rows.counts
     # A row may end in padding, which is a segment of its own.
-    most = max(int(part.counts.sum()) + len(part) for part in parts)
-    return 1 << most.bit_length()
+    return 1 << (int(counts.sum(axis=1).max()) + size).bit_length()
 
 
 class Corpus(TokenSource, Protocol):
@@ -124,15 +128,6 @@ class LoadedStep:
     is_causal: bool = False
     num_bounds: int = 0
 
-    def pin(self) -> "LoadedStep":
-        """Return the same step with pinned batches; see `Batch.pin`."""
-        return replace(self, micro_batches=tuple(batch.pin() for batch in self.micro_batches))
-
-    def with_bounds(self, count: int) -> "LoadedStep":
-        """Return the same step, all of whose batches have `count` segment boundaries."""
-        same = (batch.with_bounds(count) for batch in self.micro_batches)
-        return replace(self, micro_batches=tuple(same))
-
 
 class RowSource:
     """Masked rows of a corpus, at any row length.
@@ -171,7 +166,7 @@ class RowSource:
         return self._planners[row_length]
 
     def _build_planner(self, row_length: int) -> WindowPlanner:
-        lengths, extra = self.corpus.document_lengths, self.config.extra_slots
+        lengths, extra = self.corpus.document_lengths, self.config.special_per_segment
         longest, shared = row_length - extra, (row_length, extra, self.seed, self.config.packed)
         if self.mixture is None:
             return RowPlanner(SegmentTable(lengths, longest), *shared)
@@ -275,8 +270,9 @@ class Prefetcher:
         counts = [len(batch.context.cu_seqlens) for batch in step.micro_batches]
         most = max(self._most_bounds.get(shape, 0), step.num_bounds, *counts, 0)
         self._most_bounds[shape] = most
-        step = step.with_bounds(most)
-        return step.pin() if self._pins else step
+        batches = (batch.with_bounds(most) for batch in step.micro_batches)
+        batches = (batch.pin() if self._pins else batch for batch in batches)
+        return replace(step, micro_batches=tuple(batches))
 
     def close(self) -> None:
         """Stop the thread."""

@@ -40,7 +40,7 @@ class MaskingStrategy(Protocol):
     needs_words: bool = False
 
     #: The number of tokens by which the last group of a row may exceed the quota.
-    extra_slots: int = 0
+    max_excess: int = 0
 
     def __init__(self, config: MaskingConfig) -> None:
         pass
@@ -79,7 +79,7 @@ class WordMasking(MaskingStrategy):
 
     whole_groups = True
     needs_words = True
-    extra_slots = 6  # a word that exceeds the quota by more than this is not masked
+    max_excess = 6  # a word that exceeds the quota by more than this is not masked
 
     def draw_priorities(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
         positions = np.arange(word_starts.shape[1])
@@ -158,7 +158,7 @@ def choose_masked(
         keys, maskable, word_starts: see `MaskingStrategy.draw_priorities`.
 
     Returns:
-        [R, L], True on at most ``quota + strategy.extra_slots`` tokens of a row.
+        [R, L], True on at most ``quota + strategy.max_excess`` tokens of a row.
     """
     num_maskable = maskable.sum(axis=1)
     quotas = draw_quotas(keys, num_maskable, rate)
@@ -167,7 +167,7 @@ def choose_masked(
         return _choose_first(priorities, quotas) & maskable
     offsets = to_unit(derive_keys(keys.view(np.int64), Purpose.WORD_OFFSET)) * num_maskable
     offsets = offsets.astype(np.int64)
-    chosen = _choose_groups(priorities, quotas, num_maskable, offsets, strategy.extra_slots)
+    chosen = _choose_groups(priorities, quotas, num_maskable, offsets, strategy.max_excess)
     return chosen & maskable
 
 
@@ -259,10 +259,10 @@ class Masker:
         weights = counts if config.replacement == "unigram" else np.ones_like(counts)
         self._cumulative = np.cumsum(weights) / weights.sum()
 
-    def num_slots(self, row_length: int) -> int:
+    def num_entries(self, row_length: int) -> int:
         """Return K, the entries for predictions in a row, enough for the run's highest rate."""
         quota = int(np.ceil(self.config.highest_rate * row_length))
-        return min(quota + self.strategy.extra_slots, row_length)
+        return min(quota + self.strategy.max_excess, row_length)
 
     def mask(self, ids: Ids, word_starts: Flags, keys: Bits, rate: float) -> MaskedRows:
         """Mask a share `rate` of the ordinary tokens of each row.
@@ -277,12 +277,12 @@ class Masker:
         chosen = choose_masked(self.strategy, keys, maskable, word_starts, rate)
         lines, columns = np.nonzero(chosen)
         counts = np.bincount(lines, minlength=len(ids))
-        slots = np.arange(len(lines)) - (np.cumsum(counts) - counts)[lines]
+        entries = np.arange(len(lines)) - (np.cumsum(counts) - counts)[lines]
         clean, corrupted = ids[lines, columns], ids.copy()
         corrupted[lines, columns] = self._corrupt(clean, keys[lines], columns)
-        shape = (len(ids), self.num_slots(ids.shape[1]))
+        shape = (len(ids), self.num_entries(ids.shape[1]))
         positions, labels = np.zeros(shape, np.int64), np.full(shape, IGNORED, np.int64)
-        positions[lines, slots], labels[lines, slots] = columns, clean
+        positions[lines, entries], labels[lines, entries] = columns, clean
         return MaskedRows(corrupted, positions, labels)
 
     def predict_all(self, ids: Ids) -> MaskedRows:

@@ -2,15 +2,15 @@
 
 Segments are placed from the longest to the shortest, each in the fullest row with enough free
 positions. `pack_best_fit` finds that row with a bit set over the number of free positions; its test
-has a reference implementation.
+has a reference implementation. Which segments are packed together, a window, is decided in `rows`.
 """
 
 from collections.abc import Sequence
 
-Rows = list[list[int]]
+Packed = list[list[int]]
 
 
-def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> Rows:
+def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> Packed:
     """Pack segments into rows.
 
     Args:
@@ -21,7 +21,7 @@ def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> R
     Returns:
         For each row the indices into `lengths`, in the order of placement.
     """
-    rows: Rows = []
+    rows: Packed = []
     rows_with_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # by free positions
     nonempty = 0  # bit f is set where rows_with_room[f] holds a row
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):

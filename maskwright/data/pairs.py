@@ -20,15 +20,13 @@ segments keep their length, so packing does not depend on pairs.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.data.config import PairKind
 from maskwright.data.counter_rng import Bits, Purpose, draw_bits, to_unit
 from maskwright.data.masking import IGNORED
-from maskwright.data.rows import Ints, Rows
+from maskwright.data.rows import Ints, Rows, TokenSource
 from maskwright.errors import ShardError
 
 FOLLOWS, FOLLOWS_NOT = 0, 1  # as in BertForPreTraining and AlbertForPreTraining
@@ -36,14 +34,6 @@ MIN_TOKENS = 4
 ATTEMPTS = 32  # tries to draw a text of another document, before the true one is kept
 
 Span = tuple[int, int]  # start in tokens of the whole corpus, and length
-
-
-class TokenSource(Protocol):
-    """The tokens of a corpus by position, as `maskwright.shards` reads them."""
-
-    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]: ...
-
-    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]: ...
 
 
 @dataclass(frozen=True)

@@ -107,9 +107,9 @@ def view_rows(
         masked, clean = batch.masked_tokens()
         labels[masked.numpy()] = clean.numpy()
         columns = (ids, labels, segments)
-        slots = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
+        tokens = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
         types, pairs = _list_pairs(batch, size)
-        for row, of_tokens, *of_pairs in zip(rows, slots, types, pairs, strict=True):
+        for row, of_tokens, *of_pairs in zip(rows, tokens, types, pairs, strict=True):
             name = name_source(row.segments[0][0]) if name_source else None
             yield RowView(row.epoch, row.number, *of_tokens, *of_pairs, source=name)
         position = loaded.next_position

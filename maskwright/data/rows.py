@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,14 @@ from maskwright.errors import ConfigError, ShardError, did_you_mean
 Ints = NDArray[np.int64]
 
 WINDOW_SEGMENTS = 4096
+
+
+class TokenSource(Protocol):
+    """The tokens of a corpus by position, as `maskwright.shards` reads them."""
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]: ...
+
+    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]: ...
 
 
 class SegmentTable:
@@ -66,7 +74,7 @@ class SegmentTable:
 class DataPosition:
     """The next row of a training run: the complete data state for resumption.
 
-    `row_length` is part of it, because segments and their order depend on it.
+    `row_length` is part of it, because segments and their order depend on it. `row` is its number.
     """
 
     row_length: int
@@ -153,20 +161,20 @@ class WindowPlanner(ABC):
 
     Args:
         row_length: positions in a row, special tokens included.
-        extra_slots: the number of special tokens per segment ([CLS] and [SEP]).
+        special_per_segment: the number of special tokens per segment ([CLS] and [SEP]).
         seed: the seed of the order.
         packed: True if several short segments may share a row.
     """
 
-    def __init__(self, row_length: int, extra_slots: int, seed: int, packed: bool) -> None:
-        self.row_length, self.extra_slots, self.seed = row_length, extra_slots, seed
+    def __init__(self, row_length: int, special_per_segment: int, seed: int, packed: bool) -> None:
+        self.row_length, self.special_per_segment, self.seed = row_length, special_per_segment, seed
         self.max_segments = segments_per_row(row_length) if packed else 1
         # The last planned window: one tuple, so that threads can share a planner without a lock.
         self._planned: tuple[int, int, Rows] | None = None
 
     @property
     @abstractmethod
-    def num_numbers(self) -> int:
+    def end_number(self) -> int:
         """The number of row numbers of an epoch, including skipped ones."""
 
     @abstractmethod
@@ -181,7 +189,7 @@ class WindowPlanner(ABC):
         parts: list[Rows] = []
         missing, epoch, number = count, position.epoch, position.row
         while missing or not parts:
-            if number >= self.num_numbers:
+            if number >= self.end_number:
                 epoch, number = epoch + 1, 0
             window, offset = divmod(number, WINDOW_SEGMENTS)
             available = self._window(epoch, window)
@@ -204,7 +212,7 @@ class WindowPlanner(ABC):
 
     def count_tokens(self, rows: Rows) -> int:
         """Return the number of tokens in `rows`, [CLS] and [SEP] included."""
-        return int(rows.spans[:, 1].sum()) + len(rows.spans) * self.extra_slots
+        return int(rows.spans[:, 1].sum()) + len(rows.spans) * self.special_per_segment
 
     def _window(self, epoch: int, window: int) -> Rows:
         planned = self._planned
@@ -214,7 +222,7 @@ class WindowPlanner(ABC):
 
     def _pack(self, starts: Ints, lengths: Ints, epoch: int) -> Rows:
         """Pack segments into rows, numbered from 0 and sorted by length."""
-        needed = (lengths + self.extra_slots).tolist()
+        needed = (lengths + self.special_per_segment).tolist()
         packed = pack_best_fit(needed, self.row_length, self.max_segments)
         counts = np.asarray([len(row) for row in packed])
         spans = np.stack([starts, lengths], axis=1)[[*chain.from_iterable(packed)]]
@@ -232,9 +240,14 @@ class RowPlanner(WindowPlanner):
     """
 
     def __init__(
-        self, segments: SegmentTable, row_length: int, extra_slots: int, seed: int, packed: bool
+        self,
+        segments: SegmentTable,
+        row_length: int,
+        special_per_segment: int,
+        seed: int,
+        packed: bool,
     ) -> None:
-        super().__init__(row_length, extra_slots, seed, packed)
+        super().__init__(row_length, special_per_segment, seed, packed)
         if not len(segments):
             raise ShardError(
                 "the prepared data holds 0 tokens, too few for a row. Add text, or raise "
@@ -243,7 +256,7 @@ class RowPlanner(WindowPlanner):
         self.segments = segments
 
     @property
-    def num_numbers(self) -> int:
+    def end_number(self) -> int:
         return len(self.segments)
 
     def _plan_window(self, epoch: int, window: int) -> Rows:
@@ -340,11 +353,11 @@ class MixturePlanner(WindowPlanner):
         tables: Sequence[SegmentTable],
         passes: Sequence[float],
         row_length: int,
-        extra_slots: int,
+        special_per_segment: int,
         seed: int,
         packed: bool,
     ) -> None:
-        super().__init__(row_length, extra_slots, seed, packed)
+        super().__init__(row_length, special_per_segment, seed, packed)
         self.tables = tables
         self._first_tokens = np.cumsum([0, *(table.num_tokens for table in tables)])
         self.num_segments = [
@@ -355,7 +368,7 @@ class MixturePlanner(WindowPlanner):
         self.num_windows = -(-sum(self.num_segments) // in_window)
 
     @property
-    def num_numbers(self) -> int:
+    def end_number(self) -> int:
         return self.num_windows * WINDOW_SEGMENTS
 
     def _plan_window(self, epoch: int, window: int) -> Rows:

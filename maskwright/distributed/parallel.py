@@ -214,10 +214,10 @@ class _ShardedExchange(_GroupExchange):
 
 @dataclass(frozen=True)
 class Parallel:
-    """An objective that runs on all ranks.
+    """A loss that runs on all ranks.
 
     Attributes:
-        objective: called like the objective that it wraps.
+        loss: called like the loss that it wraps.
         loss_factor: the factor of the loss that undoes the averaging of gradients over ranks.
         accumulating: the context of the backward pass of every micro-batch except the last, whose
             backward pass reduces the gradients over ranks.
@@ -225,7 +225,7 @@ class Parallel:
         reduces: True if the backward pass sums gradients over ranks; else the step does.
     """
 
-    objective: Callable[..., Any]
+    loss: Callable[..., Any]
     loss_factor: float = 1.0
     accumulating: Callable[[], AbstractContextManager[Any]] = nullcontext
     sharding: Sharding = UNSHARDED
@@ -242,10 +242,10 @@ def checkpoint_activations(blocks: Iterable[nn.Module]) -> None:
         block.forward = partial(_checkpoint.checkpoint, block.forward, use_reentrant=False)
 
 
-def replicate(objective: nn.Module, world: World, device: torch.device) -> Parallel:
+def replicate(loss: nn.Module, world: World, device: torch.device) -> Parallel:
     """Put the whole model on every rank (DistributedDataParallel)."""
     ddp = DistributedDataParallel(
-        objective,
+        loss,
         device_ids=[device] if device.type == "cuda" else None,
         gradient_as_bucket_view=True,
     )

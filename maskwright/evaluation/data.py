@@ -49,13 +49,13 @@ _ROWS_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class PinnedText:
-    """A fixed sample of the rows of a corpus, with at most `num_slots` token positions."""
+    """A fixed sample of the rows of a corpus, with at most `num_positions` token positions."""
 
     corpus: Corpus
     config: DataConfig
     special: SpecialIds
     vocabulary: Vocabulary
-    num_slots: int
+    num_positions: int
 
     def batches(
         self, masking: MaskingConfig = PINNED_MASKING, world: World = ALONE
@@ -78,7 +78,7 @@ class PinnedText:
         masker = Masker(masking, self.vocabulary)
         source = RowSource(self.corpus, self.config, self.special, masker, PINNED_SEED, world)
         planner, position = source.planner(length), DataPosition(length)
-        remaining = max(1, self.num_slots // length)
+        remaining = max(1, self.num_positions // length)
         while remaining > 0:
             rows, _ = planner.plan_rows(position, min(_ROWS_AT_ONCE, remaining))
             in_epoch = rows.take(np.flatnonzero(rows.epochs == 0))

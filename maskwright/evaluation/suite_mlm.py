@@ -370,7 +370,7 @@ def _check(request: Request) -> None:
 def _score(request: Request) -> SuiteResult:
     text = pin_text(request)
     result = describe_tables(measure_request(request), text, request.need_text().data)
-    is_cut = result.settings["num_rows"] >= text.num_slots // text.config.max_seq_length
+    is_cut = result.settings["num_rows"] >= text.num_positions // text.config.max_seq_length
     return mark_fast(result, request.is_fast and is_cut)
 
 

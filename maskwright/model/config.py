@@ -25,6 +25,7 @@ InitOutput = Literal["normal", "scaled", "zero"]
 AttentionBackend = Literal["auto", "reference", "products", "sdpa", "varlen"]
 LayerType = Literal["full_attention", "sliding_attention"]
 
+# The head of a classifier (`HeadConfig`), which fine-tuning adds; no run of pretraining has one.
 Level = Literal["text", "token", "span"]
 Pooling = Literal["cls", "mean", "late", "bi"]
 HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]

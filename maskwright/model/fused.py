@@ -6,7 +6,7 @@ with. T tokens, M predictions, H heads, K head size, V vocabulary (``...`` any l
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -132,37 +132,25 @@ def _(seed: Tensor, shape: Sequence[int], probability: float) -> Tensor:
     return torch.empty(shape)
 
 
-class TermSums(NamedTuple):
-    """Sums over the predictions of one term; the caller divides by their global count.
+def sum_cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of the losses and the number of correct predictions, [] and [], in fp32.
 
-    Attributes:
-        loss: [] in nats; 0 if there are no predictions, never NaN.
-        num_correct: [] the number of correct predictions.
-    """
-
-    loss: Tensor
-    num_correct: Tensor
-
-
-def sum_cross_entropy(logits: Tensor, labels: Tensor) -> TermSums:
-    """Return sums over the rows of `logits` [M, V] with a label [M], not -100, in fp32.
-
-    A prediction is correct if no other class scores higher than the label.
+    Rows of `logits` [M, V] count that have a label [M] other than -100. A prediction is correct if
+    no other class scores higher than the label.
     """
     if torch.compiler.is_compiling():
         return sum_cross_entropy_plainly(logits, labels)
-    loss, num_correct = _SumCrossEntropy.apply(logits, labels)
-    return TermSums(loss, num_correct)
+    return _SumCrossEntropy.apply(logits, labels)
 
 
-def sum_cross_entropy_plainly(logits: Tensor, labels: Tensor) -> TermSums:
+def sum_cross_entropy_plainly(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Compute `sum_cross_entropy` by the plain formula, which reads the logits twice as often."""
     used = labels >= 0
     logits = logits.float()
     loss = F.cross_entropy(logits, labels, reduction="sum")
     scores = logits.detach()
     own = scores.gather(1, labels.clamp_min(0)[:, None])
-    return TermSums(loss, ((own[:, 0] == scores.amax(-1)) & used).sum())
+    return loss, ((own[:, 0] == scores.amax(-1)) & used).sum()
 
 
 class _SumCrossEntropy(torch.autograd.Function):

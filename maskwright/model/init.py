@@ -1,22 +1,16 @@
-"""Initial weights: random, from a deeper model, or computed from those of another vocabulary.
+"""Random initial weights, a pure function of (architecture, seed) on every device.
 
-Random weights are a pure function of (architecture, seed) on every device.
-
-The row of a new token is the mean of the rows of the tokens that previously encoded it. Rows that
-only pad the vocabulary to a round size are the mean of all rows: Hewitt, "Initializing New Word
-Embeddings for Pretrained Language Models", 2021, shows that such a row takes at most 1/V of the
-probability of the other tokens, while a random row may take nearly all of it.
+Runs that begin with another model take its weights in `maskwright.pretraining.init_from`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model.layers import Embeddings
-from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, Network, SentencePairHead
+from maskwright.model.masked_lm import PAIR_HEAD, Network, SentencePairHead
 
 
 @torch.no_grad()
@@ -36,7 +30,10 @@ def initialize(model: Network, seed: int) -> None:
 
 @torch.no_grad()
 def draw_pair_head(config: EncoderConfig, seed: int) -> dict[str, Tensor]:
-    """Return a new head for pairs by parameter name, for a model that was trained without one."""
+    """Return a new head for pairs by parameter name, for a model that was trained without one.
+
+    `maskwright.pretraining.init_from` adds it.
+    """
     head = SentencePairHead(config)
     _draw_parameters(head, config, seed)
     return {f"{PAIR_HEAD}{name}": p.detach() for name, p in head.named_parameters()}
@@ -75,77 +72,3 @@ def _draw(
         return drawn.normal_(0.0, deviation, generator=generator)
     cutoff = config.initializer_cutoff_factor * deviation
     return nn.init.trunc_normal_(drawn, 0.0, deviation, -cutoff, cutoff, generator=generator)
-
-
-def spread_layers(count: int, total: int) -> list[int]:
-    """Return `count` of `total` layers, evenly spaced from the first to the last.
-
-    6 of 12 are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019).
-    """
-    return [round(layer * (total - 1) / max(1, count - 1)) for layer in range(count)]
-
-
-def take_layers(model: EncoderModel, teacher: EncoderModel) -> list[int]:
-    """Copy the teacher's weights, with the layers that `spread_layers` chooses; return those.
-
-    Nothing is copied and the list is empty if any size but the number of layers differs.
-    """
-    blocks = teacher.encoder.blocks
-    layers = spread_layers(model.config.num_hidden_layers, len(blocks))
-    unused = ("encoder.blocks.", PAIR_HEAD)
-    state = {n: t for n, t in teacher.state_dict().items() if not n.startswith(unused)}
-    for number, layer in enumerate(layers):
-        weights = blocks[layer].state_dict().items()
-        state |= {f"encoder.blocks.{number}.{name}": tensor for name, tensor in weights}
-    ours = model.state_dict()
-    if {n: t.shape for n, t in state.items()} != {n: t.shape for n, t in ours.items()}:
-        return []
-    model.load_state_dict(state)
-    return layers
-
-
-# [V, D] or [V] tensors; the weight of a tied decoder is not listed separately.
-_TABLES = ("encoder.embeddings.word.weight", "head.decoder.weight", "head.decoder.bias")
-
-
-def grow_vocabulary(
-    tensors: Mapping[str, Tensor], vocab_size: int, pieces: Mapping[int, Sequence[int]]
-) -> dict[str, Tensor]:
-    """Return the tensors of a model by parameter name, for a vocabulary of `vocab_size`.
-
-    Args:
-        tensors: the old tensors, which are not modified.
-        vocab_size: the new size, at least the old one.
-        pieces: for each new id, the old ids that encoded its token.
-    """
-    grown = dict(tensors)
-    for name in _TABLES:
-        if name in tensors:
-            rows = tensors[name].detach()
-            mean = rows.mean(0, keepdim=True)
-            grown[name] = torch.cat([rows, mean.expand(vocab_size - len(rows), *rows.shape[1:])])
-            for token_id, old_ids in pieces.items():
-                grown[name][token_id] = rows[list(old_ids)].mean(0)
-    return grown
-
-
-def mix_vocabulary(
-    tensors: Mapping[str, Tensor],
-    vocab_size: int,
-    sources: Mapping[int, tuple[Sequence[int], Sequence[float]]],
-) -> dict[str, Tensor]:
-    """Return the tensors of a model by parameter name, for another vocabulary of `vocab_size`.
-
-    Args:
-        tensors: the old tensors, which are not modified.
-        sources: for each new id, old ids and the weights of their rows in a sum; all other rows
-            become the mean of the old rows.
-    """
-    mixed = dict(tensors)
-    for name in _TABLES:
-        if name in tensors:
-            rows = tensors[name].detach()
-            mixed[name] = rows.mean(0).repeat(vocab_size, *[1] * (rows.dim() - 1))
-            for token_id, (old_ids, weights) in sources.items():
-                mixed[name][token_id] = torch.tensordot(torch.tensor(weights), rows[old_ids], 1)
-    return mixed

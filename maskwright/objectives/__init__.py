@@ -1,5 +1,7 @@
-"""Training objectives, which return the sum of their losses and the count of predictions.
+"""Training objectives, whose losses are sums over predictions.
 
-A model and a batch come in. `objective` has the interface, `mlm` the one that the others build on,
-`config` the table of all.
+A network and a batch come in. For each term a loss returns the sum of the losses and the number of
+correct predictions (`TermSums`); `Term.count` has counted the predictions before the forward pass.
+`objective` has the interface, `mlm` the one that the others build on, `config` the table of all.
+`distillation` is not in that table: it takes the place of the loss of `mlm` if a run has a teacher.
 """

@@ -23,17 +23,17 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.masking import IGNORED
 from maskwright.errors import ConfigError
-from maskwright.model.fused import TermSums, sum_cross_entropy
+from maskwright.model.fused import sum_cross_entropy
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.config import DistillConfig
-from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, choose_among, run_model
-from maskwright.objectives.objective import Term
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedTokensLoss, choose_among, run_model
+from maskwright.objectives.objective import Term, TermSums
 
 DISTILL = "distill"
 _LEAST = -1e4  # a logit whose probability is 0, and which is finite
 
 
-class DistilledMaskedLM(MaskedLM):
+class DistillationLoss(MaskedTokensLoss):
     """The loss of a student beside a teacher, which is never trained.
 
     With candidates (`Batch`), both distributions are over the candidates and the label.
@@ -74,7 +74,7 @@ class DistilledMaskedLM(MaskedLM):
         own, top = student.detach(), teacher.max(-1).indices  # faster than two calls of argmax
         agrees = own.gather(1, top[:, None])[:, 0] == own.amax(-1)
         return {
-            MLM: sum_cross_entropy(student, labels),
+            MLM: TermSums(*sum_cross_entropy(student, labels)),
             DISTILL: TermSums(torch.where(used, loss, 0.0).sum(), (agrees & used).sum()),
         }
 

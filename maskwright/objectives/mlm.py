@@ -3,7 +3,7 @@
 Validation computes a few scores on pinned masks, on all ranks, with those of the unigram baseline.
 `maskwright.evaluation.suite_mlm` computes all others.
 
-`CausalHybrid` is GPT-BERT's mixture (Charpentier and Samuel, "GPT or BERT: why not both?", 2024):
+`CausalSteps` is GPT-BERT's mixture (Charpentier and Samuel, "GPT or BERT: why not both?", 2024):
 one model, one head, and two kinds of steps. Masked steps predict masked tokens from both sides;
 causal steps predict every token from the previous ones. In both, the hidden state of the previous
 position predicts a token (``next_token_prediction``), so that both train the same function.
@@ -26,16 +26,24 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.model.fused import TermSums, sum_cross_entropy
+from maskwright.model.fused import sum_cross_entropy
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.objective import HeldOut, Loss, Objective, ScoreLine, Term, TrainedModel
+from maskwright.objectives.objective import (
+    HeldOut,
+    Loss,
+    Objective,
+    ScoreLine,
+    Term,
+    TermSums,
+    TrainedModel,
+)
 
 MLM = "mlm"
 MLM_TERM = Term(1.0, "loss", "masked_accuracy", attrgetter("num_predictions"))
 _TOP = 5
 
 
-class MaskedLM(Loss):
+class MaskedTokensLoss(Loss):
     """The loss of a model. M entries for predictions, V vocabulary."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
@@ -47,7 +55,7 @@ class MaskedLM(Loss):
         """Return sums over the entries whose label is not -100; with candidates, estimates."""
         candidates, labels = choose_among(batch)
         logits = run_model(self.model, batch, candidates=candidates)
-        return {MLM: sum_cross_entropy(logits, labels)}
+        return {MLM: TermSums(*sum_cross_entropy(logits, labels))}
 
 
 def run_model(model: MaskedLanguageModel, batch: Batch, **more: Any) -> Any:
@@ -98,7 +106,7 @@ class MaskedTokens(Objective[MaskedLanguageModel]):
         return MaskedLanguageModel(architecture)
 
     def build_loss(self, network: MaskedLanguageModel) -> Loss:
-        return MaskedLM(network)
+        return MaskedTokensLoss(network)
 
     def masked_lm(self, network: MaskedLanguageModel) -> MaskedLanguageModel:
         return network
@@ -241,7 +249,7 @@ def _count_masked(batch: Batch) -> int:
     return 0 if batch.context.is_causal else batch.num_predictions
 
 
-class MaskedAndCausalLM(MaskedLM):
+class MaskedAndCausalLoss(MaskedTokensLoss):
     """Both losses of one model; each batch has predictions of one kind only."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
@@ -274,4 +282,4 @@ class CausalSteps(MaskedTokens):
         return super().build_network(architecture)
 
     def build_loss(self, network: MaskedLanguageModel) -> Loss:
-        return MaskedAndCausalLM(network)
+        return MaskedAndCausalLoss(network)

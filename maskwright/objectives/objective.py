@@ -10,19 +10,18 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.distributed.world import World
 from maskwright.errors import ShardError
 from maskwright.model.config import EncoderConfig
-from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.objectives.config import OBJECTIVES, ObjectiveConfig, choose_name
 
@@ -43,6 +42,18 @@ class Term:
     loss_name: str
     accuracy_name: str
     count: Callable[[Batch], int]
+
+
+class TermSums(NamedTuple):
+    """Sums over the predictions of one term; the caller divides by their global count.
+
+    Attributes:
+        loss: [] in nats; 0 if there are no predictions, never NaN.
+        num_correct: [] the number of correct predictions.
+    """
+
+    loss: Tensor
+    num_correct: Tensor
 
 
 class Loss(nn.Module, ABC):
@@ -94,7 +105,7 @@ class TrainedModel:
 
 
 class HeldOut(Protocol):
-    """The validation text, with pinned masks."""
+    """The validation text, with pinned masks: `maskwright.pretraining.validation.HeldOutText`."""
 
     @property
     def label_counts(self) -> NDArray[np.int64]:

@@ -21,16 +21,23 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import InputError, ShardError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token
-from maskwright.model.fused import TermSums, sum_cross_entropy
+from maskwright.model.fused import sum_cross_entropy
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens, choose_among, run_model
-from maskwright.objectives.objective import HeldOut, Loss, ScoreLine, Term
+from maskwright.objectives.mlm import (
+    MLM,
+    MLM_TERM,
+    MaskedTokens,
+    MaskedTokensLoss,
+    choose_among,
+    run_model,
+)
+from maskwright.objectives.objective import HeldOut, Loss, ScoreLine, Term, TermSums
 
 PAIRS = "pairs"
 PAIR_TERM = Term(1.0, "pair_loss", "pair_accuracy", attrgetter("num_pairs"))
 
 
-class MaskedLMWithPairs(MaskedLM):
+class SentencePairsLoss(MaskedTokensLoss):
     """The loss of a model with a ``sentence_pair_head``, on rows with ``data.pairs``."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
@@ -44,8 +51,8 @@ class MaskedLMWithPairs(MaskedLM):
         more = {"pair_positions": batch.pair_positions, "candidates": candidates}
         logits = run_model(self.model, batch, **more)
         return {
-            MLM: sum_cross_entropy(logits.masked, labels),
-            PAIRS: sum_cross_entropy(logits.pairs, batch.pair_labels),
+            MLM: TermSums(*sum_cross_entropy(logits.masked, labels)),
+            PAIRS: TermSums(*sum_cross_entropy(logits.pairs, batch.pair_labels)),
         }
 
 
@@ -65,7 +72,7 @@ class SentencePairs(MaskedTokens):
     counts = (*MaskedTokens.counts, ("num_pairs", "pairs of texts"))
 
     def build_loss(self, network: MaskedLanguageModel) -> Loss:
-        return MaskedLMWithPairs(network)
+        return SentencePairsLoss(network)
 
     def check_held_out(self, held_out: HeldOut) -> None:
         super().check_held_out(held_out)

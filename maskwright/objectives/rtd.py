@@ -40,10 +40,18 @@ from maskwright.model.flops import (
     count_parameters,
     count_token_head_flops_per_token,
 )
-from maskwright.model.fused import TermSums, sum_cross_entropy
+from maskwright.model.fused import sum_cross_entropy
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedTokens, validate_masked_lm
-from maskwright.objectives.objective import HeldOut, Loss, Objective, ScoreLine, Term, TrainedModel
+from maskwright.objectives.objective import (
+    HeldOut,
+    Loss,
+    Objective,
+    ScoreLine,
+    Term,
+    TermSums,
+    TrainedModel,
+)
 
 RTD = "rtd"
 
@@ -70,7 +78,7 @@ class Detection(NamedTuple):
     scores: Tensor
 
 
-class ReplacedTokenDetection(Loss):
+class ReplacedTokensLoss(Loss):
     """The loss of both models.
 
     Args:
@@ -89,7 +97,7 @@ class ReplacedTokenDetection(Loss):
         """Return sums over the masked tokens, and over all tokens."""
         found = detect_replaced(self.model, batch)
         return {
-            MLM: sum_cross_entropy(found.generator_logits, batch.masked_labels),
+            MLM: TermSums(*sum_cross_entropy(found.generator_logits, batch.masked_labels)),
             RTD: sum_binary_cross_entropy(found.scores, found.tokens),
         }
 
@@ -136,7 +144,7 @@ replaced tokens as the probability of every token (loss)."""
             raise ConfigError("objective.generator_share", share, rule, remedy) from None
 
     def build_loss(self, network: GeneratorAndDiscriminator) -> Loss:
-        return ReplacedTokenDetection(network, self.config.discriminator_weight)
+        return ReplacedTokensLoss(network, self.config.discriminator_weight)
 
     def masked_lm(self, network: GeneratorAndDiscriminator) -> MaskedLanguageModel:
         return network.generator

@@ -108,7 +108,10 @@ class Optimizers:
 
 
 def as_input(values: Tensor, like: Tensor) -> Tensor:
-    """Return values in the dtype of `like`, for a copy to it that the host does not wait for."""
+    """Return values in the dtype of `like`, pinned, for tensors that a captured step reads.
+
+    The host does not wait for their copy to the device.
+    """
     values = values.to(like.dtype)
     return values.pin_memory() if like.is_cuda else values
 

@@ -25,8 +25,8 @@ from typing import Literal
 from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
 
-Schedule = Literal["linear", "cosine", "wsd", "wsd_sqrt", "onecycle", "noam"]
-STABLE: tuple[Schedule, ...] = ("wsd", "wsd_sqrt")  # schedules with a constant part
+ScheduleName = Literal["linear", "cosine", "wsd", "wsd_sqrt", "onecycle", "noam"]
+STABLE: tuple[ScheduleName, ...] = ("wsd", "wsd_sqrt")  # schedules with a constant part
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class OptimConfig:
         "(NorMuon); 0: no division",
     )
     newton_schulz_steps: int = setting(5, "Muon: iterations of the orthogonalization")
-    schedule: Schedule = setting(
+    schedule: ScheduleName = setting(
         "wsd",
         "after the warm-up; linear, cosine: decay; wsd, wsd_sqrt: constant, then a linear or "
         "1 - sqrt decay; onecycle: cosine warm-up and decay; noam: inverse square root",

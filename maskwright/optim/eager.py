@@ -25,7 +25,7 @@ class EagerOptimizer(torch.optim.Optimizer):
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
     def forget_layout(self) -> None:
-        """Read the tensors of the state anew in the next step: they were replaced."""
+        """Discard what was derived from the tensors of the state, because they were replaced."""
 
 
 class AdamW(EagerOptimizer, torch.optim.AdamW):

@@ -82,11 +82,12 @@ def _evaluate(gram: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Stack:
+class _SameShape:
     """All weights of one shape, and their state, whose tensors are one block of memory each.
 
     Attributes:
-        parameters: weights [S m, n]; each has S matrices, `counts`.
+        parameters: weights [S m, n]; each has S matrices.
+        counts: the S of each weight.
         shape: (m, n).
         exchange: how directions reach the rank that orthogonalizes them, and updates all ranks.
         momentum: [rows of all parameters on this rank, n].
@@ -143,7 +144,7 @@ class Muon(EagerOptimizer):
         super().__init__([{"params": list(parameters)}], defaults)
         self.num_steps, self.sharding, self.dtype = num_steps, sharding, dtype
         self.beta2, self._counts = beta2, dict(zip(parameters, num_stacked, strict=True))
-        self._stacks: dict[tuple[Tensor, ...], list[_Stack]] = {}
+        self._stacks: dict[tuple[Tensor, ...], list[_SameShape]] = {}
 
     def forget_layout(self) -> None:
         self._stacks.clear()
@@ -157,7 +158,7 @@ class Muon(EagerOptimizer):
         is_bad = None if self.found_inf is None else self.found_inf.bool()
         lr = share * group["lr"]
         decay = 1 - _in_fp32(lr * group["weight_decay"])
-        by_shape: dict[tuple[int, int], list[tuple[_Stack, Tensor]]] = defaultdict(list)
+        by_shape: dict[tuple[int, int], list[tuple[_SameShape, Tensor]]] = defaultdict(list)
         for stack in self._find_stacks():
             direction = self._nesterov(stack, group["momentum"], is_bad)
             # Both matrices of an MLP are orthogonalized as one batch: one is transposed.
@@ -172,7 +173,7 @@ class Muon(EagerOptimizer):
                 rate = _in_fp32(lr * -stack.scale)
                 self._apply(stack, update.mT if stack.is_tall else update, decay, rate, share)
 
-    def _find_stacks(self) -> list[_Stack]:
+    def _find_stacks(self) -> list[_SameShape]:
         """Return the stacks of all parameters with a gradient; their layout is kept."""
         (group,) = self.param_groups
         updated = tuple(p for p in group["params"] if p.grad is not None)
@@ -184,7 +185,7 @@ class Muon(EagerOptimizer):
             self._stacks = {updated: [self._stack(ps, shape) for shape, ps in by_shape.items()]}
         return self._stacks[updated]
 
-    def _stack(self, parameters: list[Tensor], shape: tuple[int, int]) -> _Stack:
+    def _stack(self, parameters: list[Tensor], shape: tuple[int, int]) -> _SameShape:
         """Join the state of parameters, zeros where there is none; each keeps a view of its own."""
         counts = [self._counts[parameter] for parameter in parameters]
         states = [self.state[parameter] for parameter in parameters]
@@ -200,7 +201,7 @@ class Muon(EagerOptimizer):
             state["momentum_buffer"] = self.sharding.wrap(part, parameter)
         exchange = self.sharding.exchange(parameters, shape[0])
         if not self.beta2:
-            return _Stack(parameters, counts, exchange, shape, momentum, None)
+            return _SameShape(parameters, counts, exchange, shape, momentum, None)
         square = torch.cat(
             [
                 state.get("row_square", momentum.new_zeros(count, shape[0], 1))
@@ -209,9 +210,9 @@ class Muon(EagerOptimizer):
         )
         for state, part in zip(states, square.split(counts), strict=True):
             state["row_square"] = part
-        return _Stack(parameters, counts, exchange, shape, momentum, square)
+        return _SameShape(parameters, counts, exchange, shape, momentum, square)
 
-    def _nesterov(self, stack: _Stack, momentum: float, is_bad: Tensor | None) -> Tensor:
+    def _nesterov(self, stack: _SameShape, momentum: float, is_bad: Tensor | None) -> Tensor:
         """Add the gradients to the momentum; return the directions [K, m, n] of own matrices."""
         gradients = [p.grad for p in stack.parameters if p.grad is not None]
         gradient, buffer = torch.cat([*map(self.sharding.local, gradients)]), stack.momentum
@@ -223,7 +224,7 @@ class Muon(EagerOptimizer):
 
     def _apply(
         self,
-        stack: _Stack,
+        stack: _SameShape,
         update: Tensor,
         decay: Tensor | float,
         rate: Tensor | float,

@@ -12,14 +12,13 @@ day of a GPU.
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
 from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.sources import Source, find_sources
-from maskwright.data.loader import StepRequest
-from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.formatting import count_noun, show_duration
@@ -30,16 +29,18 @@ from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
 from maskwright.preparation.find_data import named_folder
-from maskwright.pretraining.prepared_data import (
+from maskwright.pretraining.build import (
     build_loss,
-    build_planner,
-    build_random_rows,
+    build_schedule,
+    load_random_step,
     objective_of,
     resolve_model,
 )
+from maskwright.pretraining.cards import Cards, find_card, own_tokens
 from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.device import Cards, choose_device, find_card, own_tokens, product_dtype
+from maskwright.train.config import TrainConfig
+from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import clip_gradients, compute_gradients, count_predictions
 
 COUNTED_EPOCHS = 20
@@ -53,8 +54,7 @@ _BUSY_SECONDS, _UPDATES = 0.003, 5
 _MIN_STEPS, _MIN_TOKENS = 2000, 8192
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """A size with the petaFLOP from which on it pays."""
 
     least: float
@@ -65,25 +65,20 @@ class Size:
         return f"width {self.width}, layers {self.layers}"
 
 
-@dataclass(frozen=True)
-class Pay:
-    """The petaFLOP that a run of a size would compute, of which `counted` in the first epochs.
-
-    Attributes:
-        seconds: the time of the run.
-    """
+class Pay(NamedTuple):
+    """The petaFLOP that a run of a size would compute, of which `counted` in the first epochs."""
 
     counted: float
     whole: float
-    seconds: float
+    seconds: float  # of the run
 
-    @classmethod
-    def of(
-        cls, tokens: float, epoch_tokens: float | None, flops_per_token: float, seconds: float
-    ) -> "Pay":
-        """Return them for a number of tokens; the text is unknown if `epoch_tokens` is None."""
-        counted = min(tokens, COUNTED_EPOCHS * (epoch_tokens or math.inf))
-        return cls(counted * flops_per_token / 1e15, tokens * flops_per_token / 1e15, seconds)
+
+def count_pay(
+    tokens: float, epoch_tokens: float | None, flops_per_token: float, seconds: float
+) -> Pay:
+    """Return the pay of a number of tokens; the text is unknown if `epoch_tokens` is None."""
+    counted = min(tokens, COUNTED_EPOCHS * (epoch_tokens or math.inf))
+    return Pay(counted * flops_per_token / 1e15, tokens * flops_per_token / 1e15, seconds)
 
 
 def pick_size(sizes: Sequence[Size], pay: Callable[[Size], Pay], where: str) -> tuple[Size, str]:
@@ -145,7 +140,7 @@ def scale_rates(width: int) -> dict[str, float]:
     return scaled if factor < 1 else {}
 
 
-def set_rung(config: PretrainConfig, size: Size) -> PretrainConfig:
+def adopt_size(config: PretrainConfig, size: Size) -> PretrainConfig:
     """Return the configuration with this size and what goes with it.
 
     Values that differ from those of `auto` were set by the user and stay.
@@ -173,10 +168,10 @@ def _set_vocab_size(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
     return replace(config, tokenizer=replace(tokenizer, vocab_size=vocab_size))
 
 
-def keep_rung(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
+def keep_size(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
     """Return the configuration with the size of a run that began, and what goes with it."""
     size = Size(0.0, begun.model.hidden_size, begun.model.num_hidden_layers)
-    kept = set_rung(config, size)
+    kept = adopt_size(config, size)
     chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}
     kept = replace(kept, model=replace(kept.model, **chosen))
     kept = _set_vocab_size(kept, begun.tokenizer.vocab_size)
@@ -185,14 +180,14 @@ def keep_rung(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
     return replace(kept, train=replace(kept.train, batch_tokens=begun.train.batch_tokens))
 
 
-def fill_card(
+def fill_step(
     config: PretrainConfig,
     peak_flops: float,
     flops_per_token: float,
     update_flops: float,
     tokens: float,
 ) -> PretrainConfig:
-    """Return the configuration with the fewest tokens a step that keep a card busy.
+    """Return the configuration with the fewest tokens a step that keep the device busy.
 
     They are a power of two, and no more than a run of 2,000 steps allows: larger steps learn less
     from each token (McCandlish et al., "An Empirical Model of Large-Batch Training", 2018).
@@ -211,8 +206,33 @@ def fill_card(
     return replace(config, train=replace(config.train, batch_tokens=max(_MIN_TOKENS, count)))
 
 
-_BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
-_COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
+def count_tokens(train: TrainConfig, step_seconds: float, epoch_tokens: float | None) -> float:
+    """Return the tokens that the budget pays for, padding included; infinite if unknown."""
+    seconds = train.estimate_seconds(step_seconds, epoch_tokens)
+    return seconds / step_seconds * train.mean_batch_tokens
+
+
+def count_flops(
+    config: PretrainConfig, model: EncoderConfig, teacher: MaskedLanguageModel | None = None
+) -> float:
+    """Return the operations of a token at half of the run, where candidates may be few.
+
+    A teacher has no backward pass.
+    """
+    size = config.train.num_candidates_at(0.5) or model.vocab_size
+    length = config.train.seq_length_at(0.5, config.data.max_seq_length)
+    share = config.masking.predicted_share_at(0.5)
+    sized = replace(model, vocab_size=min(size, model.vocab_size))
+    own = objective_of(config).count_flops_per_token(sized, length, share)
+    return own + (count_flops(config, teacher.config) / 3 if teacher else 0.0)
+
+
+def count_update_flops(config: PretrainConfig, model: EncoderConfig) -> float:
+    """Return the operations of Muon's update: three products of a matrix and its Gram matrix."""
+    steps = config.optim.newton_schulz_steps if config.optim.name == "muon" else 0
+    return 6 * steps * model.hidden_size * count_parameters(model).blocks
+
+
 _TIMED = 3
 _TIMED_SECONDS = 1.0  # then no further step is timed
 # Rows enough to keep the device busy, and no more.
@@ -220,6 +240,44 @@ _TIMED_FLOPS = {"cpu": 1e10, "cuda": 2e13}
 # On a CPU: if a row and an update take more, one layer is measured, on short rows.
 _WHOLE_FLOPS, _PROBED_LENGTH, _PROBED_VOCABULARY = 5e10, 128, 2048
 _BRIEFLY = {"cpu": 5e9, "cuda": 2e12}  # for each size that is tried: less than a second
+
+
+def time_step(
+    config: PretrainConfig,
+    model: EncoderConfig,
+    world: World = ALONE,
+    cards: Cards | None = None,
+    teacher: MaskedLanguageModel | None = None,
+) -> tuple[float, str]:
+    """Return the seconds of a step that all ranks share, and how they are known.
+
+    Those of known cards are computed, of `cards` or of this machine; rank 0 measures other devices.
+    """
+    if cards := cards or find_cards_here(config, world):
+        return time_on_cards(cards, config, model, teacher)
+    device = choose_device(config.train.device, world.local_rank)
+    measured = world.text_from_first(
+        lambda: repr(measure_step_seconds(config, model, device, teacher=teacher))
+    )
+    is_whole = is_measured_whole(config, model, device, teacher)
+    how = "a few rows of random tokens" if is_whole else "one layer and scaled by FLOPs"
+    ranks = f" by one of {world.size} ranks" if world.size > 1 else ""
+    return float(measured) / world.size, f"measured on {how}{ranks}, not compiled"
+
+
+def time_on_cards(
+    cards: Cards,
+    config: PretrainConfig,
+    model: EncoderConfig,
+    teacher: MaskedLanguageModel | None = None,
+) -> tuple[float, str]:
+    """Return the seconds of a mean step on `cards`, and how they are known."""
+    tokens, flops = config.train.mean_batch_tokens, count_flops(config, model, teacher)
+    in_pass = own_tokens(config.train, cards.count)
+    seconds, is_measured = cards.time_step(model.hidden_size, tokens, flops, in_pass)
+    if is_measured and teacher is None:
+        return seconds, f"measured as the share of the peak of one {cards}"
+    return seconds, "computed from the speed of one H200"
 
 
 def measure_step_seconds(
@@ -238,14 +296,13 @@ def measure_step_seconds(
         teacher: the model that the step also runs.
     """
     timed_flops = timed_flops or _TIMED_FLOPS.get(device.type, 1e10)
-    whole = count_all_flops(config, model_config, teacher)
     if not is_measured_whole(config, model_config, device, teacher):
         probe, layer = _shrink(config, model_config)
-        seconds, _, tokens = _time_step(probe, layer, device, timed_flops)
-        flops_a_second = count_flops_per_token(probe, layer) * tokens / seconds
-        flops = whole * config.train.mean_batch_tokens + count_update_flops(config, model_config)
-        return flops / flops_a_second
-    seconds, stepping, tokens = _time_step(config, model_config, device, timed_flops, teacher)
+        seconds, _, tokens = _time_rows(probe, layer, device, timed_flops)
+        whole = count_flops(config, model_config, teacher) * config.train.mean_batch_tokens
+        flops = whole + count_update_flops(config, model_config)
+        return flops / (count_flops(probe, layer) * tokens / seconds)
+    seconds, stepping, tokens = _time_rows(config, model_config, device, timed_flops, teacher)
     return seconds * config.train.mean_batch_tokens / tokens + stepping
 
 
@@ -273,25 +330,11 @@ def is_measured_whole(
 ) -> bool:
     """Return False if a row and an update of all layers would take a CPU seconds or minutes."""
     length = config.train.seq_length_at(0.5, config.data.max_seq_length)
-    flops = count_all_flops(config, model, teacher) * length + count_update_flops(config, model)
+    flops = count_flops(config, model, teacher) * length + count_update_flops(config, model)
     return device.type != "cpu" or flops <= _WHOLE_FLOPS
 
 
-def count_update_flops(config: PretrainConfig, model: EncoderConfig) -> float:
-    """Return the operations of Muon's update: three products of a matrix and its Gram matrix."""
-    steps = config.optim.newton_schulz_steps if config.optim.name == "muon" else 0
-    return 6 * steps * model.hidden_size * count_parameters(model).blocks
-
-
-def count_all_flops(
-    config: PretrainConfig, model: EncoderConfig, teacher: MaskedLanguageModel | None
-) -> float:
-    """Return the operations of a token with those of the teacher, which has no backward pass."""
-    taught = count_flops_per_token(config, teacher.config) / 3 if teacher else 0.0
-    return count_flops_per_token(config, model) + taught
-
-
-def _time_step(
+def _time_rows(
     config: PretrainConfig,
     model_config: EncoderConfig,
     device: torch.device,
@@ -299,13 +342,11 @@ def _time_step(
     teacher: MaskedLanguageModel | None = None,
 ) -> tuple[float, float, int]:
     """Return the seconds of gradients and of an update, and the tokens of the gradients."""
-    plan = build_planner(config, model_config.vocab_size).plan_step(0.5)
-    length, rate = plan.request.row_length, config.masking.rate_at(0.5)
-    fitting = timed_flops / (count_all_flops(config, model_config, teacher) * length)
-    num_rows = int(min(max(1, fitting), plan.request.micro_batch_rows))
-    source = build_random_rows(config, model_config, num_rows, length)
-    request = StepRequest(length, num_rows, num_rows, rate, plan.request.num_candidates)
-    loaded = source.load(request, DataPosition(length))
+    request = build_schedule(config, model_config.vocab_size).step_at(0.5).request
+    row_flops = count_flops(config, model_config, teacher) * request.row_length
+    num_rows = int(min(max(1, timed_flops / row_flops), request.micro_batch_rows))
+    request = replace(request, num_rows=num_rows, micro_batch_rows=num_rows)
+    loaded = load_random_step(config, model_config, request)
 
     model = objective_of(config).build_network(model_config)
     initialize(model, config.seed)
@@ -327,16 +368,7 @@ def _time_step(
         optimizers.zero_grad()
         computing.append(computed - started)
         stepping.append(_now(device) - computed)
-    return min(computing), min(stepping), num_rows * length
-
-
-def count_flops_per_token(config: PretrainConfig, model: EncoderConfig) -> float:
-    """Return the operations of a token at half of the run, where candidates may be few."""
-    size = config.train.num_candidates_at(0.5) or model.vocab_size
-    length = config.train.seq_length_at(0.5, config.data.max_seq_length)
-    share = config.masking.predicted_share_at(0.5)
-    sized = replace(model, vocab_size=min(size, model.vocab_size))
-    return objective_of(config).count_flops_per_token(sized, length, share)
+    return min(computing), min(stepping), num_rows * request.row_length
 
 
 def _now(device: torch.device) -> float:
@@ -367,20 +399,20 @@ def choose_size(
     filled = dict[Size, PretrainConfig]()
 
     def pay(size: Size) -> Pay:
-        sized = set_rung(config, size)
-        model, slots = resolve_model(sized, tokenizer), sized.train.mean_batch_tokens
-        flops = count_flops_per_token(sized, model)
+        sized = adopt_size(config, size)
+        model = resolve_model(sized, tokenizer)
+        flops = count_flops(sized, model)
         if cards:
-            (seconds, _), speed = estimate_step_seconds(cards, sized, model), cards.peak_flops
+            (seconds, _), speed = time_on_cards(cards, sized, model), cards.peak_flops
         else:
             device = choose_device(sized.train.device)
             whole = measure_step_seconds(sized, model, device, _BRIEFLY.get(device.type))
             seconds = whole / world.size
-            speed = flops * slots / seconds
+            speed = flops * sized.train.mean_batch_tokens / seconds
+        tokens = count_tokens(sized.train, seconds, epoch_tokens)
+        filled[size] = fill_step(sized, speed, flops, count_update_flops(sized, model), tokens)
         duration = sized.train.estimate_seconds(seconds, epoch_tokens)
-        tokens, update = duration / seconds * slots, count_update_flops(sized, model)
-        filled[size] = fill_card(sized, speed, flops, update, tokens)
-        return Pay.of(tokens, epoch_tokens, flops, duration)
+        return count_pay(tokens, epoch_tokens, flops, duration)
 
     def find() -> str:
         size, reason = pick_size(sizes, pay, f"{cards}, computed" if cards else "this machine")
@@ -390,9 +422,13 @@ def choose_size(
     found = find() if cards else world.text_from_first(find)
     number, batch_tokens, reason = found.split(" ", 2)
     size = sizes[int(number)]
-    chosen = set_rung(config, size)
+    chosen = adopt_size(config, size)
     train = replace(chosen.train, batch_tokens=int(batch_tokens))
     return replace(chosen, train=train), f"{size}: {reason}"
+
+
+_BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
+_COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
 
 
 def guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
@@ -430,39 +466,3 @@ def find_cards_here(config: PretrainConfig, world: World = ALONE) -> Cards | Non
     device = choose_device(config.train.device, world.local_rank)
     card = find_card(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     return None if card is None else Cards(card, world.size)
-
-
-def fill_cards(
-    cards: Cards, config: PretrainConfig, model: EncoderConfig, epoch_tokens: float | None
-) -> PretrainConfig:
-    """Return the configuration with the fewest tokens a step that keep the cards busy."""
-    tokens = count_tokens(cards, config, model, epoch_tokens)
-    flops, update = count_flops_per_token(config, model), count_update_flops(config, model)
-    return fill_card(config, cards.peak_flops, flops, update, tokens)
-
-
-def count_tokens(
-    cards: Cards, config: PretrainConfig, model: EncoderConfig, epoch_tokens: float | None
-) -> float:
-    """Return the tokens that the budget pays for on `cards`; infinite if they are unknown."""
-    seconds, _ = estimate_step_seconds(cards, config, model)
-    steps = config.train.estimate_seconds(seconds, epoch_tokens) / seconds
-    return steps * config.train.mean_batch_tokens
-
-
-def estimate_step_seconds(
-    cards: Cards,
-    config: PretrainConfig,
-    model: EncoderConfig,
-    teacher: MaskedLanguageModel | None = None,
-) -> tuple[float, str]:
-    """Return the seconds of a mean step on `cards`, and how they are known."""
-    seconds, is_measured = cards.estimate_step_seconds(
-        model,
-        config.train.mean_batch_tokens,
-        count_all_flops(config, model, teacher),
-        own_tokens(config.train, cards.count),
-    )
-    if is_measured and teacher is None:
-        return seconds, f"measured as the share of the peak of one {cards}"
-    return seconds, "computed from the speed of one H200"

@@ -1,14 +1,27 @@
-"""Build the trainer of a run, on one process or several."""
+"""Build the parts of a run from its configuration: the one place where they are put together.
+
+The architecture, the loss, the schedules and the rows come first, then the trainer, on one process
+or several.
+"""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from maskwright.data.loader import Prefetcher
+from maskwright.data.batch import SpecialIds
+from maskwright.data.loader import (
+    LoadedStep,
+    Prefetcher,
+    RowSource,
+    StepRequest,
+    TokensInMemory,
+)
+from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import (
     Parallel,
@@ -19,36 +32,180 @@ from maskwright.distributed.parallel import (
     replicate,
     shard,
 )
-from maskwright.distributed.world import ALONE, World
+from maskwright.distributed.world import ALONE, World, read_world
+from maskwright.errors import ConfigError
+from maskwright.model.config import EncoderConfig, resolve_config
 from maskwright.model.encoder import EncoderBlock, count_stacked_matrices
-from maskwright.model.init import initialize, take_layers
+from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel, Network
+from maskwright.objectives.distillation import DistillationLoss
+from maskwright.objectives.objective import Loss, Objective, build_objective
 from maskwright.optim.build import build_optimizers
-from maskwright.pretraining.init_from import InitialModel, tell_on_first_rank
-from maskwright.pretraining.prepared_data import (
-    PreparedData,
-    build_loss,
-    build_planner,
-    build_row_source,
-    count_epoch_tokens,
-    objective_of,
-    resolve_model,
-)
+from maskwright.pretraining.init_from import InitialModel, take_layers, tell_on_first_rank
+from maskwright.pretraining.prepared_data import PreparedData, count_epoch_tokens
 from maskwright.pretraining.validation import Validation
 from maskwright.pretraining.vocabulary_transfer import read_first_tokens, transfer_vocabulary
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.checkpoint import ShardedWriter, WholeWriter
+from maskwright.tokenizer.files import round_up
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.checkpoint import CheckpointWriter
 from maskwright.train.config import TrainConfig
-from maskwright.train.device import choose_device, product_dtype, should_capture, should_compile
-from maskwright.train.reporting import SILENT
-from maskwright.train.state import TrainState
+from maskwright.train.device import (
+    choose_device,
+    computes_in_bf16,
+    product_dtype,
+    should_capture,
+    should_compile,
+)
+from maskwright.train.reporting import SILENT, check_trackers
+from maskwright.train.state import Schedule, TrainState
 from maskwright.train.step import WeightAverage
 from maskwright.train.trainer import Reporter, Trainer
 
+_NUM_SPECIAL = 5  # as in every tokenizer that is trained here
 # Blocks of a loss (a teacher's as well) that is compiled as a whole, which fuses more. The time to
 # compile grows with them, for every shape; blocks that are compiled one by one share their graphs.
 _MAX_WHOLE_BLOCKS = 6
 _compile: Any = vars(torch)["compile"]  # torch types it in part
+
+
+def resolve_model(config: PretrainConfig, tokenizer: Tokenizer | None = None) -> EncoderConfig:
+    """Return the architecture for a tokenizer; without one, for the vocabulary that is asked for.
+
+    Raises:
+        ConfigError: the sections contradict each other, or the tokenizer.
+    """
+    asked = config.tokenizer
+    if tokenizer is not None:
+        vocabulary = {
+            "vocab_size": tokenizer.vocab_size,
+            "pad_token_id": tokenizer.pad_id,
+            "cls_token_id": tokenizer.cls_id,
+            "sep_token_id": tokenizer.sep_id,
+            "mask_token_id": tokenizer.mask_id,
+        }
+    elif asked.path is None or asked.replace_vocab:
+        vocabulary = {"vocab_size": round_up(asked.replace_vocab or asked.vocab_size)}
+    else:
+        vocabulary = {"vocab_size": Tokenizer.load(asked.path).vocab_size + asked.extend_vocab}
+    length, has_pairs = config.data.max_seq_length, config.data.pairs is not None
+    model = resolve_config(
+        config.model, max_seq_length=length, sentence_pair_head=has_pairs, **vocabulary
+    )
+    if model.next_token_prediction and not config.data.special_tokens:
+        rule = "needs data.special_tokens = True: [CLS] predicts the first token"
+        raise ConfigError("model.next_token_prediction", True, rule, "Set it to true.")
+    return model
+
+
+def objective_of(config: PretrainConfig) -> Objective[Any]:
+    """Return the objective that a run's configuration chooses."""
+    return build_objective(config.objective, config.data, config.masking)
+
+
+def build_loss(config: PretrainConfig, network: Any, teacher: MaskedLanguageModel | None) -> Loss:
+    """Return the module that computes the loss of a run, beside its teacher if it has one."""
+    if teacher is not None:
+        return DistillationLoss(network, teacher, config.distill)
+    return objective_of(config).build_loss(network)
+
+
+def build_schedule(config: PretrainConfig, vocab_size: int, num_ranks: int = 1) -> Schedule:
+    """Return the schedules of the run."""
+    sections = (config.train, config.data, config.masking, config.optim)
+    return Schedule(*sections, vocab_size, num_ranks)
+
+
+def check_machine(config: PretrainConfig) -> None:
+    """Check what a run needs of this machine: its device, packages and files.
+
+    Raises:
+        ConfigError: the device or a file does not exist.
+        MissingPackageError: the package of a tracker is not installed.
+    """
+    device = choose_device(config.train.device, read_world().local_rank)
+    in_fp32 = product_dtype(config.train.precision, device) is torch.float32
+    if config.model.attention_backend == "varlen" and (device.type != "cuda" or in_fp32):
+        rule = f"needs an NVIDIA GPU and bf16, and the run is on {device}"
+        raise ConfigError("model.attention_backend", "varlen", rule, "Set it to auto.")
+    if config.train.precision == "bf16" and device.type == "cuda" and not computes_in_bf16(device):
+        raise ConfigError("train.precision", "bf16", "needs a newer GPU", "Set it to auto.")
+    if config.train.trackers:
+        check_trackers(config.train.trackers)
+    if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
+        raise ConfigError("evaluate.blimp", config.evaluate.blimp, "does not exist")
+
+
+def check_config(config: PretrainConfig) -> None:
+    """Check everything that does not depend on the text, before it is prepared for hours.
+
+    Raises:
+        ConfigError: sections contradict each other.
+        TokenizerError: there is no tokenizer in ``tokenizer.path``.
+    """
+    model = resolve_model(config)
+    build_schedule(config, model.vocab_size)
+    with torch.device("meta"):
+        network = objective_of(config).build_network(model)
+    build_optimizers(config.optim, network.named_parameters(), count_stacked_matrices(network))
+
+
+def build_row_source(
+    config: PretrainConfig, data: PreparedData, world: World = ALONE, split: str = "train"
+) -> RowSource:
+    """Return the rows of a split, masked as configured; each rank loads its own.
+
+    Training mixes the sources of `data`, if there are several; validation reads each once.
+
+    Raises:
+        ConfigError: the vocabulary lacks a token of `masking.no_mask_tokens`.
+        ShardError: pairs need two documents, and there is only one.
+    """
+    protected: list[int] = []
+    for token in config.masking.no_mask_tokens:
+        token_id = data.tokenizer.token_id(token)
+        if token_id is None:
+            raise ConfigError("masking.no_mask_tokens", token, "is not in the vocabulary")
+        protected.append(token_id)
+    masker = Masker(config.masking, data.vocabulary, tuple(protected))
+    special = data.special_ids(config.data.special_tokens)
+    corpus, mixture = (data.train, data.mixture) if split == "train" else (data.valid, None)
+    return RowSource(corpus, config.data, special, masker, config.seed, world, mixture)
+
+
+def load_random_step(
+    config: PretrainConfig, model: EncoderConfig, request: StepRequest
+) -> LoadedStep:
+    """Return a step of random ordinary tokens, every one a word; rows are as long as they can be.
+
+    A step is thus measured without text.
+    """
+    size, length = model.vocab_size, request.row_length
+    inside = length - config.data.special_per_segment
+    num_documents = max(2, request.num_rows)  # pairs of texts may want two
+    generator = np.random.default_rng(config.seed)
+    ids = generator.integers(_NUM_SPECIAL, size, num_documents * inside)
+    words, lengths = np.ones(len(ids), np.bool_), np.full(num_documents, inside, np.int64)
+    corpus = TokensInMemory(ids.astype(np.uint32), words, lengths)
+    ordinary = np.arange(_NUM_SPECIAL, size)
+    vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
+    special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)
+    masker = Masker(config.masking, vocabulary)
+    source = RowSource(corpus, config.data, special, masker, config.seed)
+    return source.load(request, DataPosition(length))
+
+
+def fetch_ahead(
+    config: PretrainConfig, data: PreparedData, position: DataPosition, world: World = ALONE
+) -> None:
+    """Start to download the missing files of remote data, in the order in which they are read.
+
+    One rank of each machine downloads for all of its ranks.
+    """
+    if world.local_rank == 0 and data.train.is_remote:
+        planner = build_row_source(config, data).planner(position.row_length)
+        data.train.fetch_ahead(planner.read_ahead(position))
+        data.valid.fetch_ahead([])
 
 
 def distribute(
@@ -85,10 +242,9 @@ def distribute(
 
 def build_writer(
     config: TrainConfig, folder: Path, world: World, sharding: Sharding
-) -> WholeWriter:
+) -> CheckpointWriter:
     """Return the writer of a run's checkpoints."""
-    writer = ShardedWriter if isinstance(sharding, Sharded) else WholeWriter
-    return writer(folder, config.keep_checkpoints, world)
+    return CheckpointWriter(folder, config.keep_checkpoints, world, isinstance(sharding, Sharded))
 
 
 def build_model(
@@ -147,7 +303,7 @@ def build_trainer(
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
     trainer = Trainer(
         config=config.train,
-        planner=build_planner(config, model.config.vocab_size, world.size),
+        schedule=build_schedule(config, model.config.vocab_size, world.size),
         seed=config.seed,
         model=model,
         parallel=parallel,
@@ -166,7 +322,7 @@ def build_trainer(
         average=WeightAverage(model, decay) if decay else None,
         world=world,
         milestones={name: round(words * tokens_per_word) for name, words in milestones},
-        scores_beginning=config.init_from is not None,
+        should_score_beginning=config.init_from is not None,
         captures=captures,
     )
     return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"

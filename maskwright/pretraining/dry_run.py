@@ -11,33 +11,28 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
-from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.objective import count_parameters_of
 from maskwright.preparation.find_data import find_prepared, named_folder
 from maskwright.pretraining.budget import (
     choose_size,
     choose_vocabulary,
-    estimate_step_seconds,
-    find_cards_here,
+    count_tokens,
     guess_tokens,
-    is_measured_whole,
-    measure_step_seconds,
+    time_step,
 )
+from maskwright.pretraining.build import build_row_source, check_config, objective_of, resolve_model
+from maskwright.pretraining.cards import Cards
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
 from maskwright.pretraining.micro_batch import REMEDY, estimate_micro_batch
 from maskwright.pretraining.prepared_data import (
     PreparedData,
-    build_row_source,
-    check_config,
     count_epoch_tokens,
     describe_sources,
-    objective_of,
     open_data,
-    resolve_model,
     warn_of_epochs,
 )
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.device import GIGABYTE, Cards, choose_device, should_compile
+from maskwright.train.device import GIGABYTE, choose_device, should_compile
 
 
 def describe_run(
@@ -81,8 +76,7 @@ def describe_run(
     yield f"device       {_describe_device(config, tokens, cards)}"
     yield f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}"
     yield f"data         {described}"
-    taught_by = teacher.model if teacher else None
-    seconds, how = _time_step(config, model, taught_by, world, cards)
+    seconds, how = time_step(config, model, world, cards, teacher.model if teacher else None)
     yield f"speed        {config.train.mean_batch_tokens / seconds:,.0f} tokens/s, {how}"
     yield from _estimate(config, tokens, seconds)
 
@@ -101,18 +95,6 @@ def find_tokens(
     return data, count_epoch_tokens(config, data), _describe_data(data)
 
 
-def warn_of_budget(
-    config: PretrainConfig, model: EncoderConfig, epoch_tokens: float, world: World
-) -> str:
-    """Return a warning if the budget pays for very many epochs on this machine, else ``""``.
-
-    Rank 0 measures the speed; all ranks must call it.
-    """
-    seconds, _ = _time_step(config, model, None, world)
-    steps = config.train.estimate_seconds(seconds, epoch_tokens) / seconds
-    return warn_of_epochs(steps * config.train.mean_batch_tokens / epoch_tokens)
-
-
 def _describe_device(config: PretrainConfig, tokens: float | None, cards: Cards | None) -> str:
     if cards:
         peak = f"{cards.card.peak_flops / 1e12:,.0f} TFLOP/s a card in bf16 (data sheet)"
@@ -120,26 +102,6 @@ def _describe_device(config: PretrainConfig, tokens: float | None, cards: Cards 
     device = choose_device(config.train.device)
     compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
     return f"{device}, {'compiled' if compiles else 'not compiled'}: {reason}"
-
-
-def _time_step(
-    config: PretrainConfig,
-    model: EncoderConfig,
-    teacher: MaskedLanguageModel | None,
-    world: World,
-    cards: Cards | None = None,
-) -> tuple[float, str]:
-    """Return the seconds of a step that all ranks share, of the table or of rank 0, and how."""
-    if cards := cards or find_cards_here(config, world):
-        return estimate_step_seconds(cards, config, model, teacher)
-    device = choose_device(config.train.device, world.local_rank)
-    measured = world.text_from_first(
-        lambda: repr(measure_step_seconds(config, model, device, teacher=teacher))
-    )
-    is_whole = is_measured_whole(config, model, device, teacher)
-    how = "a few rows of random tokens" if is_whole else "one layer and scaled by FLOPs"
-    ranks = f" by one of {world.size} ranks" if world.size > 1 else ""
-    return float(measured) / world.size, f"measured on {how}{ranks}, not compiled"
 
 
 def _describe_memory(
@@ -195,7 +157,7 @@ def _estimate(
     if seconds == math.inf:
         yield "estimate     not known before the text is prepared"
         return
-    tokens = seconds / step_seconds * config.train.mean_batch_tokens
+    tokens = count_tokens(config.train, step_seconds, corpus_tokens)
     epochs = f", {tokens / corpus_tokens:.2f} epochs" if corpus_tokens else ""
     hours = f" ({seconds / 3600:,.1f} hours)" if seconds >= 7200 else ""
     yield f"estimate     {seconds / 60:,.1f} minutes{hours}, {tokens:,.0f} tokens{epochs}"

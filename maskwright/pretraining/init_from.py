@@ -10,25 +10,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskwright.config import Plain
 from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import as_mapping, hash_file
 from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
-from maskwright.model.init import (
-    draw_pair_head,
-    grow_vocabulary,
-    initialize,
-    mix_vocabulary,
-    spread_layers,
-)
-from maskwright.model.masked_lm import PAIR_HEAD, MaskedLanguageModel
+from maskwright.model.init import draw_pair_head, initialize
+from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder, open_model, read_bare
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
 from maskwright.preparation.find_data import named_folder
-from maskwright.pretraining.vocabulary_transfer import Transfer
+from maskwright.pretraining.vocabulary_transfer import Transfer, grow_vocabulary, mix_vocabulary
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
@@ -158,19 +152,12 @@ _POSITIONS = "max_position_embeddings"
 _FIXED_LENGTH = ("learned", "relative")  # types of positions that depend on it
 
 
-@dataclass(frozen=True)
-class ModelFacts:
-    """The part of a run's configuration that the model it begins with fixes.
+class ModelFacts(NamedTuple):
+    """The part of a run's configuration that the model it begins with fixes."""
 
-    Attributes:
-        source: the model, for messages.
-        special_tokens: True if inputs are [CLS] … [SEP]; None if they have other special tokens.
-    """
-
-    source: str
     model: ModelConfig
     tokenizer: TokenizerConfig
-    special_tokens: bool | None
+    special_tokens: bool | None  # of [CLS] … [SEP]; None if inputs have other special tokens
 
 
 def tell_on_first_rank(line: str) -> None:
@@ -206,15 +193,15 @@ def adopt_model(
     if source is None:
         return config
     if begun is not None and config.init_from is not None and begun.init_from == source:
-        facts = ModelFacts(source, begun.model, begun.tokenizer, begun.data.special_tokens)
+        facts = ModelFacts(begun.model, begun.tokenizer, begun.data.special_tokens)
     else:
         facts = read_model_facts(source, config)
     tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, source)
-    data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given))
+    data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given, source))
     config = replace(config, tokenizer=tokenizer, data=data)
     if config.init_from is not None:
         model = _adopt_section("model", config.model, facts.model, given, source)
-        model = replace(model, **_choose_positions(config.model, facts, given))
+        model = replace(model, **_choose_positions(config.model, facts, given, source))
     elif _asked(given, "model", "preset"):
         return config
     else:
@@ -232,6 +219,33 @@ def _halve(teacher: ModelConfig, asked: ModelConfig, given: Mapping[str, Any]) -
     if types:
         own.setdefault("layer_types", tuple(types[i] for i in spread_layers(count, total)))
     return replace(teacher, **own)
+
+
+def spread_layers(count: int, total: int) -> list[int]:
+    """Return `count` of `total` layers, evenly spaced from the first to the last.
+
+    6 of 12 are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019).
+    """
+    return [round(layer * (total - 1) / max(1, count - 1)) for layer in range(count)]
+
+
+def take_layers(model: EncoderModel, teacher: EncoderModel) -> list[int]:
+    """Copy the teacher's weights, with the layers that `spread_layers` chooses; return those.
+
+    Nothing is copied and the list is empty if any size but the number of layers differs.
+    """
+    blocks = teacher.encoder.blocks
+    layers = spread_layers(model.config.num_hidden_layers, len(blocks))
+    unused = ("encoder.blocks.", PAIR_HEAD)
+    state = {n: t for n, t in teacher.state_dict().items() if not n.startswith(unused)}
+    for number, layer in enumerate(layers):
+        weights = blocks[layer].state_dict().items()
+        state |= {f"encoder.blocks.{number}.{name}": tensor for name, tensor in weights}
+    ours = model.state_dict()
+    if {n: t.shape for n, t in state.items()} != {n: t.shape for n, t in ours.items()}:
+        return []
+    model.load_state_dict(state)
+    return layers
 
 
 def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
@@ -254,7 +268,7 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
     model = to_model_config(described.config)
     if num_tokens > described.config.vocab_size or config.tokenizer.replace_vocab:
         model = replace(model, vocab_size=round_up(num_tokens))
-    return ModelFacts(source, model, stated, wraps_inputs(tokenizer))
+    return ModelFacts(model, stated, wraps_inputs(tokenizer))
 
 
 def fit_vocabulary(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainConfig:
@@ -296,7 +310,7 @@ def _adopt_section(
 
 
 def _choose_positions(
-    asked: ModelConfig, facts: ModelFacts, given: Mapping[str, Any]
+    asked: ModelConfig, facts: ModelFacts, given: Mapping[str, Any], source: str
 ) -> dict[str, int]:
     """Return the number of positions that was set, if it can differ (`_FIXED_LENGTH`)."""
     positions, stated = asked.max_position_embeddings, facts.model.max_position_embeddings
@@ -304,25 +318,27 @@ def _choose_positions(
         return {}
     fixed = facts.model.positions in _FIXED_LENGTH
     if positions < stated or (positions > stated and fixed):
-        rule = f"contradicts {facts.source}, which has {stated}"
+        rule = f"contradicts {source}, which has {stated}"
         remedy = "Remove it." if positions > stated else "To use fewer, set data.max_seq_length."
         raise ConfigError(f"model.{_POSITIONS}", positions, rule, remedy)
     return {_POSITIONS: positions}
 
 
-def _choose_wrapping(config: PretrainConfig, facts: ModelFacts, given: Mapping[str, Any]) -> bool:
+def _choose_wrapping(
+    config: PretrainConfig, facts: ModelFacts, given: Mapping[str, Any], source: str
+) -> bool:
     """Return True if the model's inputs are [CLS] … [SEP]."""
     asked, stated = config.data.special_tokens, facts.special_tokens
     is_given = _asked(given, "data", "special_tokens")
     if stated is None and not is_given:
         rule = (
-            f"cannot be inferred: the tokenizer of {facts.source} adds special tokens other than "
+            f"cannot be inferred: the tokenizer of {source} adds special tokens other than "
             "[CLS] … [SEP]"
         )
         remedy = "Set it to true for [CLS] … [SEP] around every segment, or to false."
         raise ConfigError("data.special_tokens", None, rule, remedy)
     if stated is not None and is_given and asked != stated:
-        rule = f"contradicts {facts.source}, which has {stated}"
+        rule = f"contradicts {source}, which has {stated}"
         raise ConfigError("data.special_tokens", asked, rule, "Remove it.")
     return asked if stated is None else stated
 

@@ -11,36 +11,27 @@ measured peaks.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Any, Literal, cast
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
 from maskwright.data.loader import StepRequest
-from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
-from maskwright.pretraining.prepared_data import build_random_rows
+from maskwright.pretraining.build import load_random_step
+from maskwright.pretraining.cards import Cards, own_tokens
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.device import (
-    GIGABYTE,
-    SPARE,
-    Cards,
-    choose_device,
-    measure_room,
-    own_tokens,
-    product_dtype,
-)
+from maskwright.train.device import GIGABYTE, SPARE, choose_device, measure_room, product_dtype
 from maskwright.train.step import compute_gradients, count_predictions
 from maskwright.train.trainer import Trainer
 
 _FP32 = 4
 
 
-@dataclass(frozen=True)
-class MemoryEstimate:
+class MemoryEstimate(NamedTuple):
     """The bytes of each part at the peak of a step; `weights` includes autocast's copies."""
 
     weights: float
@@ -51,7 +42,7 @@ class MemoryEstimate:
     @property
     def total(self) -> float:
         """The bytes of all parts."""
-        return self.weights + self.gradients + self.optimizer + self.activations
+        return sum(self)
 
 
 def estimate_memory(
@@ -125,8 +116,7 @@ REMEDY = "Set train.activation_checkpointing to true, or choose shorter rows or 
 _TRIAL_TOKENS = 2048  # and twice as many: enough for activations to be what the peak consists of
 
 
-@dataclass(frozen=True)
-class RowsOfStep:
+class RowsOfStep(NamedTuple):
     """The rows of a step of one process, as if all had the longest length of the run."""
 
     length: int
@@ -170,8 +160,7 @@ def fit_micro_batch(
     return math.ceil(rows.most / parts) * rows.length
 
 
-@dataclass(frozen=True)
-class MicroBatch:
+class MicroBatch(NamedTuple):
     """A micro-batch and the memory that its step is estimated to take.
 
     Attributes:
@@ -212,7 +201,7 @@ def estimate_micro_batch(
     def estimate(tokens: int) -> MemoryEstimate:
         options = (config.optim.name, dtype, train.activation_checkpointing)
         each = [estimate_memory(one, tokens, rows.length, share, *options) for one in models]
-        return MemoryEstimate(*map(sum, zip(*map(astuple, each), strict=True)))
+        return MemoryEstimate(*map(sum, zip(*each, strict=True)))
 
     fitting = tokens = max(rows.length, own_tokens(train, num_ranks))
     if rooms:
@@ -245,8 +234,8 @@ def choose_micro_batch(
     if tokens == 0:
         rule = f"finds no room for a row of {rows.length} tokens in {room / GIGABYTE:.1f} GB"
         raise ConfigError("train.micro_batch_tokens", "auto", rule, REMEDY)
-    train = replace(trainer.planner.train, micro_batch_tokens=tokens)
-    trainer.planner = replace(trainer.planner, train=train)
+    train = replace(trainer.schedule.train, micro_batch_tokens=tokens)
+    trainer.schedule = replace(trainer.schedule, train=train)
     report(f"micro-batch: {tokens:,} tokens at once, in {room / GIGABYTE:.1f} GB of the GPU")
 
 
@@ -261,9 +250,8 @@ def try_micro_batch(trainer: Trainer, config: PretrainConfig, tokens: int, lengt
     causal_share = math.nextafter(1.0, 0.0) if masking.causal_share else 0.0
     config = replace(config, masking=replace(masking, causal_share=causal_share))
     num_candidates = config.train.num_candidates_at(math.nextafter(1.0, 0.0))
-    source = build_random_rows(config, trainer.model.config, num_rows, length)
     request = StepRequest(length, num_rows, num_rows, masking.highest_rate, num_candidates)
-    loaded = source.load(request, DataPosition(length))
+    loaded = load_random_step(config, trainer.model.config, request)
     loaded = replace(loaded, micro_batches=2 * loaded.micro_batches)
     counts = count_predictions(loaded, trainer.terms)
     what = (trainer.parallel, loaded, trainer.terms, counts, device, config.train.precision)

@@ -2,8 +2,9 @@
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,25 @@ from maskwright.pretraining.budget import (
     COUNTED_EPOCHS,
     Pay,
     Size,
-    count_flops_per_token,
+    count_flops,
+    count_pay,
     count_tokens,
-    estimate_step_seconds,
-    fill_cards,
+    count_update_flops,
+    fill_step,
     find_recipe,
     pick_size,
     scale_rates,
+    time_on_cards,
 )
+from maskwright.pretraining.build import resolve_model
+from maskwright.pretraining.cards import CARDS_A_NODE, Cards, parse_cards
 from maskwright.pretraining.dry_run import find_tokens
 from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
-from maskwright.pretraining.prepared_data import resolve_model, warn_of_epochs
+from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS
-from maskwright.train.device import CARDS_A_NODE, GIGABYTE, Cards, parse_cards
+from maskwright.train.device import GIGABYTE
 
 _SPARE_MINUTES = 30  # of a job: to start, to validate and to save
 _CORES_A_CARD = 8
@@ -190,7 +195,11 @@ def plan(
         raise InputError("the budget is unknown. Give --hours, a text, or the --tokens of one.")
     minutes = None if hours is None else 60 * hours
     budget = {BUDGETS[0]: minutes} if minutes else {BUDGETS[-1]: COUNTED_EPOCHS}
-    found = _Search(cards, paths or ("TEXT",), tokenizer, tokens, budget).find(size)
+    estimate = partial(_plan_size, cards, paths or ("TEXT",), tokenizer, tokens, budget)
+    found = estimate(*(_parse_size(size) if size else _choose_size(estimate, cards, tokens)))
+    if found is None:
+        needed = f"does not fit into the {cards.card.memory / 1e9:.0f} GB of a card"
+        raise ConfigError("size", size, needed, "Choose a smaller one, or another device.")
     if sbatch is not None:
         if Path(sbatch).exists():
             raise InputError(f"{sbatch} exists already. Remove it, or name another --sbatch.")
@@ -198,68 +207,61 @@ def plan(
     return found
 
 
-@dataclass(frozen=True)
-class _Search:
-    """What is given when a size is looked for."""
+def _choose_size(
+    estimate: Callable[[int, int], Plan | None], cards: Cards, epoch_tokens: float | None
+) -> tuple[int, int]:
+    """Return width and layers of the largest size of ``auto`` that the budget pays for."""
 
-    cards: Cards
-    text: tuple[str, ...]
-    tokenizer: Tokenizer | None
-    epoch_tokens: float | None
-    budget: Mapping[str, float]
-
-    def find(self, size: str | None) -> Plan:
-        """Return the plan with this size, or with the largest that the budget pays for."""
-        if size is None:
-            sizes = [Size(*known) for known in parse_sizes(resolve().model.sizes)]
-            chosen, _ = pick_size(sizes, self._pay, str(self.cards))
-            width, layers = chosen.width, chosen.layers
-        else:
-            width, layers = _parse_size(size)
-        found = self._plan(width, layers)
-        if found is None:
-            needed = f"does not fit into the {self.cards.card.memory / 1e9:.0f} GB of a card"
-            given = f"{width}x{layers}"
-            raise ConfigError("size", given, needed, "Choose a smaller one, or another device.")
-        return found
-
-    def _pay(self, size: Size) -> Pay:
-        plan = self._plan(size.width, size.layers)
+    def pay(size: Size) -> Pay:
+        plan = estimate(size.width, size.layers)
         if plan is None:
             return Pay(0.0, 0.0, 0.0)
-        flops = count_flops_per_token(plan.config, plan.model)
-        return Pay.of(plan.tokens, self.epoch_tokens, flops, 3600 * plan.hours)
+        flops = count_flops(plan.config, plan.model)
+        return count_pay(plan.tokens, epoch_tokens, flops, 3600 * plan.hours)
 
-    def _plan(self, width: int, layers: int) -> Plan | None:
-        """Return the plan for a size; None if it does not fit into the memory of a card."""
-        recipe = find_recipe(width)
-        own = resolve(recipe).model
-        sized: dict[str, Any] = {}
-        if own.sizes or (own.hidden_size, own.num_hidden_layers) != (width, layers):
-            heads = width // 64
-            sized = dict(zip(SIZE_FIELDS, (width, layers, heads, 3 * width), strict=True))
-        overrides = {"train": dict(self.budget), "model": sized, "optim": scale_rates(width)}
-        config = resolve(recipe, None, overrides)
-        model = resolve_model(config, self.tokenizer)
-        filled = fill_cards(self.cards, config, model, self.epoch_tokens)
-        if filled != config:
-            overrides["train"]["batch_tokens"] = filled.train.batch_tokens
-            config = filled
-        micro = estimate_micro_batch(config, [model], self.cards)
-        if not micro.fits:
-            return None
-        flags = tuple(
-            part
-            for section, values in overrides.items()
-            for name, value in values.items()
-            for part in (f"--{section}.{name}", f"{value:g}" if value < 1e6 else f"{value:.0f}")
-        )
-        tokens = count_tokens(self.cards, config, model, self.epoch_tokens)
-        seconds, how = estimate_step_seconds(self.cards, config, model)
-        return Plan(
-            self.cards, self.text, recipe, config, flags, model, micro, self.epoch_tokens,
-            tokens, seconds, how,
-        )  # fmt: skip
+    sizes = [Size(*known) for known in parse_sizes(resolve().model.sizes)]
+    chosen, _ = pick_size(sizes, pay, str(cards))
+    return chosen.width, chosen.layers
+
+
+def _plan_size(
+    cards: Cards,
+    text: tuple[str, ...],
+    tokenizer: Tokenizer | None,
+    epoch_tokens: float | None,
+    budget: Mapping[str, float],
+    width: int,
+    layers: int,
+) -> Plan | None:
+    """Return the plan for a size; None if it does not fit into the memory of a card."""
+    recipe = find_recipe(width)
+    own = resolve(recipe).model
+    sized: dict[str, Any] = {}
+    if own.sizes or (own.hidden_size, own.num_hidden_layers) != (width, layers):
+        sized = dict(zip(SIZE_FIELDS, (width, layers, width // 64, 3 * width), strict=True))
+    overrides = {"train": dict(budget), "model": sized, "optim": scale_rates(width)}
+    config = resolve(recipe, None, overrides)
+    model = resolve_model(config, tokenizer)
+    seconds, how = time_on_cards(cards, config, model)
+    tokens = count_tokens(config.train, seconds, epoch_tokens)
+    flops, update = count_flops(config, model), count_update_flops(config, model)
+    filled = fill_step(config, cards.peak_flops, flops, update, tokens)
+    if filled != config:
+        config = filled
+        overrides["train"]["batch_tokens"] = config.train.batch_tokens
+        seconds, how = time_on_cards(cards, config, model)
+        tokens = count_tokens(config.train, seconds, epoch_tokens)
+    micro = estimate_micro_batch(config, [model], cards)
+    flags = tuple(
+        part
+        for section, values in overrides.items()
+        for name, value in values.items()
+        for part in (f"--{section}.{name}", f"{value:g}" if value < 1e6 else f"{value:.0f}")
+    )
+    found = Plan(
+        *(cards, text, recipe, config, flags, model, micro, epoch_tokens, tokens, seconds, how)
+    )
+    return found if micro.fits else None
 
 
 def _parse_size(size: str) -> tuple[int, int]:

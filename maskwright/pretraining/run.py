@@ -22,8 +22,16 @@ from maskwright.preparation.find_data import (
     locate_data,
     named_folder,
 )
-from maskwright.pretraining.budget import choose_size, choose_vocabulary, keep_rung
-from maskwright.pretraining.dry_run import describe_run, warn_of_budget
+from maskwright.pretraining.budget import (
+    choose_size,
+    choose_vocabulary,
+    count_tokens,
+    keep_size,
+    time_step,
+)
+from maskwright.pretraining.build import check_config, check_machine, fetch_ahead, resolve_model
+from maskwright.pretraining.cards import Cards, parse_cards
+from maskwright.pretraining.dry_run import describe_run
 from maskwright.pretraining.init_from import (
     adopt_model,
     fit_vocabulary,
@@ -33,12 +41,9 @@ from maskwright.pretraining.init_from import (
 )
 from maskwright.pretraining.prepared_data import (
     PreparedData,
-    check_config,
-    check_machine,
     count_epoch_tokens,
-    fetch_ahead,
     open_data,
-    resolve_model,
+    warn_of_epochs,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
 from maskwright.runs.config import ConfigLayers, PretrainConfig, list_ignored
@@ -67,13 +72,7 @@ from maskwright.shards.reader import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.config import BUDGETS
-from maskwright.train.device import (
-    Cards,
-    choose_device,
-    keep_freed_memory,
-    limit_memory,
-    parse_cards,
-)
+from maskwright.train.device import choose_device, keep_freed_memory, limit_memory
 from maskwright.train.trainer import Trainer
 
 
@@ -180,19 +179,20 @@ def _request(
     auto_resume: bool,
 ) -> _Request:
     """Adopt what data and models fix; resume the run if there is one and it is asked for."""
-    run, (layers, config) = Path(out), asked
+    layers, config = asked
+    run, asked_for = Path(out), layers.singly  # by flags or arguments, not by a file
     if texts is not None:
         text = keep_texts(text, texts, data_dir, config.corpus.text_field)
     paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
-    config = adopt_preparation(replace(config, text=paths or config.text), layers.singly)
+    config = adopt_preparation(replace(config, text=paths or config.text), asked_for)
     begun = load_run_config(run, {}) if auto_resume and has_checkpoint(run) else None
-    for line in list_ignored(config, layers.singly):
+    for line in list_ignored(config, asked_for):
         tell_on_first_rank(line)
     config = adopt_model(config, layers.given, begun)
     if begun is None:
         return _Request(run, data_dir, config, layers.recipe)
     if config.model.sizes and config.model.sizes == begun.model.sizes:
-        config = keep_rung(config, begun)
+        config = keep_size(config, begun)
     check_changes(list_changes(begun, config))
     return _Request(run, data_dir, config, layers.recipe, resumes=True)
 
@@ -271,8 +271,8 @@ def _start(request: _Request) -> None:
             tokens = count_epoch_tokens(config, data)
             config, reason = choose_size(config, data.tokenizer, tokens, world)
             console.print(f"size: {reason}")
-            model = resolve_model(config, data.tokenizer)
-            if warning := warn_of_budget(config, model, tokens, world):
+            seconds, _ = time_step(config, resolve_model(config, data.tokenizer), world)
+            if warning := warn_of_epochs(count_tokens(config.train, seconds, tokens) / tokens):
                 console.print(warning)
         session = open_session(
             run, config, data, world, console, initial=initial, teacher=teacher, origin=origin

@@ -1,13 +1,13 @@
 """A run in its directory: train to the end or to a signal, save the models, show the result.
 
-The result is shown as lines on the terminal and as a model card.
+`Session` comes first. Below it is how the result is shown: lines on the terminal, and a model card.
 """
 
 import os
 import shlex
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,10 +26,10 @@ from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
 from maskwright.objectives.objective import Objective, ScoreLine, TrainedModel, count_parameters_of
 from maskwright.preparation.tasks import EXTENSION_KEY
-from maskwright.pretraining.build import build_trainer, consolidate
+from maskwright.pretraining.build import build_trainer, consolidate, objective_of
 from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.micro_batch import choose_micro_batch
-from maskwright.pretraining.prepared_data import PreparedData, describe_sources, objective_of
+from maskwright.pretraining.prepared_data import PreparedData, describe_sources
 from maskwright.pretraining.validation import HEADLINES
 from maskwright.provenance import describe_cpu, describe_environment, find_version
 from maskwright.report.facts import gather_facts
@@ -50,208 +50,6 @@ from maskwright.train.device import describe_computation
 from maskwright.train.reporting import SILENT, RunReporter, color_sample
 from maskwright.train.trainer import Trainer
 
-_CARD = """\
-# {name}
-
-{title} {origin} with maskwright {version}.
-
-## Scores
-
-On held-out text, with the same masks every time (15 % of the tokens, 80/10/10):
-
-{scores}
-
-{notes}
-
-## Data
-
-{text}: {train_tokens:,} tokens in {documents:,} documents, and {valid_tokens:,} held-out tokens.
-{mixture}Tokenizer: {kind}, {vocabulary}, {case}, fingerprint `{fingerprint}`.{extension}
-
-## Training
-
-Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
-
-<details>
-<summary>The whole configuration</summary>
-
-{recipe}
-</details>
-"""
-
-_EXTENSION = """
-Of these, {new:,} were added to a vocabulary of {base:,} and trained on this text. Held-out text now
-has {after:.3f} tokens per word, before {before:.3f}.
-"""
-_REPLACEMENT = """
-They replace a vocabulary of {base:,} and were trained on this text. Held-out text now has
-{after:.3f} tokens per word, before {before:.3f}.
-"""
-
-
-def describe_training(
-    name: str,
-    version: str,
-    config: PretrainConfig,
-    data: PreparedData,
-    objective: Objective[Any],
-    title: str,
-    final: Record,
-    before: Record | None = None,
-    origin: Mapping[str, Any] | None = None,
-    teacher: Mapping[str, Any] | None = None,
-) -> str:
-    """Return Markdown for the card, from the run's last validation record.
-
-    Args:
-        title: kind of model, at the start of the first sentence.
-        before: the validation record of the model that the run began with.
-        origin: the entry of provenance.json on that model.
-        teacher: the entry on the model that the run learned from.
-    """
-    source = data.train.manifest.source
-    return _CARD.format(
-        name=escape_markdown(name),
-        title=title,
-        version=version,
-        origin=_describe_lineage(origin, teacher),
-        scores=_tabulate(objective.scores, final, before),
-        notes=objective.notes.format(**final),
-        steps=final["step"],
-        minutes=final["seconds"] / 60,
-        text=_list_paths(source),
-        train_tokens=data.train.num_tokens,
-        documents=data.train.num_documents,
-        valid_tokens=data.valid.num_tokens,
-        mixture=_list_sources(data),
-        kind=_describe_tokenizer(config),
-        vocabulary=_describe_size(config, data.tokenizer.vocab_size),
-        case=data.tokenizer.case,
-        fingerprint=data.tokenizer.fingerprint[:12],
-        extension=_describe_extension(source.get(EXTENSION_KEY)),
-        seed=config.seed,
-        circumstances=_describe_machine(config.train.device),
-        recipe=write_code_block(write_yaml(shorten_paths(to_mapping(config))), "yaml"),
-    )
-
-
-def _describe_tokenizer(config: PretrainConfig) -> str:
-    """Return the origin of the tokenizer, or its kind if it was trained on this text."""
-    if config.tokenizer.replace_vocab:
-        return config.tokenizer.kind
-    if config.init_from is not None:
-        return f"that of {write_code(shorten_path(config.init_from))}"
-    path = config.tokenizer.path
-    return config.tokenizer.kind if path is None else write_code(shorten_path(path))
-
-
-def _describe_size(config: PretrainConfig, size: int) -> str:
-    """Return the number of tokens, and of those asked for if the text gave fewer."""
-    tokenizer = config.tokenizer
-    is_new = tokenizer.path is None and tokenizer.kind != "character"
-    asked = tokenizer.replace_vocab or (tokenizer.vocab_size if is_new else 0)
-    return f"{size:,} tokens" + f" (of {asked:,} asked for)" * (size < asked)
-
-
-def _list_paths(source: Mapping[str, Any]) -> str:
-    """Return the names of the texts in a manifest of unknown origin."""
-    paths = source.get("paths")
-    listed = cast(list[Any], paths) if isinstance(paths, list) else []
-    names = [path for path in listed if isinstance(path, str)]
-    return ", ".join(write_code(shorten_path(name)) for name in names) or "unknown text"
-
-
-def _list_sources(data: PreparedData) -> str:
-    """Return a Markdown list of the sources; empty for a single one."""
-    lines = "".join(f"- {escape_markdown(line)}\n" for line in describe_sources(data))
-    return f"\n{lines}\n" if lines else ""
-
-
-def list_results(
-    scores: Sequence[ScoreLine], final: Record, before: Record | None = None
-) -> Iterator[str]:
-    """Yield a line for each score of a run, with the score before it and the baseline."""
-    lines = _list_lines(scores, final)
-    width = max((len(line.title) for line in lines), default=0)
-    for line in lines:
-        old = before.get(line.name) if before is not None else None
-        baseline = final.get(line.baseline)
-        beside = "" if old is None else f"   before {old:.3f}"
-        if baseline is not None:
-            beside += f"   ({line.baseline_name}: {baseline:.3f})"
-        yield f"  {line.title:<{width}}  {final[line.name]:.3f}{beside}"
-
-
-def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None) -> str:
-    """Return a table of the scores, the scores before the run if given, and the baselines."""
-    lines = _list_lines(scores, final)
-    names = {line.baseline_name for line in lines if line.baseline}
-    baseline = names.pop() if len(names) == 1 else "baseline"
-    columns = ["model", *["before"] * (before is not None), baseline]
-    rows = [f"| | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
-    for line in lines:
-        figures = [final[line.name], final.get(line.baseline)]
-        if before is not None:
-            figures.insert(1, before.get(line.name))
-        cells = ["" if figure is None else f"{figure:.4f}" for figure in figures]
-        rows.append(f"| {escape_markdown(line.title)} | {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
-def _list_lines(scores: Sequence[ScoreLine], record: Record) -> list[ScoreLine]:
-    """Return the lines for the scores of a record: of all text, then of each source."""
-    lines = [line for line in scores if record.get(line.name) is not None]
-    sources = dict.fromkeys(name for line in lines for name in of_sources(record, line.name))
-    of_each = [
-        replace(
-            line,
-            name=f"{line.name}/{source}",
-            title=f"{line.title}, {source}",
-            baseline=f"{line.baseline}/{source}",
-        )
-        for source in sources
-        for line in lines
-        if line.by_source
-    ]
-    return lines + [line for line in of_each if record.get(line.name) is not None]
-
-
-def _describe_lineage(origin: Mapping[str, Any] | None, teacher: Mapping[str, Any] | None) -> str:
-    began = f"continued from {_describe_origin(origin)}" if origin else "trained from scratch"
-    if teacher is None:
-        return began
-    distilled = f"distilled from {_describe_origin(teacher)}"
-    return distilled if origin is None else f"{began} and {distilled}"
-
-
-def _describe_origin(origin: Mapping[str, Any]) -> str:
-    """Return the name and the file hashes of the weights of a model that the run used."""
-    hashes = as_mapping(origin.get("sha256")).items()
-    files = [f"{escape_markdown(str(f))} {write_code(str(sha))}" for f, sha in hashes]
-    name = write_code(shorten_path(str(origin.get("name"))))
-    return f"{name} (sha256 of {', '.join(files)})"
-
-
-def _describe_extension(extension: object) -> str:
-    """Return a sentence on new tokens from a manifest of unknown origin; empty if none."""
-    names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")
-    found = as_mapping(extension)
-    figures = [f for name in names if isinstance(f := found.get(name), int | float)]
-    if len(figures) < len(names):
-        return ""
-    base, size, before, after = figures
-    template = _REPLACEMENT if found.get("replaces") else _EXTENSION
-    return template.format(new=size - base, base=base, before=before, after=after).rstrip()
-
-
-def _describe_machine(device: str) -> str:
-    """Return hardware and package versions of this machine, to end a sentence."""
-    packages = describe_environment()["packages"]
-    versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
-    if device != "cpu" and torch.cuda.is_available():
-        return f"{torch.cuda.get_device_name()}, with {versions}"
-    return f"{describe_cpu()} ({os.cpu_count()} cores), with {versions}"
-
 
 def open_console(world: World) -> Console:
     """Return the console of this process; only the first rank prints."""
@@ -264,7 +62,6 @@ class Session:
     """A trainer in its run directory.
 
     Attributes:
-        reporting: the context in which the trainer reports.
         note: a sentence on whether the trainer compiles.
         origin: the entry of provenance.json on the model that the run began with, if any.
         teacher: the entry on the model that it learns from, if any.
@@ -273,18 +70,20 @@ class Session:
     run: Path
     config: PretrainConfig
     data: PreparedData
-    objective: Objective[Any]
     trainer: Trainer
-    reporting: AbstractContextManager[object]
     note: str
     console: Console
     origin: Mapping[str, Any] | None = None
     teacher: Origin | None = None
 
+    @cached_property
+    def objective(self) -> Objective[Any]:
+        return objective_of(self.config)
+
     @property
     def computation(self) -> dict[str, str | int]:
         """The entry of provenance.json on the computation, see `RunFacts`."""
-        tokens = self.trainer.planner.train.micro_batch_tokens
+        tokens = self.trainer.schedule.train.micro_batch_tokens
         return {
             **describe_computation(self.config.train.precision, self.trainer.device),
             "ranks": self.trainer.world.size,
@@ -298,21 +97,16 @@ class Session:
         trainer, world, place = self.trainer, self.trainer.world, str(self.trainer.device)
         if world.size > 1:
             place = f"{world.size} ranks ({trainer.device.type}, {trainer.config.parallel})"
-        with self.reporting:
+        with trainer.reporter, closing(trainer.prefetcher):
             size = count_parameters_of(trainer.model)
             self.console.print(f"{self.run}: {size:,} parameters on {place}, {self.note}")
             for line in describe_sources(self.data):
                 self.console.print(f"  {line}")
-            try:
-                stopped_by = trainer.fit(self._save)
-            finally:
-                trainer.prefetcher.close()
-                if trainer.checkpoints is not None:
-                    trainer.checkpoints.close()
+            stopped_by = trainer.fit(self._save)
         if stopped_by is not None:
             return stopped_by
         # A run that had ended already when it was resumed is scored again.
-        final = trainer.last_scores or {**trainer.state.to_json(), **trainer.scores(final=True)}
+        final = trainer.last_scores or {**trainer.state.to_json(), **trainer.score(final=True)}
         self._save(final=final)
         self._show_result(final)
         if self.config.train.report and world.is_first:
@@ -431,17 +225,211 @@ def open_session(
     Raises:
         ConfigError: not one row fits on the GPU.
     """
-    objective = objective_of(config)
     reporter = SILENT
     if world.is_first:
-        trackers, plain = config.train.trackers, to_mapping(config)
-        reporter = RunReporter(run, objective.scores, console, last_step, trackers, plain)
+        scores, trackers = objective_of(config).scores, config.train.trackers
+        reporter = RunReporter(run, scores, console, last_step, trackers, to_mapping(config))
     checkpoints = run / CHECKPOINTS_NAME
     trainer, note = build_trainer(config, data, checkpoints, world, initial, reporter, teacher)
     if config.train.micro_batch_tokens == "auto" and trainer.device.type == "cuda":
         choose_micro_batch(trainer, config, console.print, kept_tokens)
-    reporting = reporter if isinstance(reporter, RunReporter) else nullcontext()
     taught_by = teacher.describe() if teacher else None
-    return Session(
-        run, config, data, objective, trainer, reporting, note, console, origin, taught_by
+    return Session(run, config, data, trainer, note, console, origin, taught_by)
+
+
+_CARD = """\
+# {name}
+
+{title} {origin} with maskwright {version}.
+
+## Scores
+
+On held-out text, with the same masks every time (15 % of the tokens, 80/10/10):
+
+{scores}
+
+{notes}
+
+## Data
+
+{text}: {train_tokens:,} tokens in {documents:,} documents, and {valid_tokens:,} held-out tokens.
+{mixture}Tokenizer: {kind}, {vocabulary}, {case}, fingerprint `{fingerprint}`.{extension}
+
+## Training
+
+Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
+
+<details>
+<summary>The whole configuration</summary>
+
+{recipe}
+</details>
+"""
+
+
+def describe_training(
+    name: str,
+    version: str,
+    config: PretrainConfig,
+    data: PreparedData,
+    objective: Objective[Any],
+    title: str,
+    final: Record,
+    before: Record | None = None,
+    origin: Mapping[str, Any] | None = None,
+    teacher: Mapping[str, Any] | None = None,
+) -> str:
+    """Return Markdown for the card, from the run's last validation record.
+
+    Args:
+        title: kind of model, at the start of the first sentence.
+        before: the validation record of the model that the run began with.
+        origin: the entry of provenance.json on that model.
+        teacher: the entry on the model that the run learned from.
+    """
+    source = data.train.manifest.source
+    return _CARD.format(
+        name=escape_markdown(name),
+        title=title,
+        version=version,
+        origin=_describe_lineage(origin, teacher),
+        scores=_tabulate(objective.scores, final, before),
+        notes=objective.notes.format(**final),
+        steps=final["step"],
+        minutes=final["seconds"] / 60,
+        text=_list_paths(source),
+        train_tokens=data.train.num_tokens,
+        documents=data.train.num_documents,
+        valid_tokens=data.valid.num_tokens,
+        mixture=_list_sources(data),
+        kind=_describe_tokenizer(config),
+        vocabulary=_describe_size(config, data.tokenizer.vocab_size),
+        case=data.tokenizer.case,
+        fingerprint=data.tokenizer.fingerprint[:12],
+        extension=_describe_extension(source.get(EXTENSION_KEY)),
+        seed=config.seed,
+        circumstances=_describe_machine(config.train.device),
+        recipe=write_code_block(write_yaml(shorten_paths(to_mapping(config))), "yaml"),
     )
+
+
+def _describe_tokenizer(config: PretrainConfig) -> str:
+    """Return the origin of the tokenizer, or its kind if it was trained on this text."""
+    if config.tokenizer.replace_vocab:
+        return config.tokenizer.kind
+    if config.init_from is not None:
+        return f"that of {write_code(shorten_path(config.init_from))}"
+    path = config.tokenizer.path
+    return config.tokenizer.kind if path is None else write_code(shorten_path(path))
+
+
+def _describe_size(config: PretrainConfig, size: int) -> str:
+    """Return the number of tokens, and of those asked for if the text gave fewer."""
+    tokenizer = config.tokenizer
+    is_new = tokenizer.path is None and tokenizer.kind != "character"
+    asked = tokenizer.replace_vocab or (tokenizer.vocab_size if is_new else 0)
+    return f"{size:,} tokens" + f" (of {asked:,} asked for)" * (size < asked)
+
+
+def _list_paths(source: Mapping[str, Any]) -> str:
+    """Return the names of the texts in a manifest of unknown origin."""
+    paths = source.get("paths")
+    names = map(str, cast(list[Any], paths) if isinstance(paths, list) else ())
+    return ", ".join(write_code(shorten_path(name)) for name in names) or "unknown text"
+
+
+def _list_sources(data: PreparedData) -> str:
+    """Return a Markdown list of the sources; empty for a single one."""
+    lines = "".join(f"- {escape_markdown(line)}\n" for line in describe_sources(data))
+    return f"\n{lines}\n" if lines else ""
+
+
+def list_results(
+    scores: Sequence[ScoreLine], final: Record, before: Record | None = None
+) -> Iterator[str]:
+    """Yield a line for each score of a run, with the score before it and the baseline."""
+    lines = _list_lines(scores, final)
+    width = max((len(line.title) for line in lines), default=0)
+    for line in lines:
+        old = before.get(line.name) if before is not None else None
+        baseline = final.get(line.baseline)
+        beside = "" if old is None else f"   before {old:.3f}"
+        if baseline is not None:
+            beside += f"   ({line.baseline_name}: {baseline:.3f})"
+        yield f"  {line.title:<{width}}  {final[line.name]:.3f}{beside}"
+
+
+def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None) -> str:
+    """Return a table of the scores, the scores before the run if given, and the baselines."""
+    lines = _list_lines(scores, final)
+    names = {line.baseline_name for line in lines if line.baseline}
+    baseline = names.pop() if len(names) == 1 else "baseline"
+    columns = ["model", *["before"] * (before is not None), baseline]
+    rows = [f"| | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for line in lines:
+        figures = [final[line.name], final.get(line.baseline)]
+        if before is not None:
+            figures.insert(1, before.get(line.name))
+        cells = ["" if figure is None else f"{figure:.4f}" for figure in figures]
+        rows.append(f"| {escape_markdown(line.title)} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _list_lines(scores: Sequence[ScoreLine], record: Record) -> list[ScoreLine]:
+    """Return the lines for the scores of a record: of all text, then of each source."""
+    lines = [line for line in scores if record.get(line.name) is not None]
+    sources = dict.fromkeys(name for line in lines for name in of_sources(record, line.name))
+    of_each = [
+        replace(
+            line,
+            name=f"{line.name}/{source}",
+            title=f"{line.title}, {source}",
+            baseline=f"{line.baseline}/{source}",
+        )
+        for source in sources
+        for line in lines
+        if line.by_source
+    ]
+    return lines + [line for line in of_each if record.get(line.name) is not None]
+
+
+def _describe_lineage(origin: Mapping[str, Any] | None, teacher: Mapping[str, Any] | None) -> str:
+    began = f"continued from {_describe_origin(origin)}" if origin else "trained from scratch"
+    if teacher is None:
+        return began
+    distilled = f"distilled from {_describe_origin(teacher)}"
+    return distilled if origin is None else f"{began} and {distilled}"
+
+
+def _describe_origin(origin: Mapping[str, Any]) -> str:
+    """Return the name and the file hashes of the weights of a model that the run used."""
+    hashes = as_mapping(origin.get("sha256")).items()
+    files = [f"{escape_markdown(str(f))} {write_code(str(sha))}" for f, sha in hashes]
+    name = write_code(shorten_path(str(origin.get("name"))))
+    return f"{name} (sha256 of {', '.join(files)})"
+
+
+def _describe_extension(extension: object) -> str:
+    """Return a sentence on new tokens from a manifest of unknown origin; empty if none."""
+    names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")
+    found = as_mapping(extension)
+    figures = [f for name in names if isinstance(f := found.get(name), int | float)]
+    if len(figures) < len(names):
+        return ""
+    base, size, before, after = figures
+    origin = f"Of these, {size - base:,} were added to a vocabulary of {base:,} and"
+    if found.get("replaces"):
+        origin = f"They replace a vocabulary of {base:,} and were"
+    return (
+        f"\n{origin} trained on this text. Held-out text now\n"
+        f"has {after:.3f} tokens per word, before {before:.3f}."
+    )
+
+
+def _describe_machine(device: str) -> str:
+    """Return hardware and package versions of this machine, to end a sentence."""
+    packages = describe_environment()["packages"]
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
+    if device != "cpu" and torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()}, with {versions}"
+    return f"{describe_cpu()} ({os.cpu_count()} cores), with {versions}"

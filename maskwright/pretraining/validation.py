@@ -1,5 +1,7 @@
 """The validation of a run: scores on pinned masks, scores of suites, and filled-in samples.
 
+A network and held-out text come in; a validation record goes out (`Validation`).
+
 To add a score to the validation line, add it where its objective states its scores, such as
 `MaskedTokens.scores` in objectives/mlm.py. Every rank computes all suites of `evaluate.suites` and
 gets the same scores. So sharded weights can be gathered when they are needed, and no rank waits in
@@ -157,7 +159,7 @@ class Validation:
         self.objective, self.network = objective, network
         self.model = objective.masked_lm(network)
         self.suites = TrainingSuites(config, data, self.model)
-        longest = self.model.config.max_position_embeddings - config.data.extra_slots
+        longest = self.model.config.max_position_embeddings - config.data.special_per_segment
         count = 0 if config.private else NUM_SAMPLES
         self.samples = HeldOutSamples(data.valid, data.tokenizer, count, longest)
         # The baseline may only predict what can be a label: [UNK] is often frequent and never one.

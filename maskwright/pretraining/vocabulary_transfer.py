@@ -1,15 +1,25 @@
-"""Initial embeddings for a vocabulary that replaces the one of a model.
+"""Initial embeddings for a vocabulary that extends or replaces the one of a model.
 
-A token that the old vocabulary has as well keeps its row. Any other token gets a weighted mean of
-the rows of such shared tokens, by how similarly they are used in the new text: FOCUS (Dobler and
-de Melo, arXiv 2305.14481) with co-occurrence counts of our own instead of fastText. A token too
+An extended vocabulary: the row of a new token is the mean of the rows of the tokens that previously
+encoded it. Rows that only pad the vocabulary to a round size are the mean of all rows: Hewitt,
+"Initializing New Word Embeddings for Pretrained Language Models", 2021, shows that such a row takes
+at most 1/V of the probability of the other tokens, while a random row may take nearly all of it.
+
+Another vocabulary: a token that the old vocabulary has as well keeps its row. Any other token gets
+a weighted mean of the rows of such shared tokens, by how similarly they are used in the new text:
+FOCUS (Dobler and de Melo, arXiv 2305.14481) with co-occurrence counts of our own instead of
+fastText. A token too
 rare to have counts gets the mean of the old tokens that spell it.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from maskwright.data.loader import Corpus
 from maskwright.tokenizer.token_text import TokenText
@@ -20,6 +30,8 @@ _WINDOW = 4  # neighbors on each side
 _MAX_CONTEXTS, _MAX_COUNTS = 2048, 1 << 25  # the most frequent tokens; counts in memory
 _SHARPNESS = 10.0  # of a cosine, before sparsemax: some ten tokens share the weight
 _CHUNK = 512  # tokens compared at once
+
+_tensordot: Any = vars(torch)["tensordot"]  # torch types it in part
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -160,3 +172,50 @@ def sparsemax(scores: Floats) -> Floats:
     last: Ids = np.count_nonzero(is_used, axis=1, keepdims=True) - 1
     threshold = np.take_along_axis(total, last, 1) / (last + 1).astype(np.float32)
     return np.maximum(scores - threshold, 0.0)
+
+
+# [V, D] or [V] tensors; the weight of a tied decoder is not listed separately.
+_TABLES = ("encoder.embeddings.word.weight", "head.decoder.weight", "head.decoder.bias")
+
+
+def grow_vocabulary(
+    tensors: Mapping[str, Tensor], vocab_size: int, pieces: Mapping[int, Sequence[int]]
+) -> dict[str, Tensor]:
+    """Return the tensors of a model by parameter name, for a vocabulary of `vocab_size`.
+
+    Args:
+        tensors: the old tensors, which are not modified.
+        vocab_size: the new size, at least the old one.
+        pieces: for each new id, the old ids that encoded its token.
+    """
+    grown = dict(tensors)
+    for name in _TABLES:
+        if name in tensors:
+            rows = tensors[name].detach()
+            mean = rows.mean(0, keepdim=True)
+            grown[name] = torch.cat([rows, mean.expand(vocab_size - len(rows), *rows.shape[1:])])
+            for token_id, old_ids in pieces.items():
+                grown[name][token_id] = rows[list(old_ids)].mean(0)
+    return grown
+
+
+def mix_vocabulary(
+    tensors: Mapping[str, Tensor],
+    vocab_size: int,
+    sources: Mapping[int, tuple[Sequence[int], Sequence[float]]],
+) -> dict[str, Tensor]:
+    """Return the tensors of a model by parameter name, for another vocabulary of `vocab_size`.
+
+    Args:
+        tensors: the old tensors, which are not modified.
+        sources: for each new id, old ids and the weights of their rows in a sum; all other rows
+            become the mean of the old rows.
+    """
+    mixed = dict(tensors)
+    for name in _TABLES:
+        if name in tensors:
+            rows = tensors[name].detach()
+            mixed[name] = rows.mean(0).repeat(vocab_size, *[1] * (rows.dim() - 1))
+            for token_id, (old_ids, weights) in sources.items():
+                mixed[name][token_id] = _tensordot(torch.tensor(weights), rows[old_ids], 1)
+    return mixed

@@ -7,7 +7,7 @@ from pathlib import Path
 from maskwright.console import Console
 from maskwright.files import is_locked
 from maskwright.logs import Record, read_training
-from maskwright.pretraining.prepared_data import objective_of
+from maskwright.objectives.objective import build_objective
 from maskwright.runs.run_directory import (
     METRICS_NAME,
     MODEL_NAME,
@@ -34,7 +34,8 @@ def watch(run: str | Path, *, once: bool = False) -> None:
     run = Path(run)
     check_pretraining(run)
     config, console, startup = load_run_config(run, {}), Console(), 0.0
-    with Panel(objective_of(config).scores, console) as panel:
+    objective = build_objective(config.objective, config.data, config.masking)
+    with Panel(objective.scores, console) as panel:
         for record in follow(run, once=once):
             startup = record.get("startup_seconds") or startup
             counts = {name: record[name] for name in ("step", "tokens", "seconds")}

@@ -28,7 +28,7 @@ _TOLERANCE, _NOISE_FACTOR = 0.01, 4.0
 
 Shape = tuple[int, ...]
 Replay = Callable[[], None]
-Record = Callable[[Callable[[], None]], Replay]
+Recorder = Callable[[Callable[[], None]], Replay]
 zero_all: Any = vars(torch)["_foreach_zero_"]
 _copy_all: Any = vars(torch)["_foreach_copy_"]
 
@@ -54,14 +54,14 @@ class CapturedSteps:
 
     parts: StepParts
     say: Callable[[str], None] = print
-    record: Record = record_graph
+    record: Recorder = record_graph
     failure: str = ""
     _seen: dict[Shape, int] = field(default_factory=dict[Shape, int])
     _graphs: dict[Shape, tuple[Batch, Replay]] = field(  # the batch that a graph reads
         default_factory=dict[Shape, tuple[Batch, Replay]]
     )
     _apply: Replay | None = None
-    _stage: Shape = ()
+    _lengths: Shape = ()
     _figures: StepFigures | None = None
 
     def __post_init__(self) -> None:
@@ -74,9 +74,9 @@ class CapturedSteps:
         batch, request = loaded.micro_batches[0], loaded.request
         sizes = (len(batch.input_ids), len(batch.context.cu_seqlens))
         shape = (request.row_length, request.num_candidates, int(loaded.is_causal), *sizes)
-        if shape[:2] != self._stage:  # graphs keep the memory of their activations
+        if shape[:2] != self._lengths:  # graphs keep the memory of their activations
             self._graphs.clear()
-            self._stage = shape[:2]
+            self._lengths = shape[:2]
         if shape in self._graphs:
             return self._replay(shape, loaded, num_predictions)
         self._seen[shape] = self._seen.get(shape, 0) + 1
@@ -85,7 +85,7 @@ class CapturedSteps:
         return self._begin(shape, loaded, num_predictions)
 
     def _run_ordinary(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
-        figures = self.parts.run_once(loaded, num_predictions).start_copy()
+        figures = self.parts.run_keeping_gradients(loaded, num_predictions).start_copy()
         self._clear_gradients()
         return figures
 

@@ -5,15 +5,14 @@ are sharded), the counts of `TrainState` and the sums of `LogWindow` as ``state.
 last, ``manifest.json`` with the sha256 of every file. A checkpoint gets its name by one rename, so
 a visible checkpoint is complete. The hashes detect later damage; then the previous one is used.
 
-Rank 0 writes one file for all ranks, or each rank writes its own while training continues.
+Rank 0 writes one file for all ranks, or each rank writes its own.
 """
 
 import math
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,107 +190,75 @@ def _read_shapes(path: Path) -> dict[str, torch.Size]:
     return {name: tensor.size for name, tensor in tensors.items()}
 
 
-class WholeWriter:
-    """A writer of a run's checkpoints, of unsharded tensors: rank 0 writes. All ranks must call it.
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    keep: int,
+    write: Callable[[Path, Path, dict[str, Tensor]], None] | None = None,
+) -> Path:
+    """Write ``folder/step_N`` and keep the `keep` newest checkpoints.
 
     Args:
-        folder: the folder of all checkpoints.
-        keep: number of checkpoints to keep.
-    """
-
-    def __init__(self, folder: Path, keep: int, world: World) -> None:
-        self.folder, self.keep, self.world = folder, keep, world
-
-    def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Write a checkpoint, or start to write it; tensors may change as soon as it returns.
-
-        Raises:
-            CheckpointError: this checkpoint, or the previous one, cannot be written.
-        """
-        if self.world.is_first:
-            save_checkpoint(self.folder, step, tensors, state, self.keep)
-
-    def wait(self) -> None:
-        """Wait until all checkpoints are written; raise as `save` does."""
-        self.world.wait()
-
-    def close(self) -> None:
-        """Finish pending writes. All ranks must call it, because they write together."""
-
-
-def save_checkpoint(
-    folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], keep: int
-) -> Path:
-    """Write ``folder/step_N`` in this process and keep the `keep` newest checkpoints.
+        write: writes the tensors to a temporary folder, for the messages that of the checkpoint;
+            default: one file.
 
     Raises:
         CheckpointError: it cannot be written, or the parent of `folder` does not exist.
     """
     path = checkpoint_path(folder, step)
-    _make_folder(folder)
-    # Copies, as some tensors are views of one block of memory.
-    contiguous = {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()}
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise CheckpointError(describe_lost_folder(folder.parent)) from None
     with replacing_folder(path) as temporary:
-        try:
-            save_file(contiguous, temporary / WHOLE)
-        except SafetensorError as error:
-            raise CheckpointError(f"{path} cannot be written: {error}") from None
+        (write or _write_whole)(temporary, path, _copy_to_cpu(tensors))
         seal(temporary, state)
     keep_newest(path, keep)
     return path
 
 
-def _make_folder(folder: Path) -> None:
-    """Create the folder of all checkpoints, but not the run directory if it was removed."""
+def _copy_to_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies, as some tensors are views of one block of memory."""
+    return {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()}
+
+
+def _write_whole(temporary: Path, path: Path, tensors: dict[str, Tensor]) -> None:
     try:
-        folder.mkdir(exist_ok=True)
-    except FileNotFoundError:
-        raise CheckpointError(describe_lost_folder(folder.parent)) from None
+        save_file(tensors, temporary / WHOLE)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} cannot be written: {error}") from None
 
 
-class ShardedWriter(WholeWriter):
-    """A writer for sharded tensors: every rank writes its shards in a thread.
+class CheckpointWriter:
+    """A writer of a run's checkpoints. All ranks must call it.
 
-    It uses torch.distributed.checkpoint with safetensors. The shards are copied to the CPU first,
-    so training continues. A checkpoint gets its name when the shards of all ranks are on disk.
+    Args:
+        folder: the folder of all checkpoints.
+        keep: number of checkpoints to keep.
+        is_sharded: True if every rank writes its own shards, by torch.distributed.checkpoint with
+            safetensors; False if rank 0 writes whole tensors.
     """
 
-    def __init__(self, folder: Path, keep: int, world: World) -> None:
-        super().__init__(folder, keep, world)
-        # The threads communicate, too: their own group keeps them apart from the training.
-        self._channel = open_channel()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._pending: Future[None] | None = None
+    def __init__(self, folder: Path, keep: int, world: World, is_sharded: bool = False) -> None:
+        self.folder, self.keep, self.world = folder, keep, world
+        self._channel = open_channel() if is_sharded else None
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        self._finish()
-        staged = {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()}
-        path = checkpoint_path(self.folder, step)
-        self._pending = self._thread.submit(self._write, path, staged, dict(state))
+        """Write a checkpoint; it gets its name when the tensors of all ranks are on disk.
 
-    def wait(self) -> None:
-        self._finish()
-        super().wait()
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        write = self._write_shards if self._channel else None
+        if self.world.is_first:
+            save_checkpoint(self.folder, step, tensors, state, self.keep, write)
+        elif write is not None:
+            path = checkpoint_path(self.folder, step)
+            write(temporary_path(path), path, _copy_to_cpu(tensors))
 
-    def close(self) -> None:
-        self._thread.shutdown(wait=True)
-
-    def _finish(self) -> None:
-        if self._pending is not None:
-            self._pending.result()
-            self._pending = None
-
-    def _write(self, path: Path, staged: dict[str, Tensor], state: dict[str, Any]) -> None:
-        if not self.world.is_first:
-            self._write_parts(temporary_path(path), path, staged)
-            return
-        _make_folder(self.folder)
-        with replacing_folder(path) as temporary:
-            self._write_parts(temporary, path, staged)
-            seal(temporary, state)
-        keep_newest(path, self.keep)
-
-    def _write_parts(self, temporary: Path, path: Path, staged: dict[str, Tensor]) -> None:
+    def _write_shards(self, temporary: Path, path: Path, tensors: dict[str, Tensor]) -> None:
         """Write this rank's shards; on rank 0, return when all ranks have written theirs."""
         from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
@@ -300,7 +267,7 @@ class ShardedWriter(WholeWriter):
         dist.barrier(self._channel)  # until rank 0 has made the folder
         writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
         try:
-            save(staged, storage_writer=writer, process_group=self._channel)
+            save(tensors, storage_writer=writer, process_group=self._channel)
         except CheckpointException as error:
             reason = next(iter(error.failures.values()))[0]
             raise CheckpointError(f"{path} cannot be written: {reason}") from None

@@ -218,6 +218,15 @@ _MAX_CLOSE_SECONDS = 60.0
 Scores = Mapping[str, float]
 
 
+def find_scores(record: Record) -> Scores:
+    """Return the numbers of a record by their names on a board, such as ``train/loss``."""
+    return {
+        f"{record['split']}/{name}": float(value)
+        for name, value in record.items()
+        if isinstance(value, int | float) and name != "step"
+    }
+
+
 class WandbTracker:
     """A run of Weights & Biases; WANDB_MODE=offline needs no network."""
 
@@ -307,13 +316,8 @@ class TrackerThread:
 
     def add(self, record: Record) -> None:
         """Take a record; return at once."""
-        scores = {
-            f"{record['split']}/{name}": float(value)
-            for name, value in record.items()
-            if isinstance(value, int | float) and name != "step"
-        }
         if self._waiting.qsize() < _MAX_WAITING:
-            self._waiting.put_nowait((scores, int(record["step"])))
+            self._waiting.put_nowait((find_scores(record), int(record["step"])))
         elif not self._has_lost:  # a network that has been down for hours
             self._has_lost = True
             tell(f"{self._name} does not keep up: it will lack records, metrics.jsonl has them")
@@ -373,10 +377,11 @@ class Board:
             start = self._events.SessionLog(status=self._events.SessionLog.START)
             self._write(session_log=start, step=last_step + 1)
 
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        """Add a point to a curve."""
-        point = self._summaries.Summary.Value(tag=name, simple_value=value)
-        self._write(summary=self._summaries.Summary(value=[point]), step=step)
+    def add(self, record: Record) -> None:
+        """Add a point to the curve of each number of a record."""
+        summary = self._summaries.Summary
+        points = [summary.Value(tag=n, simple_value=v) for n, v in find_scores(record).items()]
+        self._write(summary=summary(value=points), step=record["step"])
 
     def _write(self, **fields: object) -> None:
         with naming_file(self._path):
@@ -426,15 +431,14 @@ class RunReporter(Reporter):
             self._folder = opened.enter_context(closing(HeldFolder(self._path)))
             log = MetricsLog(self._path / "metrics.jsonl", self._last_step)
             self._log = opened.enter_context(closing(log))
-            self._board = None
-            if "tensorboard" in (self._names or ("tensorboard",)) and has_tensorboard():
-                board = Board(self._path / "tensorboard", self._last_step)
-                self._board = opened.enter_context(closing(board))
-            self._trackers = [
+            self._boards: list[Board | TrackerThread] = [
                 opened.enter_context(closing(TrackerThread(name, self._path, self._config)))
                 for name in self._names
                 if name in TRACKERS
             ]
+            if "tensorboard" in (self._names or ("tensorboard",)) and has_tensorboard():
+                board = Board(self._path / "tensorboard", self._last_step)
+                self._boards.append(opened.enter_context(closing(board)))
             opened.enter_context(self._panel)
             self._open = opened.pop_all()
         return self
@@ -445,9 +449,8 @@ class RunReporter(Reporter):
     def report(self, record: Record, progress: float) -> None:
         """Write and show a training or validation record, with the lines of its `samples`."""
         self._log.write(record)
-        self._write_board(record)
-        for tracker in self._trackers:
-            tracker.add(record)
+        for board in self._boards:
+            board.add(record)
         self._panel.show(record, progress)
         loss, baseline = record.get("loss"), record.get("unigram_loss", math.inf)
         if record["split"] == "valid" and record["step"] == 0 and loss and loss > baseline:
@@ -467,9 +470,3 @@ class RunReporter(Reporter):
         if not self._folder.is_in_place():
             raise TrainingError(describe_lost_folder(self._folder.path))
         self._panel.advance(counts, progress)
-
-    def _write_board(self, record: Record) -> None:
-        if self._board is not None:
-            for name, value in record.items():
-                if isinstance(value, int | float) and name != "step":
-                    self._board.add_scalar(f"{record['split']}/{name}", value, record["step"])

@@ -8,11 +8,10 @@ over the steps since the last record.
 
 import math
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +21,9 @@ from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
-from maskwright.errors import CheckpointError, show_value
 from maskwright.files import JsonObject
-from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import Network
-from maskwright.objectives.objective import Term
+from maskwright.objectives.objective import Term, TermSums
 from maskwright.optim.build import Optimizers, as_input
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
@@ -104,7 +101,7 @@ def add_gradients(parallel: Parallel, batch: Batch, scales: Tensor, precision: P
         [N, 2], the micro-batch's part of the mean loss and of the correct predictions.
     """
     with autocast(precision, scales.device):
-        sums: Mapping[str, TermSums] = parallel.objective(batch)
+        sums: Mapping[str, TermSums] = parallel.loss(batch)
     losses = torch.stack([term.loss for term in sums.values()])
     ((losses * scales[0]).sum() * parallel.loss_factor).backward()
     correct = torch.stack([term.num_correct for term in sums.values()]).float()
@@ -211,12 +208,12 @@ class StepParts:
 
     def run(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
         """Do one step at the rates that were set; begin to copy its figures to memory."""
-        figures = self.run_once(loaded, num_predictions)
+        figures = self.run_keeping_gradients(loaded, num_predictions)
         self.optimizers.zero_grad()
         return figures.start_copy()
 
-    def run_once(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
-        """Do one step and keep its gradients."""
+    def run_keeping_gradients(self, loaded: LoadedStep, num_predictions: Counts) -> StepFigures:
+        """Do one step and keep its gradients, which `capture` sets to 0 for its graphs."""
         own = compute_gradients(
             self.parallel, loaded, self.terms, num_predictions, self.device, self.precision
         )
@@ -245,15 +242,6 @@ class StepParts:
         return figures
 
 
-@dataclass(frozen=True)
-class TermFigures:
-    """One term of one step, of all ranks together: mean loss, correct predictions, predictions."""
-
-    loss: float
-    num_correct: float
-    num_predictions: float
-
-
 def _zero_sums(terms: Mapping[str, Term]) -> JsonObject:
     by_term = ("losses", "correct", "predictions", "term_steps")
     return {**{name: dict.fromkeys(terms, 0.0) for name in by_term}, "grad_norm": 0.0, "steps": 0}
@@ -270,14 +258,14 @@ class LogWindow:
         """Exclude the time until now (compiling, validation) from the tokens per second."""
         self._timed_tokens, self._clock = 0, time.perf_counter()
 
-    def add(self, figures: Mapping[str, TermFigures], grad_norm: float) -> None:
-        """Add a good step."""
+    def add(self, figures: Sequence[float], num_predictions: Counts, grad_norm: float) -> None:
+        """Add a good step; `figures` are the loss and the correct predictions of each term."""
         sums = self._sums
-        for name, term in figures.items():
-            sums["losses"][name] += term.loss
-            sums["correct"][name] += term.num_correct
-            sums["predictions"][name] += term.num_predictions
-            sums["term_steps"][name] += term.num_predictions > 0
+        for name, loss, correct in zip(self.terms, figures[::2], figures[1::2], strict=True):
+            sums["losses"][name] += loss
+            sums["correct"][name] += correct
+            sums["predictions"][name] += num_predictions[name]
+            sums["term_steps"][name] += num_predictions[name] > 0
         sums["grad_norm"] += grad_norm
         sums["steps"] += 1
 
@@ -289,17 +277,8 @@ class LogWindow:
         """Return the sums as plain values, for a checkpoint."""
         return deepcopy(self._sums)
 
-    def restore(self, values: Any) -> None:
-        """Continue from the sums that `to_json` returned.
-
-        Raises:
-            CheckpointError: the values have another form, or other terms.
-        """
-        if not _has_shape(values, self._sums):
-            raise CheckpointError(
-                f"the checkpoint's window = {show_value(values)} does not hold the sums of the "
-                f"terms {', '.join(self.terms)}"
-            )
+    def restore(self, values: JsonObject) -> None:
+        """Continue from the sums that `to_json` returned, of the same terms."""
         self._sums = values
 
     def means(self) -> dict[str, float]:
@@ -315,15 +294,3 @@ class LogWindow:
             "grad_norm": sums["grad_norm"] / (sums["steps"] or math.nan),
             "tokens_per_second": self._timed_tokens / seconds if seconds > 0 else 0.0,
         }
-
-
-def _has_shape(values: Any, expected: Any) -> bool:
-    """Return True if `values` has the keys of `expected`, each with a finite number."""
-    if isinstance(expected, dict):
-        return (
-            isinstance(values, dict)
-            and values.keys() == expected.keys()
-            and all(_has_shape(values[key], expected[key]) for key in expected)
-        )
-    is_number = isinstance(values, int | float) and not isinstance(values, bool)
-    return is_number and abs(values) < math.inf

@@ -25,16 +25,15 @@ from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term
 from maskwright.optim.build import Optimizers
 from maskwright.train.capture import CapturedSteps
-from maskwright.train.checkpoint import Checkpoint, WholeWriter
+from maskwright.train.checkpoint import Checkpoint, CheckpointWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.signals import AbandonedError, StopRequest
-from maskwright.train.state import Planner, StepPlan, TrainState
+from maskwright.train.state import Schedule, StepPlan, TrainState
 from maskwright.train.step import (
     Counts,
     LogWindow,
     StepFigures,
     StepParts,
-    TermFigures,
     WeightAverage,
     count_predictions,
     seed_dropout,
@@ -42,7 +41,13 @@ from maskwright.train.step import (
 
 
 class Reporter:
-    """A receiver of the loop's records; this one reports nothing."""
+    """A receiver of the loop's records, within its context; this one reports nothing."""
+
+    def __enter__(self) -> "Reporter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def report(self, record: Record, progress: float) -> None:
         """Receive a training or validation record."""
@@ -56,7 +61,8 @@ class Reporter:
 
 # Returns the scores of the current weights, for a validation record; AbandonedError: it was asked
 # to stop. Its arguments: the number of the validation in the run, from 1 (0 before the first step);
-# True after the last step; a function, called before each forward pass, that says True to stop.
+# True after the last step; a function, called before each forward pass, that says True to stop. In
+# a run it is `maskwright.pretraining.validation.Validation`.
 Validate = Callable[[int, bool, Callable[[], bool]], Record]
 
 
@@ -80,7 +86,7 @@ class Trainer:
         checkpoints: the writer of checkpoints; None saves none.
         last_scores: the record of the last validation of this process; None before it.
         milestones: tokens after which the model is saved, by name.
-        scores_beginning: True to score the weights before the first step, as in the last
+        should_score_beginning: True to score the weights before the first step, as in the last
             validation, because they are not random.
         captures: True to record steps as CUDA graphs.
 
@@ -90,7 +96,7 @@ class Trainer:
     """
 
     config: TrainConfig
-    planner: Planner
+    schedule: Schedule
     seed: int
     model: Network
     parallel: Parallel
@@ -100,13 +106,13 @@ class Trainer:
     device: torch.device
     reporter: Reporter
     validate: Validate
-    checkpoints: WholeWriter | None
+    checkpoints: CheckpointWriter | None
     state: TrainState
     average: WeightAverage | None = None
     world: World = ALONE
     last_scores: Record | None = None
     milestones: Mapping[str, int] = field(default_factory=dict[str, int])
-    scores_beginning: bool = False
+    should_score_beginning: bool = False
     captures: bool = False
     _has_checkpoint: bool = field(init=False, default=False)
     _was_resumed: bool = field(init=False, default=False)
@@ -141,7 +147,7 @@ class Trainer:
             self._score_beginning(stop)
             self._validate_if_due(stop)  # a resumed run may have been stopped during one
             while self.progress < 1:
-                plan = self.planner.plan_step(self.progress, self.state.step)
+                plan = self.schedule.step_at(self.progress, self.state.step)
                 loaded = self._load(plan)
                 own = count_predictions(loaded, self.terms)
                 flags = stop.signal is not None, self._meets_new_shape(loaded)
@@ -153,11 +159,11 @@ class Trainer:
                 self._train_on(loaded, plan, num_predictions)
                 (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
                 before = self.state.tokens
-                self._count(loaded, seconds, is_startup=num_compiling > 0)
+                self._advance_state(loaded, seconds, is_startup=num_compiling > 0)
                 for name, tokens in self.milestones.items():
                     if save_model is not None and before < tokens <= self.state.tokens:
                         save_model(name)
-                self.reporter.advance(self._counts("train"), self.progress)
+                self.reporter.advance(self._head_of_record("train"), self.progress)
                 self._log_if_due(loaded, plan.learning_rate_scale)
                 self._validate_if_due(stop)
                 if seconds - saved_at >= 60 * self.config.checkpoint_every_minutes:
@@ -167,8 +173,7 @@ class Trainer:
                         saved_at = seconds
             self._read_figures()
             self.save()
-            if self.checkpoints is not None:
-                self.checkpoints.wait()
+            self.world.wait()  # until the checkpoint is whole
         if self.progress >= 1 and self.state.validations == self.config.num_validations:
             return None
         return stop.signal or signal.SIGTERM  # SIGTERM: only another rank got a signal
@@ -193,7 +198,7 @@ class Trainer:
         ahead = replace(ahead, tokens=self.state.tokens + loaded.num_tokens)
         progress = ahead.progress(self.config)
         if progress < 1:
-            plan = self.planner.plan_step(progress, ahead.step)
+            plan = self.schedule.step_at(progress, ahead.step)
             self.prefetcher.start(plan.request, ahead.position)
 
     def _train_on(self, loaded: LoadedStep, plan: StepPlan, num_predictions: Counts) -> None:
@@ -220,9 +225,7 @@ class Trainer:
             return
         *values, norm = unread.figures.read()
         if all(map(math.isfinite, (*values, norm))):
-            terms = zip(values[::2], values[1::2], unread.num_predictions.values(), strict=True)
-            figures = (TermFigures(*term) for term in terms)
-            self._window.add(dict(zip(self.terms, figures, strict=True)), norm)
+            self._window.add(values, unread.num_predictions, norm)
             self.state = replace(self.state, skipped_in_a_row=0)
             return
         skipped, in_a_row = self.state.skipped_steps + 1, self.state.skipped_in_a_row + 1
@@ -242,7 +245,7 @@ class Trainer:
         self._shapes |= shapes
         return is_new
 
-    def _count(self, loaded: LoadedStep, seconds: float, is_startup: bool) -> None:
+    def _advance_state(self, loaded: LoadedStep, seconds: float, is_startup: bool) -> None:
         startup = seconds - self.state.seconds if is_startup else 0.0
         self._window.add_time(loaded.num_tokens)
         self.state = replace(
@@ -279,7 +282,7 @@ class Trainer:
             return
         self._read_figures()
         record = {
-            **self._counts("train"),
+            **self._head_of_record("train"),
             **self._window.means(),
             "learning_rate": learning_rate_scale * self.optimizers.peak_learning_rate,
             "mask_rate": loaded.request.mask_rate,
@@ -300,31 +303,33 @@ class Trainer:
         self._read_figures()
         began = time.perf_counter()
         try:
-            scores = self.scores(self.progress >= 1, lambda: self._hear(stop))
+            scores = self.score(self.progress >= 1, lambda: self._hear(stop))
         except AbandonedError:
             return
         self.state = replace(self.state, validations=due)
         took = {"validation_seconds": time.perf_counter() - began}
-        self.last_scores = {**self._counts("valid"), **scores, **took}
+        self.last_scores = {**self._head_of_record("valid"), **scores, **took}
         self.reporter.report(self.last_scores, self.progress)
         self._window.restart_clock()
 
     def _score_beginning(self, stop: StopRequest) -> None:
-        if not self.scores_beginning or self.state.step > 0:
+        if not self.should_score_beginning or self.state.step > 0:
             return
         self.reporter.say("scoring the model that the run begins with")
         try:
-            scores = self.scores(final=True, is_asked_to_stop=lambda: self._hear(stop))
+            scores = self.score(final=True, is_asked_to_stop=lambda: self._hear(stop))
         except AbandonedError:
             return
-        self.reporter.report({**self._counts("valid"), **scores, "final": False}, self.progress)
+        self.reporter.report(
+            {**self._head_of_record("valid"), **scores, "final": False}, self.progress
+        )
 
     def _hear(self, stop: StopRequest) -> bool:
         """Return True if the run must stop; a validation calls this before each forward pass."""
-        self.reporter.advance(self._counts("valid"), self.progress)
+        self.reporter.advance(self._head_of_record("valid"), self.progress)
         return stop.signal is not None
 
-    def scores(self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False) -> Record:
+    def score(self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False) -> Record:
         """Return what `validate` returns for the weights that would be saved."""
         self.model.eval()
         with self.averaged_weights():
@@ -338,12 +343,12 @@ class Trainer:
         """Return a context in which the model has the weights to validate and save."""
         return self.average.applied(self.model) if self.average else nullcontext()
 
-    def _counts(self, split: str) -> Record:
+    def _head_of_record(self, split: str) -> Record:
         now = self.state
         return {"split": split, "step": now.step, "tokens": now.tokens, "seconds": now.seconds}
 
     def save(self) -> None:
-        """Write a checkpoint of the current step, or start to write it."""
+        """Write a checkpoint of the current step."""
         if self.checkpoints is not None:
             tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
             state = {**self.state.to_json(), "window": self._window.to_json()}

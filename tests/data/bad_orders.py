@@ -15,11 +15,6 @@ def shuffle_by_numpy(indices: Ints, size: int, *key: int) -> Ints:
     return np.random.default_rng([1, *key]).permutation(size)[indices]
 
 
-def leave(indices: Ints, size: int, *key: int) -> Ints:
-    """No shuffle at all."""
-    return indices
-
-
 def shuffle_blocks(indices: Ints, size: int, *key: int) -> Ints:
     """Blocks change their places, what is inside stays together."""
     blocks = np.array_split(np.arange(size), size // _BLOCK)
@@ -34,27 +29,12 @@ def shuffle_within_blocks(indices: Ints, size: int, *key: int) -> Ints:
     return np.concatenate([generator.permutation(block) for block in blocks])[indices]
 
 
-def sort_pairs(indices: Ints, size: int, *key: int) -> Ints:
-    """A random order, but of the places 2i and 2i + 1 the lower image comes first."""
-    order = shuffle_by_numpy(np.arange(size), size, *key)
-    order[: size // 2 * 2] = np.sort(order[: size // 2 * 2].reshape(-1, 2)).ravel()
-    return order[indices]
-
-
 def step_around(indices: Ints, size: int, *key: int) -> Ints:
     """A random beginning and a random step: too regular."""
     begin, step = np.random.default_rng([4, *key]).integers(1, size, 2).tolist()
     while np.gcd(step, size) != 1:
         step += 1
     return (begin + indices * step) % size
-
-
-def make_one_cycle(indices: Ints, size: int, *key: int) -> Ints:
-    """A random order that goes through all elements before it comes back."""
-    stops = np.random.default_rng([5, *key]).permutation(size)
-    order = np.empty(size, np.int64)
-    order[stops] = np.roll(stops, -1)
-    return order[indices]
 
 
 def swap_evenly(indices: Ints, size: int, *key: int) -> Ints:

@@ -4,8 +4,7 @@
 numpy's, or one that is bad on purpose. A p-value is the probability that a uniformly random order
 looks at least as odd, to either side (too regular is odd, too); far below 1e-6 it is none.
 
-The laws are exact or nearly so from 50 elements on: chi-square, normal, Poisson. Runs and cycles
-follow Knuth, "The Art of Computer Programming", volume 2, 3.3.2, and volume 1, 1.3.3.
+The laws are exact or nearly so from 50 elements on: chi-square, normal, Poisson.
 """
 
 import math
@@ -70,11 +69,6 @@ class Sample:
     def is_whole(self) -> bool:
         return len(self.indices) == self.size
 
-    @property
-    def variance(self) -> float:
-        """Of one image."""
-        return (self.size**2 - 1) / 12
-
     def select(self, keys: slice) -> "Sample":
         """The sample of some of the keys."""
         far = {lag: images[keys] for lag, images in self.far.items()}
@@ -114,18 +108,14 @@ def _bins(size: int, most: int) -> tuple[int, NDArray[np.float64]]:
     return count, np.diff(edges) / size
 
 
-def _p_of_values(values: Ints, size: int, most: int = 64) -> float:
-    """Values that are each uniform over ``range(size)``."""
-    num_bins, shares = _bins(size, most)
-    counts = np.bincount((values * num_bins // size).ravel(), minlength=num_bins)
-    return p_of_cells(counts, values.size * shares)
-
-
 def places(sample: Sample) -> float:
     """Every index goes everywhere equally often: a table of index and image, in coarse bins."""
-    if not sample.is_whole:
-        return _p_of_values(sample.images, sample.size)
-    return _p_of_table(np.broadcast_to(sample.indices, sample.images.shape), sample.images, sample)
+    if sample.is_whole:
+        indices = np.broadcast_to(sample.indices, sample.images.shape)
+        return _p_of_table(indices, sample.images, sample)
+    num_bins, shares = _bins(sample.size, 64)
+    bins = (sample.images * num_bins // sample.size).ravel()
+    return p_of_cells(np.bincount(bins, minlength=num_bins), sample.images.size * shares)
 
 
 def _p_of_table(first: Ints, second: Ints, sample: Sample) -> float:
@@ -141,57 +131,10 @@ def _p_of_table(first: Ints, second: Ints, sample: Sample) -> float:
     return p_of_chi_square(value, num_bins**2 - 1)
 
 
-def displacements(sample: Sample) -> float:
-    """No way to go, ``image - index`` around the circle, is preferred."""
-    return _p_of_values((sample.images - sample.indices) % sample.size, sample.size)
-
-
-def trend(sample: Sample) -> float:
-    """Correlation of index and image."""
-    weights = sample.indices - sample.indices.mean()
-    total = float((weights * (sample.images - (sample.size - 1) / 2)).sum())
-    deviation = sample.variance * sample.size / (sample.size - 1) * (weights**2).sum()
-    return p_of_z(total / math.sqrt(deviation * len(sample.images)))
-
-
-def fixed_points(sample: Sample) -> float:
-    """Images that equal their index: Poisson, 1 in a whole order."""
-    count = int((sample.images == sample.indices).sum())
-    return p_of_count(count, sample.images.size / sample.size)
-
-
-def kept_neighbours(sample: Sample) -> float:
+def kept_neighbors(sample: Sample) -> float:
     """Neighbors whose images are neighbors, in this order or the other: Poisson."""
     steps = np.abs(np.diff(sample.images, axis=1))
     return p_of_count(int((steps == 1).sum()), 2 * steps.size / sample.size)
-
-
-def ascents(sample: Sample) -> float:
-    """How often the next image is larger: half of the time, with the variance (n + 1) / 12."""
-    count = int((np.diff(sample.images, axis=1) > 0).sum())
-    num_keys, length = sample.images.shape
-    deviation = math.sqrt(num_keys * (length + 1) / 12)
-    return p_of_z((count - num_keys * (length - 1) / 2) / deviation)
-
-
-def runs(sample: Sample) -> float:
-    """Lengths of increasing runs. The image after a run is left out: then they are independent."""
-    lengths: list[int] = []
-    for row in sample.images:
-        first = 0
-        for last in np.flatnonzero(np.diff(row) < 0).tolist():
-            if last >= first:
-                lengths.append(last + 1 - first)
-                first = last + 2
-    if not lengths:
-        return 0.0  # nothing but ascents
-    longest = max(lengths)
-    law = np.array([1 / math.factorial(n) - 1 / math.factorial(n + 1) for n in range(1, 30)])
-    kept = max(2, int((law * len(lengths) >= _LEAST_EXPECTED).sum()))
-    counts = np.bincount(lengths, minlength=max(longest, kept) + 1)[1:]
-    counts = np.append(counts[: kept - 1], counts[kept - 1 :].sum())
-    law = np.append(law[: kept - 1], 1 - law[: kept - 1].sum())
-    return p_of_cells(counts, law * len(lengths))
 
 
 def order_types(sample: Sample, width: int = 4) -> float:
@@ -217,14 +160,6 @@ def _count_cycles(sample: Sample) -> Ints:
         labels = np.minimum(labels, np.take_along_axis(labels, jump, axis=1))
         jump = np.take_along_axis(jump, jump, axis=1)
     return (labels == sample.indices).sum(axis=1)
-
-
-def cycles(sample: Sample) -> float:
-    """The number of cycles has mean H_N and variance H_N less the sum of 1 / n^2."""
-    inverse = 1 / np.arange(1, sample.size + 1)
-    num_keys = len(sample.images)
-    deviation = math.sqrt(num_keys * (inverse.sum() - (inverse**2).sum()))
-    return p_of_z(float(_count_cycles(sample).sum() - num_keys * inverse.sum()) / deviation)
 
 
 def parity(sample: Sample) -> float:
@@ -255,14 +190,6 @@ def distances(sample: Sample, lag: int) -> float:
     return p_of_cells(counts, len(first) * np.diff([share_up_to(edge) for edge in edges]))
 
 
-def correlation(sample: Sample, lag: int) -> float:
-    """Serial correlation of the images of indices `lag` apart."""
-    middle, variance = (sample.size - 1) / 2, sample.variance
-    first, second = sample.neighbors(lag)
-    total = float(((first - middle) * (second - middle) + variance / (sample.size - 1)).sum())
-    return p_of_z(total / (variance * math.sqrt(first.size)))
-
-
 def shared_lines(sample: Sample, lag: int, side: int) -> float:
     """How often the images of a pair are the same modulo `side`, as in one line of a grid."""
     first, second = sample.pairs(lag)
@@ -279,11 +206,6 @@ def matches(first: Sample, second: Sample) -> float:
     return p_of_count(count, first.images.size / first.size)
 
 
-def differences(first: Sample, second: Sample) -> float:
-    """Between two keys the images of an index move any way around the circle."""
-    return _p_of_values((second.images - first.images) % first.size, first.size)
-
-
 def joint_places(first: Sample, second: Sample) -> float:
     """Where an image is under one key says nothing of where it is under another."""
     return _p_of_table(first.images, second.images, first)
@@ -291,22 +213,11 @@ def joint_places(first: Sample, second: Sample) -> float:
 
 STATISTICS: dict[str, Callable[[Sample], float]] = {
     "places": places,
-    "displacements": displacements,
-    "trend": trend,
-    "fixed points": fixed_points,
-    "kept neighbors": kept_neighbours,
-    "ascents": ascents,
-    "runs": runs,
+    "kept neighbors": kept_neighbors,
     "order types": order_types,
-}
-WHOLE_STATISTICS = {"cycles": cycles, "parity": parity}
-PAIR_STATISTICS: dict[str, Callable[[Sample, int], float]] = {
-    "distances": distances,
-    "correlation": correlation,
 }
 KEY_STATISTICS: dict[str, Callable[[Sample, Sample], float]] = {
     "matches": matches,
-    "differences": differences,
     "joint places": joint_places,
 }
 
@@ -322,11 +233,9 @@ def examine(sample: Sample) -> Iterator[tuple[str, float]]:
     for name, statistic in STATISTICS.items():
         yield name, statistic(sample)
     if sample.is_whole:
-        for name, statistic in WHOLE_STATISTICS.items():
-            yield name, statistic(sample)
+        yield "parity", parity(sample)
     for lag in list_lags(sample.size):
-        for name, statistic in PAIR_STATISTICS.items():
-            yield f"{name} at lag {lag}", statistic(sample, lag)
+        yield f"distances at lag {lag}", distances(sample, lag)
         for side in list_lags(sample.size)[2:]:
             yield f"shared lines of {side} at lag {lag}", shared_lines(sample, lag, side)
 

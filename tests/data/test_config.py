@@ -14,8 +14,8 @@ def test_rows_that_are_too_short_are_an_error() -> None:
 
 
 def test_special_tokens_take_two_slots() -> None:
-    assert DataConfig().extra_slots == 2
-    assert DataConfig(special_tokens=False).extra_slots == 0
+    assert DataConfig().special_per_segment == 2
+    assert DataConfig(special_tokens=False).special_per_segment == 0
 
 
 @pytest.mark.parametrize(

@@ -162,14 +162,6 @@ def test_rows_do_not_depend_on_how_they_are_asked_for(sizes: list[int], sources:
     assert len({(row.epoch, row.number) for row in pieces}) == len(pieces)
 
 
-def test_any_row_can_be_named() -> None:
-    rows, _ = BOTH.planner().plan_rows(DataPosition(ROW), 300)
-    assert rows.epochs[-1] >= 1
-    for row in [*rows][::17]:
-        position = DataPosition(ROW, row.epoch, row.number)
-        assert [*BOTH.planner().plan_rows(position, 1)[0]] == [row]
-
-
 def load(num_rows: int, micro: int, world: World, start: DataPosition) -> LoadedStep:
     return BOTH.row_source(world).load(StepRequest(ROW, num_rows, micro, 0.3), start)
 

@@ -5,12 +5,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.packing import Rows, pack_best_fit
+from maskwright.data.packing import Packed, pack_best_fit
 
 
-def pack_slowly(lengths: Sequence[int], capacity: int, max_segments: int) -> Rows:
+def pack_slowly(lengths: Sequence[int], capacity: int, max_segments: int) -> Packed:
     """Pack segments into the same rows as `pack_best_fit`, its readable twin in quadratic time."""
-    rows: Rows = []
+    rows: Packed = []
     free: list[int] = []
     touched: list[int] = []  # when each row was last added to; the latest wins a tie
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))

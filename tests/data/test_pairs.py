@@ -6,7 +6,6 @@ The corpus numbers its tokens, so each says by itself where it is from.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from maskwright.data import pairs as pairs_module
 from maskwright.data.batch import Batch, collate
 from maskwright.data.config import DataConfig, MaskingConfig, PairKind
 from maskwright.data.counter_rng import derive_keys
@@ -309,23 +307,4 @@ def test_a_corpus_of_one_document_is_one_line() -> None:
 def test_pairs_need_special_tokens() -> None:
     with pytest.raises(ConfigError, match=r"pairs = next requires \[CLS\] and \[SEP\]"):
         DataConfig(special_tokens=False, pairs="next")
-    assert DataConfig(pairs="order").extra_slots == 3
-
-
-def test_masks_touch_no_special_token_of_a_pair() -> None:
-    [batch] = Setting([61] * 40, row_length=64).load(40).micro_batches
-    hidden = batch.masked_labels[batch.masked_labels != IGNORED]
-    assert int(hidden.min()) >= NUM_SPECIAL
-    assert len(hidden) / (batch.num_tokens - 120) == pytest.approx(0.15, abs=0.01)
-
-
-def test_only_false_pairs_are_drawn_for() -> None:
-    """The true pairs of a corpus are the same, wherever false ones come from."""
-    setting = Setting([61] * 40, row_length=64)
-    with patch.object(pairs_module, "ATTEMPTS", 3):
-        few = list(read_pairs(setting.load(30).micro_batches[0]))
-    many = list(read_pairs(setting.load(30).micro_batches[0]))
-    assert [p.label for p in few] == [p.label for p in many]
-    true = [(a, b) for a, b in zip(few, many, strict=True) if a.label == 0]
-    assert true
-    assert all(np.array_equal(a.second, b.second) for a, b in true)
+    assert DataConfig(pairs="order").special_per_segment == 3

@@ -1,7 +1,7 @@
 """The computed order looks like a uniformly random one, and orders that do not are refused.
 
-An order fails at a p-value below 1e-6. Here are about 1,700 of them, so that with other keys a
-perfect order would fail one time in 500; with these it does not. A bad order is refused at a
+An order fails at a p-value below 1e-6. Here are about 1,000 of them, so that with other keys a
+perfect order would fail one time in 1,000; with these it does not. A bad order is refused at a
 p-value below 1e-9. docs/decisions/0007-order-of-16-half-rounds.md has large orders.
 """
 
@@ -12,14 +12,23 @@ import pytest
 
 from maskwright.data import permutation as order_module
 from maskwright.data.permutation import permute
-from tests.data import bad_orders, randomness
-from tests.data.randomness import Order, arrangements, compare, examine, take_sample
+from tests.data import bad_orders
+from tests.data.randomness import (
+    Order,
+    arrangements,
+    compare,
+    examine,
+    order_types,
+    parity,
+    places,
+    take_sample,
+)
 
 Keys = Callable[[int], list[tuple[int, int]]]
 
 PASSES, REFUSED = 1e-6, 1e-9
 # Primes, squares and their neighbors, powers of two, many factors; 160,000 images of each.
-SIZES = [97, 99, 100, 101, 210, 961, 1021, 1023, 1024, 1025, 5041, 10_007, 65_536, 99_856, 100_003]
+SIZES = [97, 99, 100, 101, 1023, 1024, 1025, 5041, 65_536, 100_003]
 FEW = [6, 7, 8, 9, 12, 15, 16, 24, 25, 35, 48, 49]
 
 
@@ -60,10 +69,8 @@ def test_nothing_tells_a_part_of_a_huge_order_from_a_random_one(size: int, keys:
 @pytest.mark.parametrize("size", FEW)
 def test_orders_of_few_elements_have_no_favourites(size: int) -> None:
     sample = take_sample(permute, size, epochs(300))
-    for statistic in ("places", "displacements", "fixed points", "order types"):
-        assert randomness.STATISTICS[statistic](sample) > PASSES, statistic
-    for name, statistic in randomness.WHOLE_STATISTICS.items():
-        assert statistic(sample) > PASSES, name
+    for statistic in (places, order_types, parity):
+        assert statistic(sample) > PASSES, statistic.__name__
 
 
 @pytest.mark.parametrize(("size", "num_keys"), [(1, 3), (2, 400), (3, 600), (4, 2400), (5, 3600)])
@@ -83,26 +90,18 @@ def test_numpy_s_order_passes_and_its_p_values_are_uniform() -> None:
         for _, p in p_values(bad_orders.shuffle_by_numpy, size, keys(60_000 // size))
     ]
     assert min(found) > PASSES
-    for share in (0.05, 0.25, 0.5, 0.75):  # of some 350, of which some depend on one another
+    for share in (0.05, 0.25, 0.5, 0.75):  # of some 200, of which some depend on one another
         assert abs(np.mean(np.array(found) < share) - share) < 0.12
 
 
 REFUSALS = [
     ("places", bad_orders.shuffle_within_blocks),
-    ("displacements", bad_orders.shuffle_within_blocks),
-    ("trend", bad_orders.leave),
-    ("fixed points", bad_orders.leave),
     ("kept neighbors", bad_orders.shuffle_blocks),
-    ("ascents", bad_orders.sort_pairs),
-    ("runs", bad_orders.sort_pairs),
     ("order types", bad_orders.step_around),
-    ("cycles", bad_orders.make_one_cycle),
     ("parity", bad_orders.swap_evenly),
     ("distances at lag 1", bad_orders.shuffle_blocks),
-    ("correlation at lag 1", bad_orders.shuffle_blocks),
     ("shared lines of 32 at lag 32", bad_orders.shuffle_blocks),
     ("matches", bad_orders.forget_the_key),
-    ("differences", bad_orders.turn_with_the_epoch),
     ("joint places", bad_orders.turn_with_the_epoch),
 ]
 
@@ -110,18 +109,6 @@ REFUSALS = [
 @pytest.mark.parametrize(("statistic", "order"), REFUSALS, ids=[name for name, _ in REFUSALS])
 def test_every_statistic_refuses_a_bad_order(statistic: str, order: Order) -> None:
     assert next(p for name, p in p_values(order, 1024, epochs(60)) if name == statistic) < REFUSED
-
-
-def test_there_is_a_bad_order_for_every_statistic() -> None:
-    kinds = [
-        *randomness.STATISTICS,
-        *randomness.WHOLE_STATISTICS,
-        *randomness.PAIR_STATISTICS,
-        *randomness.KEY_STATISTICS,
-        "shared lines",
-    ]
-    refusing = [name.partition(" of ")[0].partition(" at ")[0] for name, _ in REFUSALS]
-    assert sorted(refusing) == sorted(kinds)
 
 
 @pytest.mark.parametrize("half_rounds", [1, 2, 3, 4])

@@ -3,32 +3,15 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from maskwright.errors import CheckpointError
 from maskwright.train.checkpoint import list_checkpoints, open_checkpoint, verify_checkpoint
-from tests.distributed.work import (
-    close_while_writing,
-    count_gathered,
-    save_and_train_on,
-    train,
-)
+from tests.distributed.work import count_gathered, train
 from tests.distributed.worlds import run_world
 from tests.models import small_model
 
 SPREAD = {"train": {"parallel": "fsdp", "keep_checkpoints": 9}}
-
-
-def test_a_checkpoint_is_of_the_step_it_was_begun_at(tmp_path: Path) -> None:
-    """It is written in the background, and the weights change meanwhile."""
-    first, second = run_world(2, save_and_train_on, SPREAD, tmp_path)
-    assert second.when_saved is None
-    assert first.when_saved is not None
-    assert first.in_checkpoint is not None
-    assert first.when_saved.keys() == first.in_checkpoint.keys()
-    for name, weights in first.when_saved.items():
-        assert np.array_equal(weights, first.in_checkpoint[name]), name
 
 
 def test_every_rank_writes_a_file_of_its_own_and_nothing_is_pickled(tmp_path: Path) -> None:
@@ -51,10 +34,6 @@ def test_a_checkpoint_without_the_parts_of_a_rank_is_not_opened(tmp_path: Path) 
     next(path.glob("shard-00001-*")).unlink()
     with pytest.raises(CheckpointError, match=re.compile(r"has \d+ of its \d+ numbers")):
         open_checkpoint(path)
-
-
-def test_a_checkpoint_in_the_making_is_finished_before_ranks_part(tmp_path: Path) -> None:
-    assert run_world(2, close_while_writing, SPREAD, tmp_path) == ["step_00000000"] * 2
 
 
 def test_a_model_is_put_together_once_and_one_parameter_at_a_time() -> None:

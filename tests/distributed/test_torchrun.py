@@ -91,7 +91,7 @@ def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
 
 def test_fsdp_of_one_process_trains_as_without_it(workplace: Path, tmp_path: Path) -> None:
     """A GPU alone can show that sharding works."""
-    precise = ["--train.precision", "fp32"]
+    precise = ["--train.precision", "fp32", "--train.checkpoint_every_minutes", "10"]
     arguments = [*list_arguments(data_of(workplace), tmp_path, "sharded"), *precise]
     launcher = ["-m", "torch.distributed.run", "--standalone", "-m", "maskwright"]
     subprocess.run([sys.executable, *launcher, *arguments], cwd=ROOT, check=True)

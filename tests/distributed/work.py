@@ -3,11 +3,9 @@
 import math
 import os
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -25,19 +23,16 @@ from maskwright.distributed.parallel import Sharded
 from maskwright.distributed.world import World
 from maskwright.errors import TrainingError
 from maskwright.evaluation.data import PinnedText
-from maskwright.model.fused import TermSums
 from maskwright.objectives.mlm import MaskedLMScores, evaluate_sources
+from maskwright.objectives.objective import TermSums
 from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.init_from import load_initial, load_teacher
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import load_run_config
 from maskwright.train.checkpoint import (
-    ShardedWriter,
-    checkpoint_path,
     find_newest,
     list_checkpoints,
-    open_checkpoint,
 )
 from maskwright.train.trainer import Trainer
 from tests.helpers import count_predictions, random_corpus, special_ids, vocabulary
@@ -150,55 +145,15 @@ def train_spoiled(world: World, options: dict[str, Any]) -> Outcome:
     """In the step numbered 5, counted from 0, the last rank's loss is not a number."""
     recorder = Recorder()
     trainer = make_trainer(None, recorder, world=world, **options)
-    objective = trainer.parallel.objective
+    objective = trainer.parallel.loss
 
     def spoiled(batch: Batch) -> dict[str, TermSums]:
         sums = objective(batch)["mlm"]
         is_bad = trainer.state.step == 5 and world.rank == world.size - 1
         return {"mlm": TermSums(sums.loss * (math.nan if is_bad else 1.0), sums.num_correct)}
 
-    trainer.parallel = replace(trainer.parallel, objective=spoiled)
+    trainer.parallel = replace(trainer.parallel, loss=spoiled)
     return finish(trainer, recorder)
-
-
-@dataclass(frozen=True)
-class Snapshots:
-    """Weights when a checkpoint was begun, and what the checkpoint holds."""
-
-    when_saved: dict[str, NDArray[np.float32]] | None
-    in_checkpoint: dict[str, NDArray[np.float32]] | None
-
-
-def save_and_train_on(world: World, options: dict[str, Any], folder: Path) -> Snapshots:
-    """Begins a checkpoint after 5 steps, and trains on before it may be written."""
-    trainer = make_trainer(folder, Recorder(), world=world, **options)
-    writer = trainer.checkpoints
-    assert isinstance(writer, ShardedWriter)
-    free, write, when_saved = Event(), writer._write, None
-
-    def write_late(path: Path, staged: dict[str, Tensor], state: dict[str, Any]) -> None:
-        free.wait()
-        write(path, staged, state)
-
-    writer._write = write_late
-    take = trainer.prefetcher.take
-
-    def watch(request: StepRequest, position: DataPosition) -> LoadedStep:
-        nonlocal when_saved
-        if trainer.state.step == 5:
-            trainer.save()
-            model = consolidate(trainer)
-            when_saved = numbers_of(model) if model is not None else None
-        if trainer.state.step == 10:
-            free.set()
-        return take(request, position)
-
-    trainer.prefetcher.take = watch
-    trainer.fit()
-    again = make_trainer(None, Recorder(), world=world, **options)
-    again.restore(open_checkpoint(checkpoint_path(folder, 5)))
-    model = consolidate(again)
-    return Snapshots(when_saved, numbers_of(model) if model is not None else None)
 
 
 def count_gathered(world: World) -> tuple[int, int, int]:
@@ -246,25 +201,6 @@ def fail_on_one_rank(world: World) -> str:
 
 def numbers_of(model: torch.nn.Module) -> dict[str, NDArray[np.float32]]:
     return {name: tensor.detach().numpy().copy() for name, tensor in model.named_parameters()}
-
-
-def close_while_writing(world: World, options: dict[str, Any], folder: Path) -> str:
-    """Ends a run that has just begun to write a checkpoint; the name of what is there then."""
-    trainer = make_trainer(folder, Recorder(), world=world, **options)
-    writer = trainer.checkpoints
-    assert isinstance(writer, ShardedWriter)
-    write = writer._write
-
-    def write_slowly(path: Path, staged: dict[str, Tensor], state: dict[str, Any]) -> None:
-        time.sleep(0.5)
-        write(path, staged, state)
-
-    writer._write = write_slowly
-    trainer.save()
-    writer.close()
-    world.wait()
-    [path] = list_checkpoints(folder)
-    return path.name
 
 
 @dataclass(frozen=True)

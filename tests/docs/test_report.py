@@ -13,7 +13,7 @@ from benchmarks.reproduce import PEER, SYSTEMS
 from docs.tools.report import BEGIN, END, read_pages
 from maskwright.cli.flags import config_values
 from maskwright.cli.pretrain import pretrain_parser
-from maskwright.pretraining.prepared_data import build_planner
+from maskwright.pretraining.build import build_schedule
 from maskwright.runs.config import resolve
 
 ENVIRONMENT = {"cpu": "Some CPU (Family 1)", "cpu_count": 2, "packages": {"torch": "2.13"}}
@@ -356,4 +356,4 @@ def test_ablations_are_compared_with_the_baseline(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - {PEER}))
 def test_a_system_is_a_configuration(name: str) -> None:
     options = pretrain_parser().parse(["text.txt", *SYSTEMS[name].options])
-    build_planner(resolve(SYSTEMS[name].recipe, overrides=config_values(options)), 8192)
+    build_schedule(resolve(SYSTEMS[name].recipe, overrides=config_values(options)), 8192)

@@ -31,9 +31,9 @@ with torch.no_grad():  # opinions of its own, and some right ones
 DATA: DataFacts = {"name": "numbers", "fingerprint": "0" * 64}
 
 
-def make_text(corpus: SyntheticCorpus = CORPUS, num_slots: int = 10**6) -> PinnedText:
+def make_text(corpus: SyntheticCorpus = CORPUS, num_positions: int = 10**6) -> PinnedText:
     config = DataConfig(max_seq_length=16)
-    return PinnedText(corpus, config, special_ids(), vocabulary(COUNTS), num_slots)
+    return PinnedText(corpus, config, special_ids(), vocabulary(COUNTS), num_positions)
 
 
 def evaluate(text: PinnedText, model: MaskedLanguageModel = MODEL) -> SuiteResult:
@@ -232,7 +232,7 @@ def test_masks_are_named_and_logits_come_in_parts(
     assert again.settings == result.settings
     for score, other in zip(again.scores, result.scores, strict=True):
         assert score.value == pytest.approx(other.value, rel=1e-5)
-    fewer = evaluate(make_text(num_slots=320))
+    fewer = evaluate(make_text(num_positions=320))
     assert fewer.settings["masks_sha256"] != result.settings["masks_sha256"]
     assert fewer.settings["num_rows"] == 20
 

@@ -19,8 +19,8 @@ from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import WINDOW_SEGMENTS, DataPosition, segments_per_row
 from maskwright.logs import Record
-from maskwright.pretraining.build import build_trainer
-from maskwright.pretraining.prepared_data import PreparedData, build_row_source, resolve_model
+from maskwright.pretraining.build import build_row_source, build_trainer, resolve_model
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.shards.manifest import Manifest, ShardInfo, SplitInfo, write_manifest
 from maskwright.shards.writer import ShardWriter, write_array
@@ -176,7 +176,7 @@ def test_gradients_with_large_weights_equal_the_library_s(folder: Path) -> None:
         for theirs, ours in pairs:
             ours.copy_(theirs.normal_(1.0 if theirs.ndim == 1 else 0.0, 0.2, generator=generator))
     batch = load_first_batch(folder)
-    sums = trainer.parallel.objective(batch)
+    sums = trainer.parallel.loss(batch)
     sums["mlm"].loss.backward()
     ids, labels, positions, numbers = build_first_batch(corpus)
     logits = encoder(ids, positions, numbers, labels != -100)

@@ -59,13 +59,13 @@ def loaded(data: Path) -> LoadedModel:
     return LoadedModel(model.eval(), tokenizer, True)
 
 
-def pinned_batches(loaded: LoadedModel, data: Path, num_slots: int) -> list[Batch]:
+def pinned_batches(loaded: LoadedModel, data: Path, num_positions: int) -> list[Batch]:
     tokenizer, valid = loaded.tokenizer, TokenStore.open(data, "valid")
     vocabulary = Vocabulary(
         tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, valid.unigram_counts
     )
     special = SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, True)
-    batches = PinnedText(valid, DataConfig(LENGTH), special, vocabulary, num_slots).batches()
+    batches = PinnedText(valid, DataConfig(LENGTH), special, vocabulary, num_positions).batches()
     return list(batches)
 
 

@@ -17,8 +17,9 @@ from maskwright.model.flops import (
     count_parameters,
     count_token_head_flops_per_token,
 )
-from maskwright.model.init import grow_vocabulary, initialize
+from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.pretraining.vocabulary_transfer import grow_vocabulary
 from tests.model.helpers import tiny_config
 from tests.twins import PACKED, ROW, fill_rows, pack
 

@@ -1,21 +1,13 @@
-"""Initial weights, and the rows of a vocabulary that grows."""
+"""Initial weights."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 
-from maskwright.model.init import (
-    grow_vocabulary,
-    initialize,
-    mix_vocabulary,
-    spread_layers,
-    take_layers,
-)
+from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.model.helpers import tiny_config
-from tests.models import small_model
 
 
 def built(seed: int = 0, **fields: object) -> MaskedLanguageModel:
@@ -71,80 +63,3 @@ def test_a_tied_decoder_stays_tied() -> None:
     tied, untied = built(), built(tie_word_embeddings=False)
     assert tied.head.decoder.weight is tied.encoder.embeddings.word.weight
     assert not torch.equal(untied.head.decoder.weight, untied.encoder.embeddings.word.weight)
-
-
-WORDS, DECODER, BIAS = (
-    "encoder.embeddings.word.weight",
-    "head.decoder.weight",
-    "head.decoder.bias",
-)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_rows_are_means(tied: bool) -> None:
-    model = small_model(preset="modernbert", tie_word_embeddings=tied)
-    tensors = {name: p.detach() for name, p in model.named_parameters()}
-    tensors[BIAS].normal_()
-    kept = {name: tensor.clone() for name, tensor in tensors.items()}
-    pieces = {60: [7], 64: [7, 9], 65: [10, 11, 12]}
-    grown = grow_vocabulary(tensors, 128, pieces)
-    tables = {WORDS, BIAS} if tied else {WORDS, DECODER, BIAS}
-    for name, old in kept.items():
-        assert torch.equal(tensors[name], old)
-        if name not in tables:
-            assert torch.equal(grown[name], old)
-            continue
-        assert grown[name].shape == (128, *old.shape[1:])
-        assert torch.equal(grown[name][:60], old[:60])
-        assert torch.equal(grown[name][61:64], old[61:])
-        assert torch.equal(grown[name][60], old[7])
-        assert torch.allclose(grown[name][64], (old[7] + old[9]) / 2)
-        assert torch.allclose(grown[name][65], (old[10] + old[11] + old[12]) / 3)
-        assert torch.allclose(grown[name][66:], old.mean(0).expand(62, *old.shape[1:]))
-
-
-def test_a_vocabulary_may_have_room_already() -> None:
-    model = small_model()
-    tensors = {name: p.detach() for name, p in model.named_parameters()}
-    grown = grow_vocabulary(tensors, 64, {63: [5, 6]})
-    assert torch.equal(grown[WORDS][:63], tensors[WORDS][:63])
-    assert torch.equal(grown[WORDS][63], tensors[WORDS][5:7].mean(0))
-
-
-@pytest.mark.parametrize(
-    ("count", "total", "layers"),
-    [(6, 12, [0, 2, 4, 7, 9, 11]), (2, 4, [0, 3]), (1, 3, [0]), (3, 3, [0, 1, 2])],
-)
-def test_layers_are_those_of_distilbert(count: int, total: int, layers: list[int]) -> None:
-    assert spread_layers(count, total) == layers
-
-
-def test_a_student_takes_every_nth_layer_with_all_around_it() -> None:
-    teacher, student = small_model(1, num_hidden_layers=4), small_model(0, num_hidden_layers=2)
-    assert take_layers(student, teacher) == [0, 3]
-    theirs = teacher.state_dict()
-    for name, tensor in student.state_dict().items():
-        assert torch.equal(tensor, theirs[name.replace("blocks.1.", "blocks.3.")]), name
-    student.head.decoder.weight.data += 1
-    assert not torch.equal(student.head.decoder.weight, teacher.head.decoder.weight)
-
-
-@pytest.mark.parametrize("change", [{"intermediate_size": 48}, {"qk_norm": True}])
-def test_a_student_of_other_sizes_keeps_its_random_weights(change: dict[str, Any]) -> None:
-    teacher, student = (
-        small_model(1, num_hidden_layers=4, preset="bert"),
-        small_model(0, num_hidden_layers=2, preset="bert", **change),
-    )
-    before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
-    assert take_layers(student, teacher) == []
-    assert all(torch.equal(t, before[n]) for n, t in student.state_dict().items())
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_bias_of_a_token_follows_it(tied: bool) -> None:
-    model = small_model(preset="bert", tie_word_embeddings=tied)
-    tensors = {name: p.detach().clone() for name, p in model.named_parameters()}
-    tensors[BIAS][7] = 50.0
-    mixed = mix_vocabulary(tensors, 40, {3: ([7], [1.0]), 4: ([7, 8], [0.5, 0.5])})
-    assert mixed[BIAS][[3, 4]].tolist() == [50.0, 25.0]
-    assert (DECODER in mixed) is not tied

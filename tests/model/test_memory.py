@@ -7,8 +7,8 @@ import torch
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
+from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.micro_batch import estimate_memory
-from maskwright.pretraining.prepared_data import resolve_model
 from maskwright.runs.config import resolve
 from tests.model.helpers import tiny_config
 

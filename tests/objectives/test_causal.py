@@ -16,9 +16,9 @@ from maskwright.distributed.world import World
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
-from maskwright.objectives.mlm import CausalSteps, MaskedAndCausalLM
+from maskwright.objectives.mlm import CausalSteps, MaskedAndCausalLoss
 from maskwright.train.reporting import describe_record
-from maskwright.train.step import LogWindow, TermFigures
+from maskwright.train.step import LogWindow
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model
@@ -82,7 +82,7 @@ def test_the_vector_before_a_token_predicts_it() -> None:
     expected = model.head(hidden[places - 1])
     logits = model(batch.input_ids, batch.context, places)
     assert torch.allclose(logits, expected, atol=1e-5)
-    sums = MaskedAndCausalLM(model)(batch)
+    sums = MaskedAndCausalLoss(model)(batch)
     labels = batch.masked_labels[used]
     loss = -expected.log_softmax(-1)[torch.arange(len(labels)), labels].sum()
     assert sums["mlm"].loss.item() == pytest.approx(loss.item(), rel=1e-5)
@@ -90,7 +90,7 @@ def test_the_vector_before_a_token_predicts_it() -> None:
 
 
 def test_a_batch_counts_for_one_of_the_two() -> None:
-    objective = MaskedAndCausalLM(small_model(next_token_prediction=True).eval())
+    objective = MaskedAndCausalLoss(small_model(next_token_prediction=True).eval())
     for batch in (load_causal(), load(0, 0.0).micro_batches[0]):
         counts = [term.count(batch) for term in objective.terms.values()]
         losses = [sums.loss.item() for sums in objective(batch).values()]
@@ -100,10 +100,10 @@ def test_a_batch_counts_for_one_of_the_two() -> None:
 
 
 def test_means_are_over_the_steps_that_predicted_something() -> None:
-    window = LogWindow(MaskedAndCausalLM(small_model()).terms)
-    nothing = TermFigures(0.0, 0.0, 0.0)
-    window.add({"mlm": TermFigures(2.0, 5.0, 10.0), "clm": nothing}, 1.0)
-    window.add({"mlm": TermFigures(4.0, 0.0, 10.0), "clm": nothing}, 3.0)
+    window = LogWindow(MaskedAndCausalLoss(small_model()).terms)
+    counts = {"mlm": 10.0, "clm": 0.0}
+    window.add([2.0, 5.0, 0.0, 0.0], counts, 1.0)
+    window.add([4.0, 0.0, 0.0, 0.0], counts, 3.0)
     means = window.means()
     assert (means["loss"], means["masked_accuracy"], means["grad_norm"]) == (3.0, 0.25, 2.0)
     assert math.isnan(means["causal_loss"])

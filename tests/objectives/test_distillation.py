@@ -12,8 +12,8 @@ from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.config import DistillConfig
-from maskwright.objectives.distillation import DISTILL, DistilledMaskedLM
-from maskwright.objectives.mlm import MLM, MaskedLM
+from maskwright.objectives.distillation import DISTILL, DistillationLoss
+from maskwright.objectives.mlm import MLM, MaskedTokensLoss
 from tests.helpers import SyntheticCorpus
 from tests.models import small_model
 from tests.objectives.test_mlm import TWO_ROWS, choosing, make_batch
@@ -32,7 +32,7 @@ def batch_of(rate: float = 0.3) -> Batch:
 def test_the_sums_are_those_of_distilbert() -> None:
     """As in transformers' research project: KLDivLoss with T squared, CosineEmbeddingLoss."""
     student, teacher, batch = small_model(initializer_range=0.3).eval(), make_teacher(), batch_of()
-    loss = DistilledMaskedLM(student, teacher, CONFIG)
+    loss = DistillationLoss(student, teacher, CONFIG)
     sums = loss(batch)
     used = batch.masked_labels != -100
     hidden, logits = [], []
@@ -48,13 +48,13 @@ def test_the_sums_are_those_of_distilbert() -> None:
     expected = CONFIG.weight * temperature**2 * divergence + 0.5 * cosine
     torch.testing.assert_close(sums[DISTILL].loss, expected)
     assert sums[DISTILL].num_correct == (s.argmax(-1) == t.argmax(-1)).sum()
-    torch.testing.assert_close(sums[MLM], MaskedLM(student)(batch)[MLM])
+    torch.testing.assert_close(sums[MLM], MaskedTokensLoss(student)(batch)[MLM])
     assert [term.weight for term in loss.terms.values()] == pytest.approx([0.3, 1.0])
 
 
 def test_a_teacher_teaches_nothing_to_itself_and_is_never_trained() -> None:
     student, teacher, batch = make_teacher().eval(), make_teacher(), batch_of()
-    sums = DistilledMaskedLM(student, teacher, CONFIG)(batch)
+    sums = DistillationLoss(student, teacher, CONFIG)(batch)
     assert sums[DISTILL].loss.item() == pytest.approx(0, abs=1e-4)
     assert sums[DISTILL].num_correct == batch.num_predictions > 0
     sums[DISTILL].loss.backward()
@@ -66,7 +66,7 @@ def test_a_teacher_teaches_nothing_to_itself_and_is_never_trained() -> None:
 
 def test_a_batch_without_a_masked_token_gives_zero_and_no_nan() -> None:
     student = small_model()
-    sums = DistilledMaskedLM(student, make_teacher(), CONFIG)(batch_of(rate=0.0))
+    sums = DistillationLoss(student, make_teacher(), CONFIG)(batch_of(rate=0.0))
     (sums[MLM].loss + sums[DISTILL].loss).backward()
     assert [each.loss.item() for each in sums.values()] == [0, 0]
     assert all(p.grad is not None and not p.grad.any() for p in student.parameters())
@@ -74,7 +74,7 @@ def test_a_batch_without_a_masked_token_gives_zero_and_no_nan() -> None:
 
 def test_with_all_tokens_as_candidates_loss_and_gradient_are_the_same() -> None:
     student, batch = small_model(initializer_range=0.3), batch_of()
-    loss = DistilledMaskedLM(student, make_teacher(), CONFIG)
+    loss = DistillationLoss(student, make_teacher(), CONFIG)
     everything = choosing(batch, torch.randperm(64), torch.zeros(64))
     gradients = list[list[torch.Tensor]]()
     for one in (batch, everything):
@@ -91,7 +91,7 @@ def test_a_candidate_counts_for_as_many_tokens_at_any_temperature() -> None:
         if model.head.decoder.bias is not None:
             model.head.decoder.bias.data[41] = model.head.decoder.bias.data[40]
     batch = replace(batch, masked_labels=batch.masked_labels.where(batch.masked_labels == -100, 7))
-    loss = DistilledMaskedLM(student, teacher, CONFIG)
+    loss = DistillationLoss(student, teacher, CONFIG)
     offsets = torch.zeros(63)
     offsets[40] = torch.tensor(2.0).log()
     ids = torch.tensor([i for i in range(64) if i != 41])
@@ -101,16 +101,16 @@ def test_a_candidate_counts_for_as_many_tokens_at_any_temperature() -> None:
 
 def test_widths_may_differ_without_a_cosine() -> None:
     narrow, teacher = small_model(hidden_size=8, intermediate_size=16), make_teacher()
-    assert DistilledMaskedLM(small_model(), teacher, DistillConfig()).cosine == 1
-    assert DistilledMaskedLM(narrow, teacher, DistillConfig()).cosine == 0
+    assert DistillationLoss(small_model(), teacher, DistillConfig()).cosine == 1
+    assert DistillationLoss(narrow, teacher, DistillConfig()).cosine == 0
     with pytest.raises(ConfigError) as caught:
-        DistilledMaskedLM(narrow, teacher, CONFIG)
+        DistillationLoss(narrow, teacher, CONFIG)
     assert (caught.value.field, caught.value.value) == ("distill.cosine", 0.5)
 
 
 def test_vocabularies_must_agree() -> None:
     with pytest.raises(ConfigError) as caught:
-        DistilledMaskedLM(small_model(vocab_size=72), make_teacher(), DistillConfig())
+        DistillationLoss(small_model(vocab_size=72), make_teacher(), DistillConfig())
     assert (caught.value.field, caught.value.value) == ("model.vocab_size", 72)
 
 

@@ -11,7 +11,7 @@ from maskwright.data.config import MaskingConfig
 from maskwright.data.loader import StepRequest
 from maskwright.data.masking import Masker
 from maskwright.data.rows import DataPosition, Row, Rows
-from maskwright.objectives.mlm import MaskedLM, predict_masked
+from maskwright.objectives.mlm import MaskedTokensLoss, predict_masked
 from tests.helpers import (
     PAD,
     SyntheticCorpus,
@@ -36,7 +36,7 @@ TWO_ROWS = Rows.of([Row(0, 0, ((0, 6), (6, 5))), Row(0, 1, ((11, 14),))])
 def test_the_sums_are_those_of_a_plain_computation() -> None:
     model = small_model().eval()
     batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS)
-    sums = MaskedLM(model)(batch)["mlm"]
+    sums = MaskedTokensLoss(model)(batch)["mlm"]
     used = batch.masked_labels != -100
     logits, labels = predict_masked(model, batch)[used], batch.masked_labels[used]
     expected = -logits.log_softmax(-1)[torch.arange(len(labels)), labels].sum()
@@ -47,7 +47,7 @@ def test_the_sums_are_those_of_a_plain_computation() -> None:
 
 def test_an_untrained_model_is_as_good_as_chance() -> None:
     batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS)
-    sums = MaskedLM(small_model())(batch)["mlm"]
+    sums = MaskedTokensLoss(small_model())(batch)["mlm"]
     assert sums.loss.item() / batch.num_predictions == pytest.approx(math.log(64), rel=0.05)
 
 
@@ -55,7 +55,7 @@ def test_a_batch_without_a_masked_token_gives_zero_and_no_nan() -> None:
     model = small_model()
     batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS, rate=0.0)
     assert batch.num_predictions == 0
-    sums = MaskedLM(model)(batch)["mlm"]
+    sums = MaskedTokensLoss(model)(batch)["mlm"]
     sums.loss.backward()
     assert sums.loss.item() == 0
     assert sums.num_correct.item() == 0
@@ -74,10 +74,10 @@ def test_with_all_tokens_as_candidates_loss_and_gradient_are_the_same() -> None:
     everything = choosing(batch, torch.randperm(64), torch.zeros(64))
     gradients = list[list[torch.Tensor]]()
     for one in (batch, everything):
-        sums = MaskedLM(model)(one)["mlm"]
+        sums = MaskedTokensLoss(model)(one)["mlm"]
         parameters = list(model.parameters())
         gradients.append(list(torch.autograd.grad(sums.loss, parameters)))
-    assert sums.num_correct == MaskedLM(model)(batch)["mlm"].num_correct
+    assert sums.num_correct == MaskedTokensLoss(model)(batch)["mlm"].num_correct
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
@@ -107,7 +107,7 @@ def test_id_0_counts_as_a_label() -> None:
     model = small_model().eval()
     batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS)
     labels = torch.where(batch.masked_labels == -100, -100, 0)
-    sums = MaskedLM(model)(replace(batch, masked_labels=labels))["mlm"]
+    sums = MaskedTokensLoss(model)(replace(batch, masked_labels=labels))["mlm"]
     logits = predict_masked(model, batch)[labels == 0]
     expected = F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long), reduction="sum")
     assert sums.loss.item() == pytest.approx(expected.item(), rel=1e-6)

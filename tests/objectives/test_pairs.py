@@ -11,8 +11,8 @@ from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.mlm import MaskedLM, predict_masked
-from maskwright.objectives.pairs import MaskedLMWithPairs, predict_pairs
+from maskwright.objectives.mlm import MaskedTokensLoss, predict_masked
+from maskwright.objectives.pairs import SentencePairsLoss, predict_pairs
 from tests.helpers import SyntheticCorpus, random_corpus, row_source
 from tests.models import small_config
 from tests.train.helpers import Recorder, make_trainer
@@ -31,7 +31,7 @@ def make_batch(corpus: SyntheticCorpus | None = None) -> Batch:
 
 def test_the_sums_are_those_of_a_plain_computation() -> None:
     model, batch = make_model(), make_batch()
-    sums = MaskedLMWithPairs(model)(batch)
+    sums = SentencePairsLoss(model)(batch)
     assert batch.pair_labels is not None
     for name, logits, labels, count in (
         ("mlm", predict_masked(model, batch), batch.masked_labels, batch.num_predictions),
@@ -46,7 +46,7 @@ def test_the_sums_are_those_of_a_plain_computation() -> None:
 
 def test_terms_count_what_is_summed() -> None:
     batch = make_batch()
-    terms = MaskedLMWithPairs(make_model()).terms
+    terms = SentencePairsLoss(make_model()).terms
     counts = {name: term.count(batch) for name, term in terms.items()}
     assert counts == {"mlm": batch.num_predictions, "pairs": batch.num_pairs}
     assert [term.loss_name for term in terms.values()] == ["loss", "pair_loss"]
@@ -56,9 +56,9 @@ def test_hidden_words_are_predicted_with_the_types_of_their_texts() -> None:
     model, batch = make_model(), make_batch()
     with torch.no_grad():
         model.get_parameter("encoder.embeddings.token_type.weight").normal_()
-        alone = MaskedLM(model)(batch)["mlm"].loss
-        together = MaskedLMWithPairs(model)(batch)["mlm"].loss
-        untyped = MaskedLM(model)(replace(batch, token_type_ids=None))["mlm"].loss
+        alone = MaskedTokensLoss(model)(batch)["mlm"].loss
+        together = SentencePairsLoss(model)(batch)["mlm"].loss
+        untyped = MaskedTokensLoss(model)(replace(batch, token_type_ids=None))["mlm"].loss
     torch.testing.assert_close(alone, together)
     assert abs(alone - untyped) > 1e-3
 
@@ -66,7 +66,7 @@ def test_hidden_words_are_predicted_with_the_types_of_their_texts() -> None:
 def test_a_batch_without_a_pair_gives_zero_and_no_nan() -> None:
     model, batch = make_model(), make_batch(SyntheticCorpus([2, 3, 2]))
     assert batch.num_pairs == 0
-    loss = MaskedLMWithPairs(model)(batch)["pairs"].loss
+    loss = SentencePairsLoss(model)(batch)["pairs"].loss
     loss.backward()
     assert loss.item() == 0
     gradient = dict(model.named_parameters())["pair_head.classifier.weight"].grad
@@ -93,6 +93,6 @@ def test_masked_tokens_choose_among_candidates_and_pairs_do_not() -> None:
     model = make_model()
     batch = make_batch()
     everything = replace(batch, candidate_ids=torch.arange(64), candidate_offsets=torch.zeros(64))
-    whole, chosen = MaskedLMWithPairs(model)(batch), MaskedLMWithPairs(model)(everything)
+    whole, chosen = SentencePairsLoss(model)(batch), SentencePairsLoss(model)(everything)
     for name in ("mlm", "pairs"):
         torch.testing.assert_close(whole[name].loss, chosen[name].loss)

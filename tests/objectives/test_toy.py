@@ -12,10 +12,17 @@ from maskwright.data.batch import Batch
 from maskwright.logs import read_metrics
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.config import OBJECTIVES, Registered
-from maskwright.objectives.objective import HeldOut, Loss, Objective, ScoreLine, Term, TrainedModel
+from maskwright.objectives.objective import (
+    HeldOut,
+    Loss,
+    Objective,
+    ScoreLine,
+    Term,
+    TermSums,
+    TrainedModel,
+)
 from tests.workplace import data_of
 
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.errors import ConfigError
-from maskwright.optim.config import OptimConfig, Schedule, learning_rate_scale
+from maskwright.optim.config import OptimConfig, ScheduleName, learning_rate_scale
 
-ALL: tuple[Schedule, ...] = ("linear", "cosine", "wsd", "wsd_sqrt", "onecycle", "noam")
-FALLING: tuple[Schedule, ...] = ("linear", "cosine", "wsd", "wsd_sqrt", "onecycle")
+ALL: tuple[ScheduleName, ...] = ("linear", "cosine", "wsd", "wsd_sqrt", "onecycle", "noam")
+FALLING: tuple[ScheduleName, ...] = ("linear", "cosine", "wsd", "wsd_sqrt", "onecycle")
 shares = st.floats(0, 1)
 
 
@@ -51,14 +51,14 @@ def test_the_decay_share_is_for_wsd_alone() -> None:
         ("onecycle", [0, 0.5, 1, 0.1 + 0.9 * 0.691342, 0.1 + 0.9 * 0.222215, 0.1, 0.1]),
     ],
 )
-def test_schedules_at_their_corners(schedule: Schedule, expected: list[float]) -> None:
+def test_schedules_at_their_corners(schedule: ScheduleName, expected: list[float]) -> None:
     config = OptimConfig(schedule=schedule, warmup_share=0.2, decay_share=0.4, final_share=0.1)
     at = [0, 0.1, 0.2, 0.5, 0.75, 1, 1.5]
     assert [learning_rate_scale(config, progress) for progress in at] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("schedule", FALLING)
-def test_no_warm_up_begins_at_the_peak(schedule: Schedule) -> None:
+def test_no_warm_up_begins_at_the_peak(schedule: ScheduleName) -> None:
     config = OptimConfig(schedule=schedule, warmup_share=0.0)
     assert learning_rate_scale(config, 0) == 1
 
@@ -114,7 +114,7 @@ def test_the_triangle_of_cramming() -> None:
 
 @given(st.sampled_from(ALL), shares, shares, shares)
 def test_rates_stay_between_0_and_the_peak_without_a_jump(
-    schedule: Schedule, warmup: float, decay: float, final: float
+    schedule: ScheduleName, warmup: float, decay: float, final: float
 ) -> None:
     warmup, decay = max(warmup, 0.05), max(decay, 0.05)
     if warmup + decay > 1:

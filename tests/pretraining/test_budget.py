@@ -1,6 +1,7 @@
 """`model.sizes`: the size of the model follows from the budget and the speed of the machine."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,18 @@ from maskwright.pretraining.budget import (
     COUNTED_EPOCHS,
     Pay,
     Size,
+    adopt_size,
     choose_size,
     choose_vocabulary,
-    fill_card,
+    count_pay,
+    fill_step,
     find_recipe,
-    keep_rung,
+    keep_size,
     pick_size,
-    set_rung,
 )
-from maskwright.pretraining.prepared_data import objective_of, resolve_model
+from maskwright.pretraining.build import objective_of, resolve_model
+from maskwright.pretraining.cards import parse_cards
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.train.device import parse_cards
 from tests.workplace import SMALL, data_of
 
 SIZES = {"model": {"sizes": ["0:64x1", "1:128x2", "3:192x2"]}}
@@ -41,7 +43,7 @@ def count_flops(config: PretrainConfig) -> float:
 def speed(monkeypatch: pytest.MonkeyPatch) -> float:
     """Every size computes a teraFLOP a second."""
 
-    def measure(config: PretrainConfig, *_: object) -> float:
+    def measure(config: PretrainConfig, *_: object, **__: object) -> float:
         return config.train.mean_batch_tokens * count_flops(config) / 1e12
 
     monkeypatch.setattr(budget, "measure_step_seconds", measure)
@@ -101,10 +103,14 @@ def test_sizes_that_cannot_be_are_refused(sizes: list[str]):
     assert caught.value.field == "model.sizes"
 
 
-@pytest.mark.parametrize(("width", "next_width"), [(64, 128), (384, 512)])
+def test_a_wide_run_keeps_its_size_and_tokens_a_step() -> None:
+    auto = resolve("auto")
+    begun = adopt_size(auto, Size(0.0, 512, 12))
+    begun = replace(begun, train=replace(begun.train, batch_tokens=32_768))
+    assert keep_size(auto, begun) == begun
+
+
 def test_a_run_keeps_the_size_with_which_it_began(
-    width: int,
-    next_width: int,
     workplace: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -118,10 +124,10 @@ def test_a_run_keeps_the_size_with_which_it_began(
         for flag in pair
     ]
     where = ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
-    command = [*where, *small, "--model.sizes", f"0:{width}x1,1000:{next_width}x2"]
+    command = [*where, *small, "--model.sizes", "0:64x1,1000:128x2"]
     assert main([*command, "--train.max_steps", "10"]) == 0
     said = capsys.readouterr().out
-    assert said.index("choosing the size") < said.index(f"size: width {width}, layers 1")
+    assert said.index("choosing the size") < said.index("size: width 64, layers 1")
     assert said.index("checking the prepared data") < said.index("choosing the size")
     assert main([*command, "--train.max_steps", "20"]) == 0
     assert "at step 10" in capsys.readouterr().out
@@ -160,7 +166,7 @@ def test_a_wide_model_has_a_larger_vocabulary(
     chosen = choose_vocabulary(config, cards=cards)
     assert chosen.tokenizer.vocab_size == vocab_size
     # The same command continues the run, wherever it is given again.
-    assert keep_rung(config, chosen).tokenizer.vocab_size == vocab_size
+    assert keep_size(config, chosen).tokenizer.vocab_size == vocab_size
 
 
 def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
@@ -203,17 +209,17 @@ def test_the_reason_says_whether_budget_or_text_decided() -> None:
 
 @given(st.floats(1, 1e12), st.floats(1, 1e12), st.floats(1e6, 1e10))
 def test_passes_over_a_text_count_up_to_a_number(tokens: float, text: float, flops: float) -> None:
-    pay = Pay.of(tokens, text, flops, 1.0)
+    pay = count_pay(tokens, text, flops, 1.0)
     assert pay.counted <= pay.whole
     assert pay.counted <= COUNTED_EPOCHS * text * flops / 1e15
     assert (pay.counted == pay.whole) == (tokens <= COUNTED_EPOCHS * text)
-    assert Pay.of(tokens, None, flops, 1.0).counted == pay.whole
+    assert count_pay(tokens, None, flops, 1.0).counted == pay.whole
 
 
 @pytest.mark.parametrize("size", LADDER, ids=str)
 def test_a_size_brings_its_values(size: Size) -> None:
     auto, wide = resolve("auto"), resolve("wide")
-    config = set_rung(auto, size)
+    config = adopt_size(auto, size)
     assert (config.model.hidden_size, config.model.num_hidden_layers) == (size.width, size.layers)
     if find_recipe(size.width) == "auto":
         assert (config.optim, config.train, config.data) == (auto.optim, auto.train, auto.data)
@@ -233,21 +239,21 @@ def test_values_of_the_user_stay() -> None:
         "masking": {"rate": 0.2},
         "train": {"max_tokens": 10**9, "batch_tokens": 12_288},
     }
-    config = set_rung(resolve("auto", None, given_values), Size(0.0, 512, 12))
+    config = adopt_size(resolve("auto", None, given_values), Size(0.0, 512, 12))
     assert config.optim.learning_rate == 0.001
     assert (config.optim.weight_decay, config.optim.muon_weight_decay) == (0.0, 0.0)
     assert config.masking.rate == 0.2
     assert (config.train.max_tokens, config.train.max_minutes) == (10**9, None)
     assert config.train.batch_tokens == 12_288
-    assert fill_card(config, 1e15, 1e8, 0.0, 1e10) == config
+    assert fill_step(config, 1e15, 1e8, 0.0, 1e10) == config
 
 
 @given(st.floats(1e13, 1e16), st.floats(1e8, 1e10), st.floats(0, 1e13), st.floats(1e7, 1e12))
 def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
     peak: float, flops: float, update: float, tokens: float
 ) -> None:
-    config = set_rung(resolve("auto"), Size(0.0, 512, 12))
-    step = fill_card(config, peak, flops, update, tokens).train.batch_tokens
+    config = adopt_size(resolve("auto"), Size(0.0, 512, 12))
+    step = fill_step(config, peak, flops, update, tokens).train.batch_tokens
     assert step >= 8192
     assert math.log2(step).is_integer()
     assert step == 8192 or tokens / step >= 2000
@@ -257,7 +263,7 @@ def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
 
 def test_the_ladder_of_an_h200_for_three_minutes() -> None:
     """As measured: 512 x 12, steps of 32,768 tokens (benchmarks gpu-day, piece auto)."""
-    config = set_rung(resolve("auto"), Size(13.0, 512, 12))
-    filled = fill_card(config, 989e12, 261e6, 0.63e12, 150e6)
+    config = adopt_size(resolve("auto"), Size(13.0, 512, 12))
+    filled = fill_step(config, 989e12, 261e6, 0.63e12, 150e6)
     assert filled.train.batch_tokens == 32_768
     assert filled.optim.learning_rate == pytest.approx(0.00225)

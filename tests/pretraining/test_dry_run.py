@@ -10,11 +10,12 @@ import torch
 
 from maskwright.cli.main import main
 from maskwright.model.config import EncoderConfig
-from maskwright.pretraining import budget, dry_run
+from maskwright.pretraining import budget
 from maskwright.pretraining.budget import choose_size, is_measured_whole, measure_step_seconds
-from maskwright.pretraining.prepared_data import resolve_model, warn_of_epochs
+from maskwright.pretraining.build import resolve_model
+from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
-from maskwright.train.device import parse_cards
 from tests.architecture.sources import ROOT
 from tests.distributed.worlds import find_free_port
 from tests.workplace import SMALL, data_of, write_corpus
@@ -37,7 +38,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[EncoderConfig]:
         found.append(model)
         return 1.0, 0.5, 1000
 
-    monkeypatch.setattr(budget, "_time_step", time_step)
+    monkeypatch.setattr(budget, "_time_rows", time_step)
     return found
 
 
@@ -91,7 +92,7 @@ def test_named_gpus_need_none_here(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    for module, name in ((dry_run, "measure_step_seconds"), (budget, "_time_step")):
+    for module, name in ((budget, "measure_step_seconds"), (budget, "_time_rows")):
         monkeypatch.delattr(module, name)
     flags = ["--recipe", recipe, "--for-device", device, "--train.max_minutes", "600"]
     said = describe(capsys, text, *flags)
@@ -170,7 +171,7 @@ LAUNCHERS = {
 
 
 @pytest.mark.parametrize(
-    ("launcher", "flags"), [*zip(LAUNCHERS, ([], ["--for-device", "8xH200"]), strict=True)]
+    ("launcher", "flags"), [*zip(LAUNCHERS, [[], ["--for-device", "8xH200"]], strict=True)]
 )
 def test_one_of_several_ranks_prints(launcher: str, flags: list[str], workplace: Path):
     """accelerate starts ranks as torchrun does; what it calls several GPUs may be a CPU."""

@@ -16,7 +16,8 @@ from maskwright.cli.main import main
 from maskwright.distributed.world import World
 from maskwright.errors import ConfigError, InputError
 from maskwright.pretraining import micro_batch, run
-from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.build import build_trainer, resolve_model
+from maskwright.pretraining.cards import parse_cards
 from maskwright.pretraining.micro_batch import (
     RowsOfStep,
     choose_micro_batch,
@@ -24,10 +25,9 @@ from maskwright.pretraining.micro_batch import (
     fit_micro_batch,
     try_micro_batch,
 )
-from maskwright.pretraining.prepared_data import PreparedData, resolve_model
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import load_run_config
-from maskwright.train.device import parse_cards
 from maskwright.train.trainer import Trainer
 from tests.distributed.worlds import run_world
 from tests.workplace import SMALL, data_of
@@ -189,9 +189,9 @@ def test_the_size_is_planned_and_reported_and_nothing_that_does_not_fit(
     on_card(4.2)  # and the optimizer's state takes a little
     choose_micro_batch(trainer, config, lines.append)
     [line] = lines
-    assert trainer.planner.train.micro_batch_tokens == 4096
+    assert trainer.schedule.train.micro_batch_tokens == 4096
     assert "4,096" in line
-    assert trainer.planner.plan_step(0).request.micro_batch_rows == 128
+    assert trainer.schedule.step_at(0).request.micro_batch_rows == 128
     on_card(0.01)
     with pytest.raises(ConfigError) as caught:
         choose_micro_batch(trainer, config, lines.append)

@@ -15,8 +15,8 @@ from maskwright.data.config import MixtureConfig
 from maskwright.data.rows import DataPosition
 from maskwright.errors import ShardError
 from maskwright.logs import read_metrics
-from maskwright.pretraining.build import build_trainer
-from maskwright.pretraining.prepared_data import PreparedMixture, build_row_source
+from maskwright.pretraining.build import build_row_source, build_trainer
+from maskwright.pretraining.prepared_data import PreparedMixture
 from maskwright.pretraining.validation import Validation
 from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.manifest import SPLITS

@@ -11,8 +11,8 @@ from maskwright.cli import pretrain
 from maskwright.cli.flags import config_values
 from maskwright.cli.main import main
 from maskwright.model.config import parse_sizes
+from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.plan import Plan, plan
-from maskwright.pretraining.prepared_data import resolve_model
 from maskwright.runs.config import resolve
 from tests.workplace import data_of
 

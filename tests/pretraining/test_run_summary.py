@@ -11,7 +11,8 @@ from markdown_it import MarkdownIt
 
 from maskwright.config import fields_of, to_mapping
 from maskwright.logs import Record
-from maskwright.pretraining.prepared_data import PreparedData, objective_of
+from maskwright.pretraining.build import objective_of
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.pretraining.run_session import describe_training
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import shorten_path, shorten_paths

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,13 +17,19 @@ from maskwright.files import hash_file
 from maskwright.logs import read_metrics
 from maskwright.model_folder.folder import describe_folder, open_model
 from maskwright.pretraining.build import build_model, build_trainer
-from maskwright.pretraining.init_from import adopt_model, load_teacher
+from maskwright.pretraining.init_from import (
+    adopt_model,
+    load_teacher,
+    spread_layers,
+    take_layers,
+)
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import load_run_config
 from maskwright.train.checkpoint import find_newest, open_checkpoint
 from maskwright.train.trainer import Trainer
 from tests.hub_folders import write_twin
+from tests.models import small_model
 from tests.pretraining.test_init_from import FAST
 from tests.train.helpers import Recorder
 from tests.workplace import data_of, write_corpus
@@ -185,3 +192,32 @@ def test_data_of_another_tokenizer_is_refused(
     twin = write_twin(tmp_path / "twin", "bert")
     assert main(command(data, twin, tmp_path)) == 2
     assert "was prepared with another tokenizer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "layers"),
+    [(6, 12, [0, 2, 4, 7, 9, 11]), (2, 4, [0, 3]), (1, 3, [0]), (3, 3, [0, 1, 2])],
+)
+def test_layers_are_those_of_distilbert(count: int, total: int, layers: list[int]) -> None:
+    assert spread_layers(count, total) == layers
+
+
+def test_a_student_takes_every_nth_layer_with_all_around_it() -> None:
+    teacher, student = small_model(1, num_hidden_layers=4), small_model(0, num_hidden_layers=2)
+    assert take_layers(student, teacher) == [0, 3]
+    theirs = teacher.state_dict()
+    for name, tensor in student.state_dict().items():
+        assert torch.equal(tensor, theirs[name.replace("blocks.1.", "blocks.3.")]), name
+    student.head.decoder.weight.data += 1
+    assert not torch.equal(student.head.decoder.weight, teacher.head.decoder.weight)
+
+
+@pytest.mark.parametrize("change", [{"intermediate_size": 48}, {"qk_norm": True}])
+def test_a_student_of_other_sizes_keeps_its_random_weights(change: dict[str, Any]) -> None:
+    teacher, student = (
+        small_model(1, num_hidden_layers=4, preset="bert"),
+        small_model(0, num_hidden_layers=2, preset="bert", **change),
+    )
+    before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
+    assert take_layers(student, teacher) == []
+    assert all(torch.equal(t, before[n]) for n, t in student.state_dict().items())

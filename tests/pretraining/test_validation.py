@@ -16,14 +16,9 @@ from maskwright.errors import ConfigError, InputError
 from maskwright.evaluation import data as evaluation_data
 from maskwright.evaluation.data import EvaluationText, PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.pretraining import prepared_data, validation
-from maskwright.pretraining.build import build_trainer
-from maskwright.pretraining.prepared_data import (
-    PreparedData,
-    check_machine,
-    objective_of,
-    resolve_model,
-)
+from maskwright.pretraining import build, validation
+from maskwright.pretraining.build import build_trainer, check_machine, objective_of, resolve_model
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.pretraining.validation import TrainingSuites
 from maskwright.runs.run_directory import load_run_config
 from maskwright.tokenizer.tokenizer import EncodedText
@@ -42,13 +37,13 @@ def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> No
     due = [0] * 4
     for number in range(4):  # of 5 in 150 steps
         trainer.state = replace(trainer.state, step=30 * number)
-        due[number] = len([name for name in trainer.scores(final=False) if "/" in name])
+        due[number] = len([name for name in trainer.score(final=False) if "/" in name])
     assert due[0] == due[2] > 20
     assert due[1] == due[3] == 0
-    scores = trainer.scores(final=True)
+    scores = trainer.score(final=True)
     assert {"blimp/mean_over_pairs", "fill/accuracy", "pll/pseudo_perplexity"} < scores.keys()
     assert scores["mlm/loss"] > 0
-    assert scores == trainer.scores(final=True)
+    assert scores == trainer.score(final=True)
 
 
 def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_path: Path) -> None:
@@ -63,7 +58,7 @@ def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_pat
         num_asked += 1
         return False
 
-    trainer.scores(final=True, is_asked_to_stop=is_asked_to_stop)
+    trainer.score(final=True, is_asked_to_stop=is_asked_to_stop)
     num_in_all, num_asked = num_asked, 0
     assert num_in_all > 10
 
@@ -72,9 +67,9 @@ def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_pat
         return num_asked >= num_in_all - 2
 
     with pytest.raises(AbandonedError):
-        trainer.scores(final=True, is_asked_to_stop=is_asked_in_the_middle)
+        trainer.score(final=True, is_asked_to_stop=is_asked_in_the_middle)
     assert num_asked == num_in_all - 2
-    trainer.scores(final=True)  # nobody asks any more
+    trainer.score(final=True)  # nobody asks any more
     assert num_asked == num_in_all - 2
 
 
@@ -165,7 +160,7 @@ def test_the_text_of_suites_is_cut_once(
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)
     assert trainer.model.training
     for _ in range(2):
-        assert "fill/accuracy" in trainer.scores(final=True)
+        assert "fill/accuracy" in trainer.score(final=True)
     assert num_cut == 1
 
 
@@ -177,8 +172,8 @@ def test_missing_minimal_pairs_are_noticed_before_anything_is_prepared(workplace
 
 
 def test_bf16_needs_a_gpu_that_has_it(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared_data, "choose_device", lambda *_: torch.device("cuda"))
-    monkeypatch.setattr(prepared_data, "computes_in_bf16", lambda _: False)
+    monkeypatch.setattr(build, "choose_device", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr(build, "computes_in_bf16", lambda _: False)
     config = load_run_config(workplace / "runs" / "small", {"train": {"precision": "bf16"}})
     with pytest.raises(ConfigError) as caught:
         check_machine(config)
@@ -197,9 +192,9 @@ def test_a_validation_stops_between_batches(workplace: Path, tmp_path: Path) -> 
         return num_asked >= 2
 
     with pytest.raises(AbandonedError):
-        trainer.scores(final=True, is_asked_to_stop=is_asked_to_stop)
+        trainer.score(final=True, is_asked_to_stop=is_asked_to_stop)
     assert num_asked == 2
-    assert trainer.scores(final=True)["num_predictions"] > 0
+    assert trainer.score(final=True)["num_predictions"] > 0
 
 
 def test_rows_of_a_validation_have_their_own_length(
@@ -218,5 +213,5 @@ def test_rows_of_a_validation_have_their_own_length(
             yield batch
 
     monkeypatch.setattr(PinnedText, "batches", watch)
-    assert trainer.scores(final=True)["num_predictions"] > 0
+    assert trainer.score(final=True)["num_predictions"] > 0
     assert seen == {16}

@@ -19,7 +19,9 @@ from maskwright.pretraining.init_from import load_initial
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.pretraining.vocabulary_transfer import (
     count_usage,
+    grow_vocabulary,
     match_tokens,
+    mix_vocabulary,
     read_first_tokens,
     sparsemax,
     transfer_vocabulary,
@@ -31,11 +33,16 @@ from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer
 from tests.hub_folders import write_twin
+from tests.models import small_model
 from tests.pretraining.test_init_from import command
 from tests.shards.helpers import write_prepared
 from tests.workplace import write_corpus
 
-WORDS = "encoder.embeddings.word.weight"
+WORDS, DECODER, BIAS = (
+    "encoder.embeddings.word.weight",
+    "head.decoder.weight",
+    "head.decoder.bias",
+)
 
 
 @pytest.mark.parametrize("most", [1, 3, 4, 7, 100])
@@ -186,3 +193,44 @@ def test_mistakes(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(command(text, twin, tmp_path, "--replace-vocab", "3")) == 2
     assert "replace_vocab = 3" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_rows_are_means(tied: bool) -> None:
+    model = small_model(preset="modernbert", tie_word_embeddings=tied)
+    tensors = {name: p.detach() for name, p in model.named_parameters()}
+    tensors[BIAS].normal_()
+    kept = {name: tensor.clone() for name, tensor in tensors.items()}
+    pieces = {60: [7], 64: [7, 9], 65: [10, 11, 12]}
+    grown = grow_vocabulary(tensors, 128, pieces)
+    tables = {WORDS, BIAS} if tied else {WORDS, DECODER, BIAS}
+    for name, old in kept.items():
+        assert torch.equal(tensors[name], old)
+        if name not in tables:
+            assert torch.equal(grown[name], old)
+            continue
+        assert grown[name].shape == (128, *old.shape[1:])
+        assert torch.equal(grown[name][:60], old[:60])
+        assert torch.equal(grown[name][61:64], old[61:])
+        assert torch.equal(grown[name][60], old[7])
+        assert torch.allclose(grown[name][64], (old[7] + old[9]) / 2)
+        assert torch.allclose(grown[name][65], (old[10] + old[11] + old[12]) / 3)
+        assert torch.allclose(grown[name][66:], old.mean(0).expand(62, *old.shape[1:]))
+
+
+def test_a_vocabulary_may_have_room_already() -> None:
+    model = small_model()
+    tensors = {name: p.detach() for name, p in model.named_parameters()}
+    grown = grow_vocabulary(tensors, 64, {63: [5, 6]})
+    assert torch.equal(grown[WORDS][:63], tensors[WORDS][:63])
+    assert torch.equal(grown[WORDS][63], tensors[WORDS][5:7].mean(0))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_bias_of_a_token_follows_it(tied: bool) -> None:
+    model = small_model(preset="bert", tie_word_embeddings=tied)
+    tensors = {name: p.detach().clone() for name, p in model.named_parameters()}
+    tensors[BIAS][7] = 50.0
+    mixed = mix_vocabulary(tensors, 40, {3: ([7], [1.0]), 4: ([7, 8], [0.5, 0.5])})
+    assert mixed[BIAS][[3, 4]].tolist() == [50.0, 25.0]
+    assert (DECODER in mixed) is not tied

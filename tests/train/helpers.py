@@ -23,7 +23,7 @@ from maskwright.optim.config import OptimConfig
 from maskwright.pretraining.build import build_writer, distribute
 from maskwright.train.capture import CapturedSteps
 from maskwright.train.config import TrainConfig
-from maskwright.train.state import Planner, TrainState
+from maskwright.train.state import Schedule, TrainState
 from maskwright.train.step import WeightAverage
 from maskwright.train.trainer import Reporter, Trainer
 from tests.helpers import random_corpus, row_source
@@ -88,7 +88,7 @@ def make_trainer(
     optim_config = from_mapping(OptimConfig, optim or {})
     trainer = Trainer(
         config=config,
-        planner=Planner(config, source.config, masking_config, optim_config, judges.vocab_size),
+        schedule=Schedule(config, source.config, masking_config, optim_config, judges.vocab_size),
         seed=seed,
         model=network,
         parallel=parallel,

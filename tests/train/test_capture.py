@@ -1,6 +1,7 @@
 """Recorded steps: on a CPU, where a "graph" computes its work again, and what a real one needs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from maskwright.distributed.world import ALONE
 from maskwright.errors import ConfigError
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.init import initialize
-from maskwright.objectives.mlm import MaskedLM
+from maskwright.objectives.mlm import MaskedTokensLoss
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.muon import Muon
@@ -127,12 +128,13 @@ class Recording(TorchDispatchMode):
 def load(seed: int, rate: float, row_length: int = 16) -> LoadedStep:
     source = row_source(random_corpus(300, seed=seed), masking=MaskingConfig(rate=0.3))
     loaded = source.load(StepRequest(row_length, 8, 4, rate), DataPosition(row_length))
-    return loaded.with_bounds(64)
+    batches = (batch.with_bounds(64) for batch in loaded.micro_batches)
+    return replace(loaded, micro_batches=tuple(batches))
 
 
 def make_parts() -> StepParts:
     model = small_model(num_hidden_layers=2)
-    loss = MaskedLM(model)
+    loss = MaskedTokensLoss(model)
     optimizers = build_optimizers(
         OptimConfig(name="muon"), model.named_parameters(), count_stacked_matrices(model)
     )
@@ -164,7 +166,7 @@ def test_nothing_is_read_by_the_host() -> None:
     """On `meta` there are no values: reading one is an error."""
     model, meta = small_model(num_hidden_layers=2), torch.device("meta")
     model.to_empty(device=meta)
-    loss, batch = MaskedLM(model), load(1, 0.3).micro_batches[0].to(meta)
+    loss, batch = MaskedTokensLoss(model), load(1, 0.3).micro_batches[0].to(meta)
     scales = torch.empty(2, 1, device=meta)
     sums = add_gradients(Parallel(loss), batch, scales, "fp32")
     norm = clip_gradients(model, 1.0, Parallel(loss))
@@ -186,7 +188,7 @@ def count_operators(layers: int, beta2: float = 0.0) -> int:
         parameter.grad = torch.ones_like(parameter)
     optimizers.step(torch.tensor(True))
     with Recording() as recording:
-        clip_gradients(model, 1.0, Parallel(MaskedLM(model)))
+        clip_gradients(model, 1.0, Parallel(MaskedTokensLoss(model)))
         optimizers.step(torch.tensor(True))
     return len(recording.calls)
 
@@ -217,7 +219,7 @@ def test_steps_recorded_on_a_gpu_are_ordinary_steps(compiles: bool) -> None:
         config = from_mapping(TrainConfig, {"device": "cuda"})
         model = small_model(hidden_size=64, num_attention_heads=1, num_hidden_layers=2)
         initialize(model, 0)
-        loss = MaskedLM(model)
+        loss = MaskedTokensLoss(model)
         parallel = distribute(config, loss, model, ALONE, device, compiles, captures)
         hidden = count_stacked_matrices(model)
         optimizers = build_optimizers(
@@ -233,7 +235,8 @@ def test_steps_recorded_on_a_gpu_are_ordinary_steps(compiles: bool) -> None:
         for step in range(12):
             loaded = load(step, 0.3, row_length=8 if step < 6 else 16)
             parts.set_rates(1 - step / 20, step)
-            (captured or parts).run(loaded.pin(), count_predictions(loaded, loss.terms)).read()
+            pinned = replace(loaded, micro_batches=tuple(b.pin() for b in loaded.micro_batches))
+            (captured or parts).run(pinned, count_predictions(loaded, loss.terms)).read()
         if captured is not None:
             assert captured.failure == "", lines
             assert len(captured._graphs) == 1

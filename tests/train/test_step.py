@@ -13,10 +13,9 @@ from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.encoder import count_stacked_matrices
-from maskwright.model.fused import TermSums
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.mlm import MaskedLM
-from maskwright.objectives.objective import Loss
+from maskwright.objectives.mlm import MaskedTokensLoss
+from maskwright.objectives.objective import Loss, TermSums
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.train.step import (
@@ -42,7 +41,7 @@ def load(num_rows: int, micro: int, rate: float = 0.15) -> LoadedStep:
 def gradients_of(model: MaskedLanguageModel, loaded: LoadedStep) -> tuple[torch.Tensor, float, int]:
     """All gradients as one vector, the loss and the number of right predictions."""
     model.zero_grad()
-    objective = MaskedLM(model)
+    objective = MaskedTokensLoss(model)
     counts = count_predictions(loaded, objective.terms)
     parallel = Parallel(objective)
     sums = compute_gradients(parallel, loaded, objective.terms, counts, CPU, "fp32")
@@ -81,7 +80,7 @@ class Twice(nn.Module):
 
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__()
-        self.once = MaskedLM(model)
+        self.once = MaskedTokensLoss(model)
         again = replace(self.once.terms["mlm"], weight=3.0)
         self.terms = {**self.once.terms, "again": again}
 
@@ -127,7 +126,7 @@ def test_gradients_are_clipped_to_a_norm(limit: float, clipped: bool) -> None:
         seen.append(torch.stack(norms).norm().item())
 
     optimizers.optimizers[0].register_step_pre_hook(look)
-    norm = clip_gradients(model, limit, Parallel(MaskedLM(model))).item()
+    norm = clip_gradients(model, limit, Parallel(MaskedTokensLoss(model))).item()
     optimizers.step()
     assert norm == pytest.approx(gradients.norm().item(), rel=1e-5)  # before clipping
     assert seen == [pytest.approx(limit if clipped else norm, rel=1e-3)]
@@ -203,7 +202,7 @@ def test_dropout_follows_seed_step_and_rank() -> None:
 @pytest.mark.parametrize("name", ["mlm", "rtd"])
 def test_a_compiled_objective_is_one_graph_for_any_number_of_predictions(name: str) -> None:
     """A batch holds counts that differ from step to step; they must not become constants of it."""
-    objective = make_trainer(objective={"name": name}).parallel.objective
+    objective = make_trainer(objective={"name": name}).parallel.loss
     assert isinstance(objective, Loss)
     torch.compiler.reset()
     counter = CompileCounter()

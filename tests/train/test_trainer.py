@@ -15,7 +15,7 @@ from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.errors import ShardError, TrainingError
-from maskwright.model.fused import TermSums
+from maskwright.objectives.objective import TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
 from maskwright.train.step import LogWindow, StepFigures, StepParts
@@ -113,7 +113,7 @@ def test_the_beginning_is_scored_on_the_text_of_the_end_if_it_is_worth_it() -> N
     asked: list[bool] = []
     recorder = Recorder()
     trainer = make_trainer(None, recorder)
-    trainer.scores_beginning = True
+    trainer.should_score_beginning = True
     validate = trainer.validate
 
     def watch(number: int, final: bool, is_asked_to_stop: IsAsked) -> dict[str, float]:
@@ -178,13 +178,13 @@ def test_a_second_signal_leaves_the_last_checkpoint_alone(tmp_path: Path) -> Non
     """As `kill -TERM -PGID` and a sweep send one each."""
     trainer = make_trainer(tmp_path, Recorder(stop_at=6))
     assert trainer.checkpoints is not None
-    wait = trainer.checkpoints.wait
+    save: Any = trainer.checkpoints.save
 
-    def interrupted() -> None:
+    def interrupted(*arguments: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        wait()
+        save(*arguments)
 
-    trainer.checkpoints.wait = interrupted
+    vars(trainer.checkpoints)["save"] = interrupted
     assert trainer.fit() is signal.SIGTERM
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step_00000006"]
 
@@ -231,8 +231,6 @@ def test_a_milestone_is_reached_once_and_before_the_checkpoint_of_its_step(tmp_p
     trainer.milestones = {"first": 1, "half": 150, "beside it": 151, "never": 10**9}
 
     def save(name: str) -> None:
-        assert trainer.checkpoints is not None
-        trainer.checkpoints.wait()
         saved = [path.name[-1] for path in list_checkpoints(tmp_path)]
         reached.append((name, trainer.state.step, saved))
 
@@ -246,7 +244,7 @@ def test_a_milestone_is_reached_once_and_before_the_checkpoint_of_its_step(tmp_p
 
 def spoil(trainer: Trainer, steps: Container[int], factor: float = math.nan) -> None:
     """Multiplies the loss of these steps, counted from 0."""
-    objective = trainer.parallel.objective
+    objective = trainer.parallel.loss
 
     def spoiled(batch: Batch) -> dict[str, TermSums]:
         sums = objective(batch)["mlm"]

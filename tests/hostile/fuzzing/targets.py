@@ -39,7 +39,6 @@ from maskwright.shards.manifest import MANIFEST_NAME
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.checkpoint import WHOLE, open_checkpoint, verify_checkpoint
-from maskwright.train.config import TrainConfig
 from maskwright.train.state import TrainState
 from tests.hostile.fuzzing import seeds
 from tests.hostile.fuzzing.mutations import (
@@ -234,8 +233,7 @@ def _read_checkpoint(name: str) -> Callable[[bytes], None]:
             verify_checkpoint(folder)
         with refusing():
             checkpoint = open_checkpoint(folder)
-            state = TrainState.from_json(checkpoint.state)
-            assert 0 <= state.progress(TrainConfig(max_steps=9, max_minutes=1.0)) <= 1
+            TrainState.from_json(checkpoint.state)
             checkpoint.read_into({n: torch.zeros(s) for n, s in seeds.CHECKPOINT_SHAPES.items()})
 
     return run

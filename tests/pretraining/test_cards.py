@@ -6,20 +6,27 @@ from hypothesis import strategies as st
 
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
-from maskwright.pretraining.budget import count_flops_per_token
-from maskwright.pretraining.prepared_data import resolve_model
+from maskwright.pretraining.budget import count_flops
+from maskwright.pretraining.build import resolve_model
+from maskwright.pretraining.cards import (
+    CARDS,
+    CARDS_A_NODE,
+    Cards,
+    find_card,
+    own_tokens,
+    parse_cards,
+)
 from maskwright.runs.config import resolve
-from maskwright.train.device import CARDS, CARDS_A_NODE, Cards, find_card, own_tokens, parse_cards
 
 CONFIG = resolve(
     "babylm-10m", None, {"train": {"batch_tokens": 65536}, "data": {"max_seq_length": 512}}
 )
 MODEL = resolve_model(CONFIG)
-FLOPS = count_flops_per_token(CONFIG, MODEL)
+FLOPS = count_flops(CONFIG, MODEL)
 
 
 def estimate(cards: str, model: EncoderConfig = MODEL, tokens: float = 65536) -> tuple[float, bool]:
-    return parse_cards(cards, "device").estimate_step_seconds(model, tokens, FLOPS, 65536)
+    return parse_cards(cards, "device").time_step(model.hidden_size, tokens, FLOPS, 65536)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +70,8 @@ def test_the_speed_of_an_h200_is_the_measured_one(
 ):
     config = resolve(recipe, None, {"data": {"max_seq_length": length}})
     model = resolve_model(config)
-    flops = count_flops_per_token(config, model)
-    seconds, is_measured = Cards(CARDS[0]).estimate_step_seconds(model, tokens, flops, 65536)
+    flops = count_flops(config, model)
+    seconds, is_measured = Cards(CARDS[0]).time_step(model.hidden_size, tokens, flops, 65536)
     assert tokens / seconds == pytest.approx(measured, rel=0.05)
     assert is_measured
 
@@ -80,7 +87,7 @@ def test_fewer_tokens_in_a_forward_pass_are_slower():
     passes = [8192, 16384, 20000, 40000, 65536, 1 << 20]
     cards = Cards(CARDS[0])
     few, least, *between, many, most = (
-        cards.estimate_step_seconds(MODEL, 1 << 20, FLOPS, tokens)[0] for tokens in passes
+        cards.time_step(MODEL.hidden_size, 1 << 20, FLOPS, tokens)[0] for tokens in passes
     )
     assert few == 2 * least > between[0] > between[1] > many == most
     assert estimate("H200", tokens=64)[0] == estimate("H200", tokens=16384)[0]
@@ -89,7 +96,7 @@ def test_fewer_tokens_in_a_forward_pass_are_slower():
 @given(st.sampled_from(CARDS), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1024, 1 << 20))
 def test_more_and_faster_cards_are_never_slower(card, count: int, tokens: int):
     def seconds(cards: Cards) -> float:
-        return cards.estimate_step_seconds(MODEL, tokens, FLOPS, 65536)[0]
+        return cards.time_step(MODEL.hidden_size, tokens, FLOPS, 65536)[0]
 
     assert 0 < seconds(Cards(card, count)) <= seconds(Cards(card))
     assert seconds(Cards(CARDS[0], count)) <= seconds(Cards(CARDS[1], count))
