@@ -2,12 +2,15 @@
 
 In text of a file, a model or a vocabulary, escape sequences could move the cursor, hide lines, or
 set the clipboard or the title, and direction marks could show a name backwards.
+
+Long tasks print a plain line every half minute (`Pulse`), on a terminal and in a log.
 """
 
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import rich.console
@@ -18,6 +21,8 @@ from rich.table import Table
 # Control characters except line ends and tabs, direction marks (embedding, override, isolate), and
 # surrogates, which cannot be encoded.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+EVERY_SECONDS = 30.0
 
 
 def escape_controls(text: str) -> str:
@@ -73,3 +78,30 @@ def print_table(
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)
+
+
+class Pulse:
+    """A reporter of progress that prints at most one line every `EVERY_SECONDS`.
+
+    Args:
+        tell: called with each line.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = lambda line: None) -> None:
+        self._tell = tell
+        self._last = time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Return True if the last line is at least `EVERY_SECONDS` old."""
+        return time.monotonic() - self._last >= EVERY_SECONDS
+
+    def beat(self, line: str) -> None:
+        """Report `line` if one is due."""
+        if self.is_due:
+            self.say(line)
+
+    def say(self, line: str) -> None:
+        """Report `line` now."""
+        self._tell(line)
+        self._last = time.monotonic()

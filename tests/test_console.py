@@ -8,7 +8,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from maskwright.console import Console, escape_controls, say, say_json, tell
+from maskwright import console
+from maskwright.console import Console, Pulse, escape_controls, say, say_json, tell
 from maskwright.objectives.mlm import MaskedTokens
 from maskwright.train.reporting import Panel
 
@@ -75,3 +76,15 @@ def test_a_live_panel_escapes_what_a_run_says() -> None:
     assert r"loss on a\x1b]0;owned" in printed
     for raw in ("\x1b]", "\x1b[2J", "\x9b", "\u202e"):
         assert raw not in printed
+
+
+def test_between_two_lines_there_is_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, said = [100.0], list[str]()
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    beating = Pulse(said.append)
+    for now[0], line in [(129.0, "too early"), (130.0, "a"), (159.0, "too early"), (160.0, "b")]:
+        beating.beat(line)
+    beating.say("at once")
+    now[0] = 189.0
+    beating.beat("too early")
+    assert said == ["a", "b", "at once"]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from maskwright.console import tell
+from maskwright.console import Pulse, tell
 from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
 from maskwright.errors import InputError
 from maskwright.evaluation.data import (
@@ -36,7 +36,6 @@ from maskwright.inference.text_model import TextModel
 from maskwright.model.config import GENERATOR
 from maskwright.model_folder.folder import CONFIG
 from maskwright.objectives.objective import count_parameters_of
-from maskwright.progress import Pulse
 from maskwright.provenance import describe_environment
 from maskwright.runs.evaluation_file import (
     FORMAT,

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from maskwright.console import Pulse
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import InputBatch, collate
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
@@ -31,7 +32,6 @@ from maskwright.logs import Record
 from maskwright.model.attention import SelfAttention
 from maskwright.model.classifier import pool_mean
 from maskwright.model.masked_lm import BareEncoder, MaskedLanguageModel
-from maskwright.progress import Pulse
 from maskwright.tokenizer.template import ModelInput, list_added_ids
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast

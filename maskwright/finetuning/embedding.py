@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from maskwright.console import Pulse
 from maskwright.errors import ConfigError, CorpusError, InputError
 from maskwright.files import write_json
 from maskwright.finetuning.column_roles import (
@@ -47,7 +48,6 @@ from maskwright.model_folder.folder import (
     write_dimensions,
 )
 from maskwright.model_folder.sentence_modules import find_modules, find_pooling, write_modules
-from maskwright.progress import Pulse
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer

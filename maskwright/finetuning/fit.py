@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from maskwright.console import Pulse
 from maskwright.errors import CheckpointError, InputError, TrainingError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import Examples, plan_steps
@@ -44,7 +45,6 @@ from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.classifier_folder import open_classifier
 from maskwright.objectives.distillation import diverge
 from maskwright.optim.eager import AdamW
-from maskwright.progress import Pulse
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
 from maskwright.train.device import autocast, choose_device
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from maskwright.console import Pulse
 from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, GlueTask, TaskFiles
@@ -17,7 +18,6 @@ from maskwright.finetuning.metrics import Results
 from maskwright.finetuning.run import describe_skipped
 from maskwright.finetuning.task import Tell, read_task
 from maskwright.model_folder.classifier_folder import open_pretrained
-from maskwright.progress import Pulse
 from maskwright.train.device import choose_device, describe_computation
 
 _FAST_EPOCHS = 1.0

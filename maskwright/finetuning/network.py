@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from maskwright.console import Pulse
 from maskwright.errors import ConfigError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import Examples
@@ -19,7 +20,6 @@ from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import EncoderModel, HeadTransform, MaskedLanguageModel
 from maskwright.model_folder.families import native_classifier
-from maskwright.progress import Pulse
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.console import tell
+from maskwright.console import Pulse, tell
 from maskwright.corpus.sources import recognize_name
 from maskwright.errors import InputError
 from maskwright.finetuning.column_roles import (
@@ -46,7 +46,6 @@ from maskwright.finetuning.task import Answer, Labels, Tell, make_answers
 from maskwright.formatting import describe_cut
 from maskwright.inference.text_model import check_finite, show_text
 from maskwright.model_folder.classifier_folder import open_classifier
-from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import read_example_files
 from maskwright.tokenizer.words import measure_unspaced

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from maskwright.config import read_yaml
+from maskwright.console import Pulse
 from maskwright.files import replacing_file, write_json, write_text
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import OUTSIDE, TaggedSentence, marks_entities
@@ -43,7 +44,6 @@ from maskwright.finetuning.task import (
 from maskwright.finetuning.text_tasks import Ranking
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier
-from maskwright.progress import Pulse
 from maskwright.provenance import show_computation
 from maskwright.report.charts import COLORS, FAINT, annotate_level, has_matplotlib, render
 from maskwright.report.pages import fill_template

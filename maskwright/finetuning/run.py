@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from maskwright.config import from_mapping
-from maskwright.console import tell
+from maskwright.console import Pulse, tell
 from maskwright.errors import ConfigError, InputError, suggest
 from maskwright.files import write_json
 from maskwright.finetuning.column_roles import Column, name_roles
@@ -62,7 +62,6 @@ from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import open_pretrained, save_classifier
 from maskwright.model_folder.folder import Loaded
-from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
 from maskwright.tokenizer.token_text import make_examples

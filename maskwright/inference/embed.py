@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.console import tell
+from maskwright.console import Pulse, tell
 from maskwright.errors import InputError
 from maskwright.extras import import_extra
 from maskwright.files import check_new_file, replacing_file
@@ -28,7 +28,6 @@ from maskwright.inference.text_model import TextBatch, TextModel, check_finite, 
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.model_folder.sentence_modules import find_pooling
-from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from maskwright.console import Pulse
 from maskwright.errors import CorpusError, ShardError
 from maskwright.files import is_locked, naming_file
 from maskwright.formatting import count_noun
@@ -55,7 +56,6 @@ from maskwright.preparation.work import (
     Plan,
     Work,
 )
-from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.selector import Selector

@@ -26,13 +26,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from maskwright.console import Console, tell
+from maskwright.console import Console, Pulse, tell
 from maskwright.errors import TrainingError
 from maskwright.extras import check_extra, import_extra
 from maskwright.files import HeldFolder, naming_file, write_text
 from maskwright.logs import MetricsLog, Record, of_sources, split_sample
 from maskwright.objectives.objective import ScoreLine
-from maskwright.progress import Pulse
 from maskwright.train.checkpoint import describe_lost_folder
 from maskwright.train.trainer import Reporter
 

@@ -20,7 +20,7 @@ from tests.architecture.sources import (
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("extras", "files"),
-    ("config", "console", "formatting", "logs", "progress", "provenance"),
+    ("config", "console", "formatting", "logs", "provenance"),
     ("corpus", "recipes", "tokenizer", "shards"),
     ("selection",),
     ("attention_context", "distributed"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from maskwright import progress
+from maskwright import console
 from maskwright.cli.main import main
 from maskwright.evaluation import suite_sentences
 from maskwright.evaluation.run import hash_model, locate_submission
@@ -114,7 +114,7 @@ def test_what_a_model_is_known_by_is_one_short_table(
 def test_a_suite_that_takes_its_time_says_so(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(console, "EVERY_SECONDS", 0)
     code, _, err = evaluate(capsys, run, "--suite", "fill", "--fast")
     assert code == 0
     assert set(err.splitlines()) == {"fill: 0.0 minutes so far"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright import progress
+from maskwright import console
 from maskwright.cli.main import main
 from maskwright.interop import onnx_int8
 from maskwright.logs import read_metrics
@@ -91,7 +91,7 @@ def test_what_takes_its_time_is_heard_of(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(console, "EVERY_SECONDS", 0)
     table = write_table(tmp_path / "train.tsv", count=60)
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
     arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right"]

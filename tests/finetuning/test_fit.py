@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.cli.main import main
+from maskwright.console import Pulse
 from maskwright.errors import InputError
 from maskwright.finetuning.config import TASKS, FinetuneConfig, TaskFiles
 from maskwright.finetuning.fit import Fitting, ask_teacher
@@ -19,7 +20,6 @@ from maskwright.finetuning.task import TaskData, load_label_task, load_task, rea
 from maskwright.logs import read_metrics
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.objectives.config import SoftTargetsConfig
-from maskwright.progress import Pulse
 from tests.cli.test_finetune import FAST, write_table
 from tests.finetuning.helpers import NOUNS, TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, LABELS

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from maskwright.cli.main import main
+from maskwright.console import Pulse
 from maskwright.errors import ConfigError
 from maskwright.finetuning import run as run_module
 from maskwright.finetuning.config import Request, TaskFiles
@@ -20,7 +21,6 @@ from maskwright.finetuning.split import cut_folds
 from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import TaskData
 from maskwright.model_folder.folder import save_model
-from maskwright.progress import Pulse
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, CPU, LABELS
 

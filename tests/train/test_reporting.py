@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from maskwright import progress
+from maskwright import console
 from maskwright.console import Console
 from maskwright.logs import Record, read_metrics
 from maskwright.objectives.mlm import MaskedTokens
@@ -118,7 +118,7 @@ def test_a_record_says_more_than_its_step(tmp_path: Path, monkeypatch: pytest.Mo
     with RunReporter(tmp_path, SCORES, Console(file=stream, width=120)) as reporter:
         for record in (TRAIN, later):
             reporter.report(record, 0.25)
-        monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+        monkeypatch.setattr(console, "EVERY_SECONDS", 0)
         for step in (1221, 1222):
             reporter.advance({**TRAIN, "step": step}, 0.25)
     assert stream.getvalue().splitlines() == [
@@ -143,7 +143,7 @@ def test_steps_without_a_record_are_heard_of(
 
     assert run() == ""
     assert "0:36 left" in run(force_terminal=True, color_system=None)
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(console, "EVERY_SECONDS", 0)
     assert run().splitlines() == [
         " 50%  step 3  6,000 tokens",
         " 60%  step 4  8,000 tokens  validating",
