@@ -37,7 +37,6 @@ from maskwright.extras import check_extra
 from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, PrepareConfig
 from maskwright.preparation.folder import find_work
-from maskwright.preparation.split import make_vocabulary
 from maskwright.preparation.tasks import (
     BlockEncoder,
     BlockReader,
@@ -45,6 +44,7 @@ from maskwright.preparation.tasks import (
     find_exact,
     find_near,
     finish_folder,
+    make_vocabulary,
 )
 from maskwright.preparation.work import (
     CONNECT,

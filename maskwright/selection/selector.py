@@ -150,7 +150,7 @@ class Selector:
     def __call__(self, text: str, tally: Tally, cleans_only: bool = False) -> Kept | None:
         """Return the cleaned document, or None if it is dropped; `tally` counts the reason.
 
-        With `cleans_only`, of text that is held out by name, nothing else is done.
+        With `cleans_only`, for ``corpus.valid_text``, nothing else is done.
         """
         cleaned = clean_text(text, tally.repaired)
         text = cleaned if cleans_only else self._mend(cleaned, tally)
