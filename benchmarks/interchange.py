@@ -32,7 +32,7 @@ from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from maskwright.pretraining.prepared_data import PreparedData, build_planner, build_row_source
 from maskwright.runs.config import PretrainConfig
 from maskwright.tokenizer.config import TokenizerConfig
@@ -74,7 +74,7 @@ class Workshop(NamedTuple):
         (folder / "words.txt").write_text("\n\n".join(documents()), encoding="utf-8")
         small = TokenizerConfig(vocab_size=64, min_frequency=1)
         config = PrepareConfig(tokenizer=small, block_megabytes=1, workers=1)
-        prepare([str(folder / "words.txt")], folder / "data", config)
+        prepare_folder([str(folder / "words.txt")], folder / "data", config)
         data = PreparedData(folder / "data")
         train = {"max_steps": _STEPS, "batch_tokens": _TOKENS, "micro_batch_tokens": _TOKENS}
         three_steps = from_mapping(

@@ -1,7 +1,7 @@
-"""``maskwright prepare``: text to a prepared folder, stage by stage.
+"""The stages of a preparation, run in order by a coordinator.
 
-The coordinator lists the blocks of the input, writes the plan, and has an engine run the stages in
-order (`maskwright.preparation.engines`). It may be interrupted at any point, and so may any task:
+It lists the blocks of the input, writes the plan, and has an engine run the stages
+(`maskwright.preparation.engines`). It may be interrupted at any point, and so may any task:
 the same command resumes, and the result is the same, byte for byte.
 """
 
@@ -79,7 +79,7 @@ _BEGINNINGS = {
 _SAMPLE_SLACK = 1.5  # more candidates for the tokenizer's sample, as duplicates are dropped later
 
 
-def prepare(
+def prepare_folder(
     paths: Sequence[str],
     out: Path,
     config: PrepareConfig,
