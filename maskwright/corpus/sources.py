@@ -264,7 +264,7 @@ def _match(pattern: Path) -> list[Path]:
 def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
     empty = True
     for path in list_files(folder, counts):
-        kind, compression = recognize_name(path, reads_json)
+        kind, compression = recognize_name(path, named=reads_json)  # .json, as if named
         if recognize_name(path, named=True)[0] == "dump" and _DUMP.search(path.name):
             pattern = folder / (f"*.xml*{compression}" if compression else "*.xml")
             raise CorpusError(

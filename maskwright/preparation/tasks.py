@@ -424,7 +424,7 @@ def finish_folder(work: Work, stage: str, number: int) -> Facts:
         write_json(work.out / SELECTION_NAME, tally.to_plain())
     if not (work.out / MANIFEST_NAME).is_file():
         _move_folders(work)
-        write_manifest(work.out, _describe(work, read, encoded))
+        write_manifest(work.out, _make_manifest(work, read, encoded))
     return {}
 
 
@@ -437,7 +437,7 @@ def _move_folders(work: Work) -> None:
             stray.unlink()
 
 
-def _describe(work: Work, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
+def _make_manifest(work: Work, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
     tokenizer, plan = Tokenizer.load(work.out / TOKENIZER_NAME), work.plan
     facts = work.facts(VOCABULARY)
     source = describe_source(plan.paths, plan.config, plan.seed)

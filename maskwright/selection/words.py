@@ -1,4 +1,4 @@
-"""Words as the selection rules count them, in any script.
+"""Words as the selection rules count them, in any script (`tokenizer.words` has those of masking).
 
 In scripts without blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan)
 each letter counts as a word, with its vowel signs and tones. Rules about consecutive words multiply

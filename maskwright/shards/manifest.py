@@ -1,4 +1,4 @@
-"""The files of a prepared folder, and ``manifest.json``, which describes them::
+"""The files of a prepared folder, ``manifest.json``, which describes them, and their checks::
 
     NAME/
       manifest.json              written last: a folder without it is not finished

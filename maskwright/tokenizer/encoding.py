@@ -24,8 +24,15 @@ from numpy.typing import NDArray
 from tokenizers import PreTokenizedString, Token
 
 from maskwright.files import JsonObject
-from maskwright.tokenizer.files import calling_library, match_greedily
-from maskwright.tokenizer.words import ACCENTS, BYTE_WORDS, INVISIBLE, WORD_BREAK, find_word_starts
+from maskwright.tokenizer.files import calling_library
+from maskwright.tokenizer.words import (
+    ACCENTS,
+    BYTE_WORDS,
+    INVISIBLE,
+    WORD_BREAK,
+    find_word_starts,
+    match_greedily,
+)
 
 WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its id
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.files import JsonObject
-from maskwright.tokenizer.files import calling_library, match_greedily
+from maskwright.tokenizer.files import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.words import is_punctuation
+from maskwright.tokenizer.words import is_punctuation, match_greedily
 
 _METASPACE = "▁"
 _SYMBOLS = {"\t": "⇥", **dict.fromkeys("\n\x85\u2028\u2029", "↵")}

@@ -1,13 +1,13 @@
-"""Word starts for whole-word masking: one rule for every tokenizer and script.
+"""Words: where they start, for every tokenizer and script, and WordPiece's search in one.
 
-A word ends at whitespace and at punctuation, and a punctuation character is a separate word. In
-scripts without spaces (Chinese, Japanese, Thai, …) every character may begin a word, so a token is
-a word. Combining marks belong to the character before them. Punctuation is as in BERT: all ASCII
-symbols and Unicode's categories P.
+For whole-word masking, a word ends at whitespace and at punctuation, and a punctuation character is
+a separate word. In scripts without spaces (Chinese, Japanese, Thai, …) every character may begin a
+word, so a token is a word. Combining marks belong to the character before them. Punctuation is as
+in BERT: all ASCII symbols and Unicode's categories P.
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -136,3 +136,18 @@ def find_word_starts(text: str, spans: Iterable[tuple[int, int]]) -> list[bool]:
         starts.append(place != last and (place >= len(text) or boundaries[place]))
         last = place
     return starts
+
+
+def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
+    """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
+    found: list[str] = []
+    rest = token
+    while rest and rest != prefix:
+        shortest = 1 + len(prefix) * rest.startswith(prefix)
+        lengths = range(len(rest), shortest - 1, -1)
+        longest = next((n for n in lengths if rest[:n] in vocabulary), 0)
+        if longest == 0:
+            return found, rest
+        found.append(rest[:longest])
+        rest = prefix + rest[longest:]
+    return found, ""
