@@ -59,7 +59,7 @@ class Span:
 
     @property
     def is_beginning(self) -> bool:
-        """Whether reading begins at the first byte of the file, perhaps with a head."""
+        """Whether reading begins at the first byte of the file, as with a head."""
         return not self.start or self.head > 0
 
 
@@ -103,6 +103,14 @@ class Source:
             return self.title
         unit = "row groups" if self.kind == "parquet" else "bytes"
         return f"{self.title} ({unit} {self.span.start:,} to {self.span.end:,})"
+
+
+def expand_home(given: str) -> Path:
+    """Return a path with ``~`` or ``~user`` expanded; raise CorpusError if the user is unknown."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise CorpusError(f"{given}: {error} Check the path.") from None
 
 
 @dataclass(frozen=True, slots=True)
