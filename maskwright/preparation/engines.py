@@ -35,17 +35,9 @@ from typing import Any, TypeAlias, TypeVar
 from maskwright.errors import ConfigError, ShardError
 from maskwright.extras import check_extra
 from maskwright.files import write_text
+from maskwright.preparation import tasks
 from maskwright.preparation.config import ClusterConfig, PrepareConfig
 from maskwright.preparation.folder import find_work
-from maskwright.preparation.tasks import (
-    BlockEncoder,
-    BlockReader,
-    connect_range,
-    find_exact,
-    find_near,
-    finish_folder,
-    make_vocabulary,
-)
 from maskwright.preparation.work import (
     CONNECT,
     ENCODE,
@@ -64,12 +56,15 @@ from maskwright.preparation.work import (
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a preparation; `verb` and `unit` are for messages: "read 3 of 8 blocks"."""
+    """One stage of a preparation; `verb` and `unit` are for messages: "read 3 of 8 blocks"; so is
+    `beginning`, before the first task.
+    """
 
     name: str
     num_tasks: int
     verb: str
     unit: str
+    beginning: str = ""
 
 
 # Runs the unfinished tasks of a stage and yields, from time to time, how many more are done.
@@ -84,14 +79,15 @@ def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
     """
     plan = work.plan
     blocks, ranges = len(plan.blocks), plan.num_ranges
-    yield Stage(READ, blocks, "read", "block")
+    yield Stage(READ, blocks, "read", "block", "reading the text")
     if plan.finds_exact:
         yield Stage(EXACT, ranges, "exact duplicates found in", "range")
     if plan.finds_near:
-        yield Stage(NEAR, plan.count_tasks(NEAR), "near duplicates found in", "range")
+        verb, beginning = "near duplicates found in", "looking for near duplicates"
+        yield Stage(NEAR, plan.count_tasks(NEAR), verb, "range", beginning)
         yield from [Stage(CONNECT, 1, "connected", "graph")] if ahead else list_rounds(work)
     yield Stage(VOCABULARY, 1, "made", "tokenizer")
-    yield Stage(ENCODE, blocks, "encoded", "block")
+    yield Stage(ENCODE, blocks, "encoded", "block", "encoding the text")
     yield Stage(FINISH, 1, "wrote", "manifest")
 
 
@@ -105,11 +101,11 @@ def list_rounds(work: Work) -> Iterator[Stage]:
 
 
 _TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
-    EXACT: find_exact,
-    NEAR: find_near,
-    CONNECT: connect_range,
-    VOCABULARY: make_vocabulary,
-    FINISH: finish_folder,
+    EXACT: tasks.find_exact,
+    NEAR: tasks.find_near,
+    CONNECT: tasks.connect_range,
+    VOCABULARY: tasks.make_vocabulary,
+    FINISH: tasks.finish_folder,
 }
 
 
@@ -124,7 +120,7 @@ def start_runner(folder: Path) -> Callable[[tuple[str, int]], None]:
     def load(stage: str) -> Callable[[int], Facts]:
         (folder / stage).mkdir(exist_ok=True)
         if stage in (READ, ENCODE):
-            return (BlockReader if stage == READ else BlockEncoder)(work)
+            return (tasks.BlockReader if stage == READ else tasks.BlockEncoder)(work)
         return partial(_TASKS[stage.partition("-")[0]], work, stage)
 
     def run(task: tuple[str, int]) -> None:
@@ -137,8 +133,8 @@ def start_runner(folder: Path) -> Callable[[tuple[str, int]], None]:
 
 def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list[tuple[str, int]]:
     """Return the unfinished tasks of a stage; with several ranks, those of `rank`."""
-    tasks = range(rank, stage.num_tasks, ranks)
-    return [(stage.name, number) for number in tasks if not work.is_done(stage.name, number)]
+    numbers = range(rank, stage.num_tasks, ranks)
+    return [(stage.name, number) for number in numbers if not work.is_done(stage.name, number)]
 
 
 # A pool of processes that can be interrupted (see above).
@@ -346,16 +342,11 @@ def find_jobs(out: Path) -> list[str]:
     return sorted(set(listed.stdout.split()), key=int)
 
 
-def count_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def choose_engine(config: PrepareConfig) -> Engine | None:
     """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`)."""
-    workers = config.workers or count_cores()
+    has_affinity = hasattr(os, "sched_getaffinity")  # the cores that this process may use
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    workers = config.workers or cores
     if config.engine == "local":
         return partial(run_locally, workers)
     check_extra("datatrove", "cluster", f"engine = {config.engine}")

@@ -45,16 +45,7 @@ from maskwright.preparation.folder import (
     tidy_folder,
 )
 from maskwright.preparation.tasks import EVALUATION_NAME, describe_source
-from maskwright.preparation.work import (
-    ENCODE,
-    LOGS,
-    NEAR,
-    PLAN_NAME,
-    READ,
-    VOCABULARY,
-    Plan,
-    Work,
-)
+from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
@@ -71,11 +62,6 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 # 15 % of 10,000 tokens are 1,500 masked tokens: an accuracy of 0.3 is then within 0.025.
 _MIN_HELD_OUT = 10_000
 _MAX_UNKNOWN = 0.01
-_BEGINNINGS = {
-    READ: "reading the text",
-    NEAR: "looking for near duplicates",
-    ENCODE: "encoding the text",
-}
 _SAMPLE_SLACK = 1.5  # more candidates for the tokenizer's sample, as duplicates are dropped later
 
 
@@ -214,8 +200,8 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
         report(f"{stage.verb} {before:,} of {count_noun(total, stage.unit)} before")
     elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
-    elif stage.name in _BEGINNINGS:
-        report(_BEGINNINGS[stage.name])
+    elif stage.beginning:
+        report(stage.beginning)
     for num_done in filter(None, engine(work, stage)):
         tenths, done = 10 * done // total, done + num_done
         left = round((time.monotonic() - start) * (total - done) / max(done - before, 1))

@@ -210,9 +210,7 @@ class Tokens(NamedTuple):
 
 
 class PromptEncoder:
-    """Encoder of texts in which special tokens are recognized, of a tokenizer without its
-    post-processor.
-    """
+    """Encoder that recognizes special tokens in text; its tokenizer has no post-processor."""
 
     def __init__(
         self, backend: tokenizers.Tokenizer, description: Mapping[str, Any], mask: str

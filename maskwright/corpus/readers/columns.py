@@ -91,9 +91,7 @@ _DAMAGE = (OSError, ValueError, ArithmeticError, LookupError, RuntimeError)
 def read_batches(
     file: Any, columns: Sequence[str], groups: Sequence[int] | None = None
 ) -> Iterator[Any]:
-    """Yield the rows of some row groups, by default all, in pyarrow's record batches of at most
-    about 64 MB.
-    """
+    """Yield the rows of row groups, by default all, in pyarrow's record batches of about 64 MB."""
     groups = range(file.num_row_groups) if groups is None else groups
     infos = [file.metadata.row_group(number) for number in groups]
     largest = max((info.total_byte_size / max(info.num_rows, 1) for info in infos), default=0)

@@ -191,12 +191,9 @@ def _choose(block: bytes, given: str) -> str | None:
     return given
 
 
-_ASCII = bytes(range(128))
-
-
 def _reads_ascii(encoding: str) -> bool:
     try:
-        return _ASCII.decode(encoding) == _ASCII.decode("ascii")
+        return bytes(range(128)).decode(encoding) == "".join(map(chr, range(128)))
     except UnicodeError:
         return False
 
