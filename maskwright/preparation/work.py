@@ -305,15 +305,9 @@ class RunWriter:
             waiting = np.concatenate(self._waiting)
             while len(waiting) >= least:
                 run, waiting = waiting[:RUN], waiting[RUN:]
-                order = np.argsort(run[field_of(run.dtype)], kind="stable")
+                order = np.argsort(run[run.dtype.descr[0][0]], kind="stable")  # by the first field
                 self._file.write(run[order].tobytes())
             self._waiting, self._num_waiting = [waiting], len(waiting)
-
-
-def field_of(dtype: np.dtype[Any]) -> str:
-    """Return the name of the sort field: the first one."""
-    assert dtype.names is not None
-    return dtype.names[0]
 
 
 @contextmanager
@@ -338,12 +332,12 @@ def read_between(
 ) -> Iterator[Records]:
     """Yield the records with values from `low` to below `high`, in chunks of about `CHUNK`."""
     gathered, size = list[Records](), 0
-    is_open = high >= 1 << 64  # more than a uint64 holds
+    sort_field, is_open = dtype.descr[0][0], high >= 1 << 64  # more than a uint64 holds
     for path in paths:
         records = read_all(path, dtype)
         for start in range(0, len(records), RUN):
             run = records[start : start + RUN]
-            values = run[field_of(dtype)]
+            values = run[sort_field]
             begin = int(np.searchsorted(values, np.uint64(low)))
             end = len(run) if is_open else int(np.searchsorted(values, np.uint64(high)))
             gathered.append(np.array(run[begin:end]))
