@@ -56,9 +56,7 @@ from maskwright.preparation.work import (
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a preparation; `verb` and `unit` are for messages: "read 3 of 8 blocks"; so is
-    `beginning`, before the first task.
-    """
+    """A stage; `verb`, `unit` and `beginning` are for messages, such as "read 3 of 8 blocks"."""
 
     name: str
     num_tasks: int
