@@ -32,7 +32,7 @@ from maskwright.objectives.mlm import MaskedTokensLoss
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from maskwright.pretraining.build import build_row_source, build_schedule
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
@@ -75,7 +75,7 @@ class Workshop(NamedTuple):
         (folder / "words.txt").write_text("\n\n".join(documents()), encoding="utf-8")
         small = TokenizerConfig(vocab_size=64, min_frequency=1)
         config = PrepareConfig(tokenizer=small, block_megabytes=1, workers=1)
-        prepare([str(folder / "words.txt")], folder / "data", config)
+        prepare_folder([str(folder / "words.txt")], folder / "data", config)
         data = PreparedData(folder / "data")
         train = {"max_steps": _STEPS, "batch_tokens": _TOKENS, "micro_batch_tokens": _TOKENS}
         sections = {"train": train, "data": {"max_seq_length": _ROW_LENGTH}}

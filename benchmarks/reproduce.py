@@ -23,7 +23,7 @@ from benchmarks.sentences_corpus import write_sentences
 from benchmarks.time_to_quality import PeerRun
 from maskwright.evaluation.run import evaluate
 from maskwright.logs import read_metrics
-from maskwright.preparation.find_data import locate_data
+from maskwright.preparation.find_data import find_or_prepare
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import resolve
 from maskwright.train.device import computes_in_bf16
@@ -100,7 +100,7 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
     if corpus in ("wiki", *SENTENCES):  # the systems reproduced on it are uncased
         values["tokenizer"] = {"lowercase": True}
     config = resolve("shakespeare" if corpus == "shakespeare" else "auto", overrides=values)
-    return next(iter(locate_data(config, runs / "data", print).values()))
+    return next(iter(find_or_prepare(config, runs / "data", print).values()))
 
 
 def train(name: str, arguments: argparse.Namespace, minutes: float | None) -> None:

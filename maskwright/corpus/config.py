@@ -38,7 +38,7 @@ class CorpusConfig:
 
     @property
     def unit(self) -> DocumentMode:
-        """The unit that readers yield; it is cut into sentences where it is encoded."""
+        """The unit that readers yield; `tokenizer.token_text` cuts it into sentences later."""
         return "auto" if self.documents == "sentences" else self.documents
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ class Span:
             a table, or the XML before the first page of a dump.
         mode, encoding: as inferred from the beginning of the file (None: it is ASCII).
         total: row groups of a Parquet file, or bytes of a file whose compression cannot be cut, so
-            that each part unpacks everything before it. Else 0.
+            that each part unpacks everything before it. Else, `read_bytes` reads a range, 0.
     """
 
     start: int
@@ -59,7 +59,7 @@ class Span:
 
     @property
     def is_beginning(self) -> bool:
-        """Whether reading begins at the first byte of the file."""
+        """Whether reading begins at the first byte of the file, as with a head."""
         return not self.start or self.head > 0
 
 
@@ -103,6 +103,14 @@ class Source:
             return self.title
         unit = "row groups" if self.kind == "parquet" else "bytes"
         return f"{self.title} ({unit} {self.span.start:,} to {self.span.end:,})"
+
+
+def expand_home(given: str) -> Path:
+    """Return a path with ``~`` or ``~user`` expanded; raise CorpusError if the user is unknown."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise CorpusError(f"{given}: {error} Check the path.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +238,7 @@ _LINE_ENDS = re.compile(r"[\r\v\f\x85\u2028\u2029]")
 _CONTROL = re.compile(r"[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffe\uffff]+")
 # Soft hyphen, zero-width space, direction marks, word joiner, byte order mark. The zero-width
 # (non-)joiner stays: Persian, the scripts of India and emoji need it. Between words of scripts that
-# are written without blanks, the zero-width space becomes a blank.
+# are written without blanks (see tokenizer/words.py), the zero-width space becomes a blank.
 _UNSPACED = "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]"  # Thai, Lao, Tibetan, Burmese, Khmer
 _WORD_BREAK = re.compile(f"(?<={_UNSPACED})\u200b|\u200b(?={_UNSPACED})")
 _INVISIBLE = re.compile(r"[\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]+")

@@ -26,9 +26,10 @@ from maskwright.corpus.documents import (
     UnreadableError,
     clean_text,
     cut_text,
+    expand_home,
     fingerprint_text,
 )
-from maskwright.corpus.readers.columns import expand_home, parse_hub_name, read_hub, read_parquet
+from maskwright.corpus.readers.columns import parse_hub_name, read_hub, read_parquet
 from maskwright.corpus.readers.dump import read_dump
 from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, read_jsonl, read_table
@@ -38,6 +39,14 @@ from maskwright.errors import CorpusError
 from maskwright.files import flush, naming_file, temporary_path
 from maskwright.provenance import find_version
 
+_DUMP_PART = re.compile(r"\.xml-p\d+p\d+")  # a file with the pages of these numbers
+# Names that Wikimedia gives to dumps of articles, and to the indices of multistream dumps.
+_DUMP = re.compile(r"pages-articles[^.]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$")
+_INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
+# JSON escapes a character with at most six; a longer line of a file would be cut.
+_MAX_TEXT_CHARACTERS = MAX_RECORD_CHARACTERS // 8
+_READ_BYTES = 1 << 20
+PathLike = str | os.PathLike[str]
 # Yields texts, or (name, text) if texts have names.
 Reader = Callable[[Reading], Iterator[str] | Iterator[tuple[str, str]]]
 
@@ -66,7 +75,6 @@ FORMATS: dict[str, Format] = {
     "hub": Format(read_hub),
     "pydocs": Format(lambda _: read_pydocs()),
 }
-_DUMP_PART = re.compile(r"\.xml-p\d+p\d+")  # a file with the pages of these numbers
 
 
 def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compression]:
@@ -120,16 +128,6 @@ def _check_suffix(source: Source, beginning: str) -> None:
                 f"{source.name} begins with a JSON object, but without the suffix .jsonl it is "
                 "plain text. Rename the file; write standard input to a file NAME.jsonl."
             )
-
-
-# Names that Wikimedia gives to dumps of articles, and to the indices of multistream dumps.
-_DUMP = re.compile(r"pages-articles[^.]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$")
-_INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
-# JSON escapes a character with at most six; a longer line of a file would be cut.
-_MAX_TEXT_CHARACTERS = MAX_RECORD_CHARACTERS // 8
-_READ_BYTES = 1 << 20
-
-PathLike = str | os.PathLike[str]
 
 
 def stream_corpus(
@@ -264,7 +262,7 @@ def _match(pattern: Path) -> list[Path]:
 def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
     empty = True
     for path in list_files(folder, counts):
-        kind, compression = recognize_name(path, reads_json)
+        kind, compression = recognize_name(path, named=reads_json)  # .json, as if named
         if recognize_name(path, named=True)[0] == "dump" and _DUMP.search(path.name):
             pattern = folder / (f"*.xml*{compression}" if compression else "*.xml")
             raise CorpusError(

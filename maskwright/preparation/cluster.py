@@ -26,9 +26,7 @@ SlurmPipelineExecutor: Any = import_module("datatrove.executor.slurm").SlurmPipe
 
 
 class TaskStep(PipelineStep):
-    """A pipeline step that runs every n-th task of a stage, in `cores` processes, for one rank of
-    n.
-    """
+    """A pipeline step that runs every n-th task of a stage in `cores` processes: one rank of n."""
 
     name = "tasks of a preparation"
     type = "maskwright"

@@ -35,17 +35,9 @@ from typing import Any, TypeAlias, TypeVar
 from maskwright.errors import ConfigError, ShardError
 from maskwright.extras import check_extra
 from maskwright.files import write_text
+from maskwright.preparation import tasks
 from maskwright.preparation.config import ClusterConfig, PrepareConfig
 from maskwright.preparation.folder import find_work
-from maskwright.preparation.split import make_vocabulary
-from maskwright.preparation.tasks import (
-    BlockEncoder,
-    BlockReader,
-    connect_range,
-    find_exact,
-    find_near,
-    finish_folder,
-)
 from maskwright.preparation.work import (
     CONNECT,
     ENCODE,
@@ -59,21 +51,97 @@ from maskwright.preparation.work import (
     Work,
 )
 
+# The stages and the tasks of each.
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage; `verb`, `unit` and `beginning` are for messages, such as "read 3 of 8 blocks"."""
+
+    name: str
+    num_tasks: int
+    verb: str
+    unit: str
+    beginning: str = ""
+
+
+# Runs the unfinished tasks of a stage and yields, from time to time, how many more are done.
+# Closing the iterator stops the tasks.
+Engine = Callable[[Work, Stage], Iterator[int]]
+
+
+def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
+    """Yield the stages in order: run each before you take the next, whose rounds depend on it.
+
+    With `ahead`, list all stages now, with all rounds of `connect` as one stage.
+    """
+    plan = work.plan
+    blocks, ranges = len(plan.blocks), plan.num_ranges
+    yield Stage(READ, blocks, "read", "block", "reading the text")
+    if plan.finds_exact:
+        yield Stage(EXACT, ranges, "exact duplicates found in", "range")
+    if plan.finds_near:
+        verb, beginning = "near duplicates found in", "looking for near duplicates"
+        yield Stage(NEAR, plan.count_tasks(NEAR), verb, "range", beginning)
+        yield from [Stage(CONNECT, 1, "connected", "graph")] if ahead else list_rounds(work)
+    yield Stage(VOCABULARY, 1, "made", "tokenizer")
+    yield Stage(ENCODE, blocks, "encoded", "block", "encoding the text")
+    yield Stage(FINISH, 1, "wrote", "manifest")
+
+
+def list_rounds(work: Work) -> Iterator[Stage]:
+    """Yield rounds of `connect` until the files of the last one show that it changed nothing."""
+    for number in count(1):
+        if work.last_round() is not None:
+            return
+        verb = f"round {number}: connected"
+        yield Stage(f"{CONNECT}-{number}", work.plan.num_ranges, verb, "range")
+
+
+_TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
+    EXACT: tasks.find_exact,
+    NEAR: tasks.find_near,
+    CONNECT: tasks.connect_range,
+    VOCABULARY: tasks.make_vocabulary,
+    FINISH: tasks.finish_folder,
+}
+
+
+def start_runner(folder: Path) -> Callable[[tuple[str, int]], None]:
+    """Return a function that runs a task, given as stage name and number, unless it is done.
+
+    Data that a stage loads is kept until a task of another stage arrives.
+    """
+    work = Work(folder)
+
+    @lru_cache(1)
+    def load(stage: str) -> Callable[[int], Facts]:
+        (folder / stage).mkdir(exist_ok=True)
+        if stage in (READ, ENCODE):
+            return (tasks.BlockReader if stage == READ else tasks.BlockEncoder)(work)
+        return partial(_TASKS[stage.partition("-")[0]], work, stage)
+
+    def run(task: tuple[str, int]) -> None:
+        stage, number = task
+        if not work.is_done(stage, number):
+            work.report_done(stage, number, load(stage)(number))
+
+    return run
+
+
+def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list[tuple[str, int]]:
+    """Return the unfinished tasks of a stage; with several ranks, those of `rank`."""
+    numbers = range(rank, stage.num_tasks, ranks)
+    return [(stage.name, number) for number in numbers if not work.is_done(stage.name, number)]
+
+
+# A pool of processes that can be interrupted (see above).
 Line: TypeAlias = "Connection[Any, Any]"
 Item = TypeVar("Item")
 # Called once in each process; returns the function that is called for each item.
 Start: TypeAlias = Callable[[], Callable[[Item], None]]
 
 _MIN_ITEMS = 2  # take less time than starting other processes
-_SLURM = ("sbatch", "squeue", "scancel")
-_JOB_NAME = "slurm-job-name"
-
-
-def count_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def work_through(
@@ -163,83 +231,9 @@ def _work(start: Start[Any], line: Line) -> None:
                 line.send(error)
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One stage of a preparation; `verb` and `unit` are for messages: "read 3 of 8 blocks"."""
-
-    name: str
-    num_tasks: int
-    verb: str
-    unit: str
-
-
-# Runs the unfinished tasks of a stage and yields, from time to time, how many more are done.
-# Closing the iterator stops the tasks.
-Engine = Callable[[Work, Stage], Iterator[int]]
-
-
-def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
-    """Yield the stages in order, each when the previous ones are done.
-
-    With `ahead`, list all stages now, with all rounds of `connect` as one stage.
-    """
-    plan = work.plan
-    blocks, ranges = len(plan.blocks), plan.num_ranges
-    yield Stage(READ, blocks, "read", "block")
-    if plan.finds_exact:
-        yield Stage(EXACT, ranges, "exact duplicates found in", "range")
-    if plan.finds_near:
-        yield Stage(NEAR, plan.count_tasks(NEAR), "near duplicates found in", "range")
-        yield from [Stage(CONNECT, 1, "connected", "graph")] if ahead else list_rounds(work)
-    yield Stage(VOCABULARY, 1, "made", "tokenizer")
-    yield Stage(ENCODE, blocks, "encoded", "block")
-    yield Stage(FINISH, 1, "wrote", "manifest")
-
-
-def list_rounds(work: Work) -> Iterator[Stage]:
-    """Yield rounds of `connect`, each when the previous one is done, until one changes nothing."""
-    for number in count(1):
-        if work.last_round() is not None:
-            return
-        verb = f"round {number}: connected"
-        yield Stage(f"{CONNECT}-{number}", work.plan.num_ranges, verb, "range")
-
-
-_TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
-    EXACT: find_exact,
-    NEAR: find_near,
-    CONNECT: connect_range,
-    VOCABULARY: make_vocabulary,
-    FINISH: finish_folder,
-}
-
-
-def start_runner(folder: Path) -> Callable[[tuple[str, int]], None]:
-    """Return a function that runs a task, given as stage name and number, unless it is done.
-
-    Data that a stage loads is kept until a task of another stage arrives.
-    """
-    work = Work(folder)
-
-    @lru_cache(1)
-    def load(stage: str) -> Callable[[int], Facts]:
-        (folder / stage).mkdir(exist_ok=True)
-        if stage in (READ, ENCODE):
-            return (BlockReader if stage == READ else BlockEncoder)(work)
-        return partial(_TASKS[stage.partition("-")[0]], work, stage)
-
-    def run(task: tuple[str, int]) -> None:
-        stage, number = task
-        if not work.is_done(stage, number):
-            work.report_done(stage, number, load(stage)(number))
-
-    return run
-
-
-def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list[tuple[str, int]]:
-    """Return the unfinished tasks of a stage; with several ranks, those of `rank`."""
-    tasks = range(rank, stage.num_tasks, ranks)
-    return [(stage.name, number) for number in tasks if not work.is_done(stage.name, number)]
+# The engines, and the choice of one.
+_SLURM = ("sbatch", "squeue", "scancel")
+_JOB_NAME = "slurm-job-name"
 
 
 def run_locally(workers: int, work: Work, stage: Stage) -> Iterator[int]:
@@ -349,7 +343,9 @@ def find_jobs(out: Path) -> list[str]:
 
 def choose_engine(config: PrepareConfig) -> Engine | None:
     """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`)."""
-    workers = config.workers or count_cores()
+    has_affinity = hasattr(os, "sched_getaffinity")  # the cores that this process may use
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    workers = config.workers or cores
     if config.engine == "local":
         return partial(run_locally, workers)
     check_extra("datatrove", "cluster", f"engine = {config.engine}")

@@ -1,4 +1,8 @@
-"""The prepared data of a run: its folders, mirrors of URLs, or text that is prepared first."""
+"""Where a run's prepared data is: named folders, mirrors, or text that is prepared now.
+
+*Named* is what the user wrote. To *locate* is to return its folder, or the mirror of its URL.
+`find_or_prepare` may prepare text for hours, `find_existing` never does.
+"""
 
 import shlex
 import time
@@ -15,7 +19,7 @@ from maskwright.errors import ConfigError, InputError, MaskwrightError, ShardErr
 from maskwright.files import locking_folder
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import fingerprint_input
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import is_prepared
 from maskwright.selection.config import SelectionConfig
@@ -103,7 +107,7 @@ def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]
     return adopted
 
 
-def locate_data(
+def find_or_prepare(
     config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
 ) -> dict[str, Path]:
     """Return a run's prepared folders by name: those it names, or one prepared from its text."""
@@ -113,14 +117,14 @@ def locate_data(
     name, fingerprint = _name_folder(config)
     folder = data_dir / name
     is_new = not is_prepared(folder)
-    settings, private = _prepare_config(config), config.private
-    prepare(config.text, folder, settings, report=report, fingerprint=fingerprint, private=private)
+    settings = _prepare_config(config)
+    prepare_folder(config.text, folder, settings, 0, report, fingerprint, config.private)
     if is_new:
         report(f"prepared data is in {folder}; for more runs on it: maskwright pretrain {folder}")
     return {folder.name: folder}
 
 
-def find_prepared(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
+def find_existing(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
     """Return the prepared folders of a run by name; empty if they do not exist yet."""
     if named := named_sources(config):
         return named

@@ -1,11 +1,13 @@
 """The prepared folder: the identity of its input, locking, and the check of a finished folder.
 
-A fingerprint covers the content of the files, every configuration value that changes the result,
-and the version of the shard format, so that the same text is not prepared twice.
+The *fingerprint*, kept in the manifest, covers the content of the files, every configuration value
+that changes the result, and the version of the shard format, so that the same text is not prepared
+twice. The *identity* of a plan uses size and modification time instead, and only finds interrupted
+work. Both have the content of a tokenizer in place of its path.
 
-``.work-ID`` holds the files of the stages. ID is a hash of input and configuration, so a process
-of an earlier preparation that still runs writes to another folder. The files are valid only beside
-their plan, which is written first and removed first. A folder with ``manifest.json`` is finished.
+``.work-ID`` holds the files of the stages. ID is the identity, so a process of an earlier
+preparation that still runs writes to another folder. The files are valid only beside their plan,
+which is written first and removed first. A folder with ``manifest.json`` is finished.
 """
 
 import hashlib
@@ -90,8 +92,8 @@ def fingerprint_blocks(
     """Return the fingerprint of an input whose blocks have these identities."""
     evaluations = find_evaluations(config.select.decontaminate, Counter())
     other = [[identify_source(source) for source in evaluations], num_held_out, seed]
-    described = json.dumps([VERSION, _describe(config), other, *identities], sort_keys=True)
-    return hashlib.sha256(described.encode()).hexdigest()
+    described = [VERSION, _describe_by_content(config), other, *identities]
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def identify_plan(
@@ -107,15 +109,16 @@ def identify_plan(
     paths.update(*map(list_files, filter(None, folders)))
     stats = [(str(path), path.stat()) for path in paths if path.exists()]
     files = sorted([name, stat.st_size, stat.st_mtime_ns] for name, stat in stats)
-    plain = [block.to_plain() for block in blocks], _describe(config), config.select.describe
+    described = _describe_by_content(config), config.select.describe
+    plain = [block.to_plain() for block in blocks], *described
     # Another version may clean or cut text in another way.
     versions = [VERSION, *map(find_version, ("maskwright", "tokenizers"))]
     identity = [files, plain, num_held_out, seed, versions]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
-def _describe(config: PrepareConfig) -> dict[str, Any]:
-    """Return the configuration as plain values; the tokenizer is identified by its content."""
+def _describe_by_content(config: PrepareConfig) -> dict[str, Any]:
+    """Return `describe_config` with the tokenizer's content in place of its path."""
     plain, tokenizer = describe_config(config), config.tokenizer
     if tokenizer.path is None:
         # Without a tokenizer to extend or replace, these have no effect.

@@ -1,7 +1,7 @@
-"""``maskwright prepare``: text to a prepared folder, stage by stage.
+"""The stages of a preparation, run in order by a coordinator.
 
-The coordinator lists the blocks of the input, writes the plan, and has an engine run the stages in
-order (`maskwright.preparation.engines`). It may be interrupted at any point, and so may any task:
+It lists the blocks of the input, writes the plan, and has an engine run the stages
+(`maskwright.preparation.engines`). It may be interrupted at any point, and so may any task:
 the same command resumes, and the result is the same, byte for byte.
 """
 
@@ -46,16 +46,7 @@ from maskwright.preparation.folder import (
     tidy_folder,
 )
 from maskwright.preparation.tasks import EVALUATION_NAME, describe_source
-from maskwright.preparation.work import (
-    ENCODE,
-    LOGS,
-    NEAR,
-    PLAN_NAME,
-    READ,
-    VOCABULARY,
-    Plan,
-    Work,
-)
+from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.selector import Selector
@@ -71,15 +62,10 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 # 15 % of 10,000 tokens are 1,500 masked tokens: an accuracy of 0.3 is then within 0.025.
 _MIN_HELD_OUT = 10_000
 _MAX_UNKNOWN = 0.01
-_BEGINNINGS = {
-    READ: "reading the text",
-    NEAR: "looking for near duplicates",
-    ENCODE: "encoding the text",
-}
 _SAMPLE_SLACK = 1.5  # more candidates for the tokenizer's sample, as duplicates are dropped later
 
 
-def prepare(
+def prepare_folder(
     paths: Sequence[str],
     out: Path,
     config: PrepareConfig,
@@ -214,8 +200,8 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
         report(f"{stage.verb} {before:,} of {count_noun(total, stage.unit)} before")
     elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
-    elif stage.name in _BEGINNINGS:
-        report(_BEGINNINGS[stage.name])
+    elif stage.beginning:
+        report(stage.beginning)
     for num_done in filter(None, engine(work, stage)):
         tenths, done = 10 * done // total, done + num_done
         left = round((time.monotonic() - start) * (total - done) / max(done - before, 1))

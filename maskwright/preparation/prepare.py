@@ -74,7 +74,7 @@ def prepare(
     settings = resolve_preparation(recipe, config, sections)
     paths, out = (text,) if isinstance(text, str | Path) else text, Path(out)
     try:
-        manifest = pipeline.prepare(tuple(map(str, paths)), out, settings, seed, say)
+        manifest = pipeline.prepare_folder(tuple(map(str, paths)), out, settings, seed, say)
     except KeyboardInterrupt:
         message = "interrupted. Finished parts are kept: run the same command again to continue."
         raise KeyboardInterrupt(message) from None

@@ -1,5 +1,7 @@
 """The split rule: which documents are held out for validation.
 
+First the rule, which needs nothing; then how its share is chosen from the files of a `Work`.
+
 The fingerprint of a document decides, so with the same fraction its split is the same in every run,
 corpus and order. Adding text changes no other split, and the validation set of a larger fraction
 contains that of a smaller one. The user may also name the files to hold out.
@@ -12,39 +14,97 @@ end, makes up the share.
 """
 
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from itertools import chain, compress
-from typing import Any, Literal
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from maskwright.corpus.documents import fingerprint_text
 from maskwright.corpus.sources import explain_nothing
 from maskwright.errors import CorpusError
-from maskwright.files import replacing_folder
-from maskwright.preparation.work import EXACT, PIECES, READ, SAMPLED, Facts, Work, add_counts
-from maskwright.shards.manifest import TOKENIZER_NAME
-from maskwright.tokenizer.extension import extend_tokenizer, list_longest, measure_extension
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import describe_shortage, train_tokenizer
+from maskwright.preparation.work import EXACT, READ, Work, add_counts, first_key
 
 Split = Literal["train", "valid"]
-MIN_VALID_FRACTION = 0.01
-_MAX_VALID_FRACTION = 0.1
-_VALID_TOKENS = 20_000  # that the default share aims at
-_BYTES_PER_TOKEN = _CHARACTERS_PER_TOKEN = 4
-_MIN_VALID_CHARACTERS = 2_000  # of validation text, however small a share this is
 _MIN_END_CHARACTERS = 200
-_WHOLE_TOKENS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_HALF_TOKENS = re.compile(r"[\uac00-\ud7a3]")
 
 
 def is_validation(fingerprint: int, valid_fraction: float) -> bool:
     """Return True if the document with this fingerprint is held out for validation."""
     return fingerprint < valid_fraction * 2**64
+
+
+def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
+    """Cut about `num_characters`, at most half, off the end, at a line end or else at a blank.
+
+    The end is at most twice as long as asked for, or `_MIN_END_CHARACTERS` characters.
+    """
+    asked = min(max(num_characters, 1), len(text) // 2)
+    place = len(text) - asked
+    first = len(text) - min(max(2 * asked, _MIN_END_CHARACTERS), len(text) // 2)
+    for blank in ("\n", " "):
+        found = text.rfind(blank, first, place)
+        if found > 0:
+            place = found
+            break
+    return text[:place].strip(), text[place:].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A document whose end is held out, and the number of characters of that end."""
+
+    block: int
+    index: int
+    fingerprint: int
+    num_characters: int
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The rule that holds out documents.
+
+    Attributes:
+        valid_fraction: share of the documents that are not in ``corpus.valid_text``.
+        cut: the document that is cut in two; None if there is none.
+    """
+
+    valid_fraction: float
+    cut: Cut | None = None
+
+    def choose(self, fingerprint: int) -> Split:
+        """Return the split of a document that is not in ``corpus.valid_text``."""
+        return "valid" if is_validation(fingerprint, self.valid_fraction) else "train"
+
+    def divide(self, text: str) -> list[tuple[Split, str]]:
+        """Return the parts of a document that is not in ``corpus.valid_text``; a split each."""
+        fingerprint = fingerprint_text(text)
+        if self.cut is not None and self.cut.fingerprint == fingerprint:  # also of a duplicate
+            head, tail = cut_tail(text, self.cut.num_characters)
+            return [("train", head), ("valid", tail)]
+        return [(self.choose(fingerprint), text)]
+
+    def divide_block(
+        self, work: Work, block: int
+    ) -> Iterator[tuple[str, tuple[str, int] | None, list[tuple[Split, str]]]]:
+        """Yield each document of a block, why it is dropped (`Work.read_drops`), and its parts."""
+        dropped, is_named = work.read_drops(block), work.is_held_out(block)
+        for index, text in enumerate(work.read_texts(block)):
+            if index in dropped:
+                yield text, dropped[index], []
+            else:
+                yield text, None, [("valid", text)] if is_named else self.divide(text)
+
+
+MIN_VALID_FRACTION = 0.01
+_MAX_VALID_FRACTION = 0.1
+_VALID_TOKENS = 20_000  # that the default share aims at
+_BYTES_PER_TOKEN = _CHARACTERS_PER_TOKEN = 4
+_MIN_VALID_CHARACTERS = 2_000  # of validation text, however small a share this is
+_WHOLE_TOKENS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_HALF_TOKENS = re.compile(r"[\uac00-\ud7a3]")
 
 
 def choose_valid_fraction(sizes: Iterable[int]) -> float:
@@ -94,41 +154,32 @@ def raise_valid_fraction(
     return fraction
 
 
-@dataclass(frozen=True)
-class Splits:
-    """The rule that holds out documents.
+class Share(NamedTuple):
+    """The share of the documents that the hash holds out.
 
     Attributes:
-        valid_fraction: share of the documents that are not held out by name.
-        cut: block, index and fingerprint of the document whose end is held out, and the number of
-            characters of that end; None if no document is cut.
+        fraction: the share.
+        least: the fewest held-out characters that are enough.
+        aim: held-out characters to aim at; 0: the share of all characters.
     """
 
-    valid_fraction: float
-    cut: tuple[int, int, int, int] | None = None
+    fraction: float
+    least: int
+    aim: int = 0
 
-    def choose(self, fingerprint: int) -> Split:
-        """Return the split of a document that is not held out by name."""
-        return "valid" if is_validation(fingerprint, self.valid_fraction) else "train"
 
-    def divide(self, text: str) -> list[tuple[Split, str]]:
-        """Return the parts of a document that is not held out by name, each with its split."""
-        fingerprint = fingerprint_text(text)
-        if self.cut is not None and self.cut[2] == fingerprint:  # also of a duplicate
-            head, tail = cut_tail(text, self.cut[3])
-            return [("train", head), ("valid", tail)]
-        return [(self.choose(fingerprint), text)]
+@dataclass(frozen=True, slots=True)
+class KeptKey:
+    """A document that is kept: its place, its fingerprint and its sizes."""
 
-    def divide_block(
-        self, work: Work, block: int
-    ) -> Iterator[tuple[str, tuple[str, int] | None, list[tuple[Split, str]]]]:
-        """Yield each document of a block, why it is dropped (`Work.read_drops`), and its parts."""
-        dropped, by_name = work.read_drops(block), work.is_held_out(block)
-        for index, text in enumerate(work.read_texts(block)):
-            if index in dropped:
-                yield text, dropped[index], []
-            else:
-                yield text, None, [("valid", text)] if by_name else self.divide(text)
+    block: int
+    index: int
+    fingerprint: int
+    num_characters: int
+    num_bytes: int
+
+
+Longest = dict[Split, KeptKey]  # the longest document of each split
 
 
 def settle_splits(work: Work) -> Splits:
@@ -137,50 +188,98 @@ def settle_splits(work: Work) -> Splits:
     Reads only the first keys (8 MB of text), unless far too little or too much text is held out.
     Raise CorpusError if no document is left, or too little text to hold some of it out.
     """
-    fraction, least, aim = _choose_share(work)
-    splits, blocks = Splits(fraction), range(work.plan.num_held_out, len(work.plan.blocks))
-    longest = dict[Split, tuple[int, int, int, int]]()  # characters, block, index, fingerprint
-    num_characters = num_valid = most_valid = 0
-    is_share = False
-    for block, index, fingerprint, characters, _ in _list_kept(work, blocks):
-        split = splits.choose(fingerprint)
-        if characters > longest.get(split, (0,))[0]:
-            longest[split] = characters, block, index, fingerprint
-        num_characters += characters
-        num_valid += characters if split == "valid" else 0
-        most_valid = max(_MIN_VALID_CHARACTERS, 2 * aim, 2 * fraction * num_characters)
-        is_share = "train" in longest and (least <= num_valid <= most_valid or not fraction)
-        if is_share and not aim:
+    share = _choose_share(work)
+    splits, blocks = Splits(share.fraction), range(work.plan.num_held_out, len(work.plan.blocks))
+    longest, sizes = Longest(), Counter[Split]()
+    most_valid, fits = 0.0, False
+    for kept in _list_kept(work, blocks):
+        split = splits.choose(kept.fingerprint)
+        if split not in longest or kept.num_characters > longest[split].num_characters:
+            longest[split] = kept
+        sizes[split] += kept.num_characters
+        most_valid = max(_MIN_VALID_CHARACTERS, 2 * share.aim, 2 * share.fraction * sizes.total())
+        is_enough = share.least <= sizes["valid"] <= most_valid or not share.fraction
+        fits = is_enough and "train" in longest
+        if fits and not share.aim:
             break
-    if is_share:
+    # The share fits: documents are held out whole.
+    if fits:
         return splits
     if not longest:
         raise CorpusError(explain_nothing(work.plan.paths, "train", _count_dropped(work, blocks)))
-    share = aim or round(fraction * num_characters)
-    is_too_much = num_valid > most_valid or "train" not in longest
-    characters, block, index, fingerprint = longest["valid" if is_too_much else "train"]
-    text = work.read_text(block, index)
+    # Too little, too much or all is held out: the end of a document makes up the share.
+    cut = _cut_longest(work, share, longest, sizes, sizes["valid"] > most_valid)
+    if cut is None and len(longest) < 2:
+        raise CorpusError(
+            f"{', '.join(work.plan.paths)}: {sizes.total()} characters are too few to hold some "
+            "out for validation. Give more text."
+        )
+    return Splits(share.fraction, cut)
+
+
+def _cut_longest(
+    work: Work, share: Share, longest: Longest, sizes: Counter[Split], is_too_much: bool
+) -> Cut | None:
+    """Return the end to hold out of the longest document of the split that has too much text; None
+    if the share is better without a cut, or the document cannot be cut.
+    """
+    is_too_much = is_too_much or "train" not in longest
+    kept = longest["valid" if is_too_much else "train"]
+    text = work.read_text(kept.block, kept.index)
+    aim = share.aim or round(share.fraction * sizes.total())
     if work.plan.config.corpus.valid_fraction is None:  # few bytes of some scripts are few tokens
         enough = _VALID_TOKENS * len(text) / estimate_tokens(text)
-        enough = min(_MAX_VALID_FRACTION * num_characters, enough)
-        share = share if share >= enough / 2 else round(enough)
+        enough = min(_MAX_VALID_FRACTION * sizes.total(), enough)
+        aim = aim if aim >= enough / 2 else round(enough)
     if is_too_much:  # without this document, what is missing to as much as would be enough
-        num_missing = min(max(share, _MIN_VALID_CHARACTERS), 2 * share) - num_valid + characters
+        num_missing = min(max(aim, _MIN_VALID_CHARACTERS), 2 * aim)
+        num_missing -= sizes["valid"] - kept.num_characters
         # If nothing is missing, other documents are the reason.
-        is_settled = "train" in longest and (num_missing <= 0 or num_valid <= 2 * share)
+        is_settled = num_missing <= 0 or sizes["valid"] <= 2 * aim
     else:
-        num_missing = share - num_valid
-        is_settled = 0 < num_valid >= num_missing
-    if is_settled:
-        return splits
-    if all(cut_tail(text, num_missing)):
-        return Splits(fraction, (block, index, fingerprint, num_missing))
-    if num_valid and "train" in longest:
-        return splits
-    raise CorpusError(
-        f"{', '.join(work.plan.paths)}: {num_characters} characters are too few to hold some out "
-        "for validation. Give more text."
-    )
+        num_missing = aim - sizes["valid"]
+        is_settled = num_missing <= sizes["valid"]
+    if (is_settled and len(longest) == 2) or not all(cut_tail(text, num_missing)):
+        return None
+    return Cut(kept.block, kept.index, kept.fingerprint, num_missing)
+
+
+def _choose_share(work: Work) -> Share:
+    config, num_held_out = work.plan.config.corpus, work.plan.num_held_out
+    if config.valid_text:
+        if next(_list_kept(work, range(num_held_out)), None) is None:
+            counts = add_counts(work.facts(READ, n)["counts"] for n in range(num_held_out))
+            raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
+        return Share(0.0, 0)
+    if config.valid_fraction is not None:
+        return Share(config.valid_fraction, _MIN_VALID_CHARACTERS)
+    blocks, num_valid = range(len(work.plan.blocks)), 0
+    least = _CHARACTERS_PER_TOKEN * _VALID_TOKENS // 2
+    fraction = choose_valid_fraction(kept.num_bytes for kept in _list_kept(work, blocks))
+    for kept in _list_kept(work, blocks):
+        num_valid += kept.num_characters if is_validation(kept.fingerprint, fraction) else 0
+        if num_valid >= least:
+            return Share(fraction, least)
+    # Of so little text, tokens are estimated, not only characters counted.
+    num_characters, documents = 0, list[tuple[int, float]]()
+    for block in blocks:
+        stays = {kept.index: kept for kept in _list_kept(work, [block])}
+        for index, text in enumerate(work.read_texts(block)):
+            if index in stays:
+                documents.append((stays[index].fingerprint, estimate_tokens(text)))
+                num_characters += stays[index].num_characters
+    num_tokens = sum(size for _, size in documents)
+    enough = min(_VALID_TOKENS, _MAX_VALID_FRACTION * num_tokens)
+    aim = max(round(enough / max(num_tokens, 1) * num_characters), 1)
+    return Share(raise_valid_fraction(fraction, enough, documents), (aim + 1) // 2, aim)
+
+
+def _list_kept(work: Work, blocks: Iterable[int]) -> Iterator[KeptKey]:
+    for block in blocks:
+        keys = work.read_kept_keys(block)
+        indices = (keys["key"] - np.uint64(first_key(block))).tolist()
+        fields = (keys[field].tolist() for field in ("fingerprint", "characters", "bytes"))
+        yield from map(KeptKey, repeat(block), indices, *fields)
 
 
 def _count_dropped(work: Work, blocks: range) -> Counter[str]:
@@ -189,132 +288,3 @@ def _count_dropped(work: Work, blocks: range) -> Counter[str]:
         reason = "duplicate" if stage == EXACT else "near duplicate"
         counts[f"{reason} of held-out text" if work.is_held_out(by) else reason] += 1
     return counts
-
-
-def _choose_share(work: Work) -> tuple[float, int, int]:
-    """Return the share to hold out of the documents that are not held out by name, the fewest
-    characters that are enough, and the number to aim at; 0: the share of all characters.
-    """
-    config, num_held_out = work.plan.config.corpus, work.plan.num_held_out
-    if config.valid_text:
-        if next(_list_kept(work, range(num_held_out)), None) is None:
-            counts = add_counts(work.facts(READ, n)["counts"] for n in range(num_held_out))
-            raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
-        return 0.0, 0, 0
-    if config.valid_fraction is not None:
-        return config.valid_fraction, _MIN_VALID_CHARACTERS, 0
-    blocks, num_valid = range(len(work.plan.blocks)), 0
-    least = _CHARACTERS_PER_TOKEN * _VALID_TOKENS // 2
-    fraction = choose_valid_fraction(size for *_, size in _list_kept(work, blocks))
-    for *_, fingerprint, characters, _ in _list_kept(work, blocks):
-        num_valid += characters if is_validation(fingerprint, fraction) else 0
-        if num_valid >= least:
-            return fraction, least, 0
-    num_characters, documents = 0, list[tuple[int, float]]()
-    for block in blocks:
-        kept = {index: (key, size) for _, index, key, size, _ in _list_kept(work, [block])}
-        for index, text in enumerate(work.read_texts(block)):
-            if index in kept:
-                documents.append((kept[index][0], estimate_tokens(text)))
-                num_characters += kept[index][1]
-    num_tokens = sum(size for _, size in documents)
-    enough = min(_VALID_TOKENS, _MAX_VALID_FRACTION * num_tokens)
-    aim = max(round(enough / max(num_tokens, 1) * num_characters), 1)
-    return raise_valid_fraction(fraction, enough, documents), (aim + 1) // 2, aim
-
-
-def _list_kept(work: Work, blocks: Iterable[int]) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield block, index, fingerprint, characters and bytes of the kept documents."""
-    for block in blocks:
-        keys = work.read_kept_keys(block)
-        fields = (keys[field].tolist() for field in ("key", "high", "characters", "bytes"))
-        for key, high, characters, num_bytes in zip(*fields, strict=True):
-            yield block, key - (block << 32), high, characters, num_bytes
-
-
-def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
-    """Cut about `num_characters`, at most half, off the end, at a line end or else at a blank.
-
-    The end is at most twice as long as asked for, or `_MIN_END_CHARACTERS` characters.
-    """
-    asked = min(max(num_characters, 1), len(text) // 2)
-    place = len(text) - asked
-    first = len(text) - min(max(2 * asked, _MIN_END_CHARACTERS), len(text) // 2)
-    for blank in ("\n", " "):
-        found = text.rfind(blank, first, place)
-        if found > 0:
-            place = found
-            break
-    return text[:place].strip(), text[place:].strip()
-
-
-_MAX_MEASURED_CHARACTERS = 4_000_000  # of held-out text
-_NEVER = np.uint64((1 << 64) - 1)
-
-
-def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
-    """Choose the splits and write the tokenizer to ``WORK/tokenizer``; return the splits, the
-    measures of an extension, lines to report, and some of the new tokens.
-    """
-    splits, start = settle_splits(work), time.monotonic()
-    config, seed = work.plan.config.tokenizer, work.plan.seed
-    described: dict[str, Any] = {}
-    lines, new = list[str](), list[str]()
-    if config.path is None:
-        tokenizer = train_tokenizer(_sample(work, splits), config, seed)
-        seconds = time.monotonic() - start
-        lines += [f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds"]
-        lines += filter(None, [describe_shortage(tokenizer, config)])
-    elif config.extend_vocab or config.replace_vocab:
-        base, sample = Tokenizer.load(config.path), _sample(work, splits)
-        if config.replace_vocab:
-            asked = replace(config, vocab_size=config.replace_vocab)
-            tokenizer = train_tokenizer(sample, asked, seed)
-            lines += filter(None, [describe_shortage(tokenizer, asked)])
-        else:
-            tokenizer = extend_tokenizer(base, sample, config, seed)
-        seconds = time.monotonic() - start
-        effect, told = measure_extension(base, tokenizer, _list_held_out(work, splits))
-        lines += [f"making the tokenizer took {seconds:.1f} seconds", *told]
-        new = list_longest(base, tokenizer)
-        described = {"base": config.path, "replaces": bool(config.replace_vocab), **effect}
-    else:
-        tokenizer = Tokenizer.load(config.path)
-    with replacing_folder(work.folder / TOKENIZER_NAME) as temporary:
-        tokenizer.save(temporary)
-    return {"splits": asdict(splits), "extension": described, "lines": lines, "new": new}
-
-
-def _sample(work: Work, splits: Splits) -> Iterator[str]:
-    """Yield the pieces of training text with the smallest random keys, in text order.
-
-    The training part of a document that is cut in two is yielded whole.
-    """
-    blocks = range(len(work.plan.blocks))
-    pieces = np.concatenate([work.read(READ, block, SAMPLED) for block in blocks])
-    splits_of = map(splits.choose, pieces["high"].tolist())
-    stays = pieces["key"] >= np.uint64(work.plan.num_held_out << 32)
-    stays &= np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
-    if splits.cut is not None:
-        block, index, fingerprint, _ = splits.cut
-        yield splits.divide(work.read_text(block, index))[0][1]
-        stays &= pieces["high"] != np.uint64(fingerprint)
-    for dropped in work.list_dropped():
-        stays &= ~np.isin(pieces["key"], dropped)
-    order = np.argsort(np.where(stays, pieces["drawn"], _NEVER), kind="stable")
-    most = work.plan.config.tokenizer.sample_megabytes * 1e6
-    stays[order] &= np.cumsum(pieces["size"][order], dtype=np.uint64) <= most
-    stored = chain.from_iterable(work.read_texts(block, PIECES) for block in blocks)
-    yield from compress(stored, stays.tolist())
-
-
-def _list_held_out(work: Work, splits: Splits) -> Iterator[str]:
-    num_characters = 0
-    for block in range(len(work.plan.blocks)):
-        for _, _, parts in splits.divide_block(work, block):
-            for split, part in parts:
-                if split == "valid":
-                    yield part
-                    num_characters += len(part)
-            if num_characters >= _MAX_MEASURED_CHARACTERS:
-                return

@@ -7,22 +7,27 @@ fingerprint of each, their MinHash signatures, and the candidate pieces for the 
 The duplicate with the smallest key (block, index) is kept. Taking the smallest is commutative, so
 the result does not depend on the number or order of tasks.
 
+`vocabulary` chooses the splits and makes the tokenizer.
+
 `encode` writes the kept documents of a block to one shard per split, and `finish` adds up the task
 reports in the manifest. Its time and memory grow with the number of blocks, not with the text.
 """
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain, compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.documents import fingerprint_pair
 from maskwright.corpus.sources import read_source
-from maskwright.files import JsonObject, write_json, writing_file
+from maskwright.files import JsonObject, replacing_folder, write_json, writing_file
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import (
     SELECTION_NAME,
@@ -30,11 +35,11 @@ from maskwright.preparation.folder import (
     fingerprint_blocks,
     identify_block,
 )
-from maskwright.preparation.split import Splits
+from maskwright.preparation.split import Cut, Splits, settle_splits
 from maskwright.preparation.work import (
     BANDS,
     BEFORE_MENDING,
-    BLOCK,
+    BLOCK_BITS,
     CONNECT,
     DROPS,
     ENCODE,
@@ -58,6 +63,7 @@ from maskwright.preparation.work import (
     Work,
     add_counts,
     cut_range,
+    first_key,
 )
 from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.near_duplicates import (
@@ -82,17 +88,21 @@ from maskwright.shards.manifest import (
     write_manifest,
 )
 from maskwright.shards.writer import ShardWriter, write_array
+from maskwright.tokenizer.extension import extend_tokenizer, list_longest, measure_extension
 from maskwright.tokenizer.learning import draw_pieces
 from maskwright.tokenizer.token_text import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
 EVALUATION_NAME = "evaluation.npz"
 _LEVEL = 1  # zstandard level; compression then takes 1 % of the stage's time
 _AT_ONCE, _CHARACTERS_AT_ONCE = 1_000, 4_000_000  # documents in a batch
 _SAMPLE_SURPLUS = 2  # in shares of the sample, the candidates of a block: others may lose text
 _ALL = 1 << 64
-_INDEX = np.uint64((1 << 32) - 1)
+_INDEX = np.uint64(first_key(1) - 1)
 _PAIRS_AT_ONCE = 1 << 16
+_MAX_MEASURED_CHARACTERS = 4_000_000  # of held-out text
+_NEVER = np.uint64((1 << 64) - 1)
 COUNTS = "counts"  # suffix of files with the frequency of each id in a block's training text
 VALID_FRACTION_KEY = "valid_fraction"  # the fraction that was chosen, in the manifest's `source`
 EXTENSION_KEY = "tokenizer_extension"
@@ -146,7 +156,7 @@ class _BlockFiles:
         import zstandard  # late: training from shards needs none
 
         self.num_documents = self.num_bytes = 0
-        self._plan, self._sign, self._first = work.plan, sign, number << 32
+        self._plan, self._sign, self._first = work.plan, sign, first_key(number)
         path, enter = partial(work.path, READ, number), stack.enter_context
         self._texts, self._pieces = (
             enter(zstandard.ZstdCompressor(_LEVEL).stream_writer(enter(writing_file(path(name)))))
@@ -168,13 +178,13 @@ class _BlockFiles:
         keys = self._first + self.num_documents, self._first + self.num_documents + len(batch)
         records = list[tuple[int, ...]]()
         for key, kept, text in zip(range(*keys), batch, encoded, strict=True):
-            high, low = fingerprint_pair(kept.text)
+            fingerprint, second = fingerprint_pair(kept.text)
             sizes = len(kept.text), len(text)
-            records.append((high, low, key, *sizes))
+            records.append((fingerprint, second, key, *sizes))
             if kept.original is not None:
                 before = fingerprint_pair(kept.original)
                 records.append((*before, key + int(BEFORE_MENDING), *sizes))
-            self._write_sample(kept.text, high, key)
+            self._write_sample(kept.text, fingerprint, key)
         self._keys.add(np.array(records, KEYS.dtype))
         if self._sign is not None:
             signatures = self._sign([kept.hashes for kept in batch])
@@ -184,14 +194,13 @@ class _BlockFiles:
         self.num_documents += len(batch)
         self.num_bytes += sum(map(len, encoded))
 
-    def _write_sample(self, text: str, high: int, key: int) -> None:
+    def _write_sample(self, text: str, fingerprint: int, key: int) -> None:
         """Write the candidates for the tokenizer's sample: pieces with the smallest random keys."""
-        for drawn, piece in draw_pieces(text, high, self._plan.seed):
+        for drawn, piece in draw_pieces(text, fingerprint, self._plan.seed):
             if drawn < self._bound:
                 content = piece.encode()
-                self._sampled.write(
-                    np.array((drawn, high, key, len(content)), SAMPLED.dtype).tobytes()
-                )
+                record = drawn, fingerprint, key, len(content)
+                self._sampled.write(np.array(record, SAMPLED.dtype).tobytes())
                 self._pieces.write(content + SEPARATOR)
                 self._num_sampled += len(content)
                 while self._num_sampled > self._most_sampled:  # half of these keys are smaller
@@ -202,7 +211,8 @@ def find_exact(work: Work, stage: str, number: int) -> Facts:
     """Write the documents to drop in range `number` of the fingerprints; return how many."""
     dropped, whole = 0, cut_range(0, _ALL, number, work.plan.num_ranges)
     with work.writing(stage, number, DROPS) as writer:
-        for keys, by in _list_leaders(work.read_range(READ, KEYS, *whole), "high", "low"):
+        parts = work.read_range(READ, KEYS, *whole)
+        for keys, by in _list_leaders(parts, "fingerprint", "second"):
             goes = _find_copies(work.plan, keys, by)
             writer.add(_make_drops(keys[goes] & ~BEFORE_MENDING, by[goes]))
             dropped += int(goes.sum())
@@ -230,7 +240,7 @@ def _find_copies(plan: Plan, keys: Values, by: Values) -> NDArray[np.bool_]:
 
     The original of a repaired text is only compared with held-out documents.
     """
-    num_held_out = np.uint64(plan.num_held_out) << BLOCK
+    num_held_out = np.uint64(first_key(plan.num_held_out))
     is_copy = (by < keys) & (by < BEFORE_MENDING)
     goes = is_copy & (by < num_held_out) & (keys >= num_held_out)
     return goes | (is_copy & (keys < BEFORE_MENDING)) if plan.config.corpus.deduplicate else goes
@@ -259,7 +269,7 @@ def find_near(work: Work, stage: str, number: int) -> Facts:
 def _load(work: Work, keys: Values) -> NDArray[np.uint32]:
     loaded = np.empty((len(keys), NUM_HASHES), np.uint32)
     order = np.argsort(keys)
-    blocks, starts = np.unique(keys[order] >> BLOCK, return_index=True)
+    blocks, starts = np.unique(keys[order] >> BLOCK_BITS, return_index=True)
     for block, where in zip(blocks, np.split(order, starts[1:]), strict=True):
         loaded[where] = work.read(READ, int(block), SIGNATURES)[keys[where] & _INDEX]
     return loaded
@@ -282,13 +292,81 @@ def connect_range(work: Work, stage: str, number: int) -> Facts:
     return {"changed": changed}
 
 
+def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
+    """Choose the splits and write the tokenizer to ``WORK/tokenizer``; return the splits, the
+    measures of an extension, lines to report, and some of the new tokens.
+    """
+    splits, start = settle_splits(work), time.monotonic()
+    config, seed = work.plan.config.tokenizer, work.plan.seed
+    described: dict[str, Any] = {}
+    lines, new = list[str](), list[str]()
+    if config.path is None:
+        tokenizer = train_tokenizer(_sample(work, splits), config, seed)
+        seconds = time.monotonic() - start
+        lines += [f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds"]
+        lines += filter(None, [describe_shortage(tokenizer, config)])
+    elif config.extend_vocab or config.replace_vocab:
+        base, sample = Tokenizer.load(config.path), _sample(work, splits)
+        if config.replace_vocab:
+            asked = replace(config, vocab_size=config.replace_vocab)
+            tokenizer = train_tokenizer(sample, asked, seed)
+            lines += filter(None, [describe_shortage(tokenizer, asked)])
+        else:
+            tokenizer = extend_tokenizer(base, sample, config, seed)
+        seconds = time.monotonic() - start
+        effect, told = measure_extension(base, tokenizer, _list_held_out(work, splits))
+        lines += [f"making the tokenizer took {seconds:.1f} seconds", *told]
+        new = list_longest(base, tokenizer)
+        described = {"base": config.path, "replaces": bool(config.replace_vocab), **effect}
+    else:
+        tokenizer = Tokenizer.load(config.path)
+    with replacing_folder(work.folder / TOKENIZER_NAME) as temporary:
+        tokenizer.save(temporary)
+    return {"splits": asdict(splits), "extension": described, "lines": lines, "new": new}
+
+
+def _sample(work: Work, splits: Splits) -> Iterator[str]:
+    """Yield the pieces of training text with the smallest random keys, in text order.
+
+    The training part of a document that is cut in two is yielded whole.
+    """
+    blocks = range(len(work.plan.blocks))
+    pieces = np.concatenate([work.read(READ, block, SAMPLED) for block in blocks])
+    splits_of = map(splits.choose, pieces["fingerprint"].tolist())
+    stays = pieces["key"] >= np.uint64(first_key(work.plan.num_held_out))
+    stays &= np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
+    if splits.cut is not None:
+        yield splits.divide(work.read_text(splits.cut.block, splits.cut.index))[0][1]
+        stays &= pieces["fingerprint"] != np.uint64(splits.cut.fingerprint)
+    for dropped in work.list_dropped():
+        stays &= ~np.isin(pieces["key"], dropped)
+    order = np.argsort(np.where(stays, pieces["drawn"], _NEVER), kind="stable")
+    most = work.plan.config.tokenizer.sample_megabytes * 1e6
+    stays[order] &= np.cumsum(pieces["size"][order], dtype=np.uint64) <= most
+    stored = chain.from_iterable(work.read_texts(block, PIECES) for block in blocks)
+    yield from compress(stored, stays.tolist())
+
+
+def _list_held_out(work: Work, splits: Splits) -> Iterator[str]:
+    num_characters = 0
+    for block in range(len(work.plan.blocks)):
+        for _, _, parts in splits.divide_block(work, block):
+            for split, part in parts:
+                if split == "valid":
+                    yield part
+                    num_characters += len(part)
+            if num_characters >= _MAX_MEASURED_CHARACTERS:
+                return
+
+
 class BlockEncoder:
     """Encoder of blocks to shards, loaded once per process."""
 
     def __init__(self, work: Work) -> None:
         self.work, self.plan = work, work.plan
         self.tokenizer = Tokenizer.load(work.folder / TOKENIZER_NAME)
-        self.splits = Splits(**work.facts(VOCABULARY)["splits"])
+        splits = work.facts(VOCABULARY)["splits"]
+        self.splits = Splits(splits["valid_fraction"], splits["cut"] and Cut(**splits["cut"]))
         self._cuts = self.plan.config.corpus.documents == "sentences"
 
     def __call__(self, number: int) -> Facts:
@@ -346,7 +424,7 @@ def finish_folder(work: Work, stage: str, number: int) -> Facts:
         write_json(work.out / SELECTION_NAME, tally.to_plain())
     if not (work.out / MANIFEST_NAME).is_file():
         _move_folders(work)
-        write_manifest(work.out, _describe(work, read, encoded))
+        write_manifest(work.out, _make_manifest(work, read, encoded))
     return {}
 
 
@@ -359,7 +437,7 @@ def _move_folders(work: Work) -> None:
             stray.unlink()
 
 
-def _describe(work: Work, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
+def _make_manifest(work: Work, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
     tokenizer, plan = Tokenizer.load(work.out / TOKENIZER_NAME), work.plan
     facts = work.facts(VOCABULARY)
     source = describe_source(plan.paths, plan.config, plan.seed)

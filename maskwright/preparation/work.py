@@ -4,10 +4,10 @@ The coordinator writes the plan. A task reads it, writes its files by temporary 
 last its report (``STAGE/NNNNN.json``), which marks it as done. A task may run twice at the same
 time: both write the same bytes, to temporary files of their own.
 
-Files of records are written in runs, each sorted by the first field of the records, a uint64. A
-task that owns a range of values reads that range from many such files by binary search. So a stage
-that regroups records writes one file per task, not one per pair of tasks, and a task holds a
-bounded number of records, however large the files and ranges are.
+Records are in the order of documents (SIGNATURES, SAMPLED) or in runs, each sorted by the first
+field, a uint64 (KEYS, BANDS, PAIRS, DROPS). A task that owns a range of values reads it from many
+files of runs by binary search. So a stage that regroups records writes one file per task, not one
+per pair of tasks, and a task holds a bounded number of records, however large files and ranges are.
 """
 
 import json
@@ -45,11 +45,11 @@ READ, EXACT, NEAR, CONNECT, VOCABULARY, ENCODE, FINISH = (
     "read", "exact", "near", "connect", "vocabulary", "encode", "finish",
 )  # fmt: skip
 PLAN_NAME, LOGS = "plan.json", "logs"
-# The fingerprint of a document and its key (block and index). A repaired text has a second record,
-# for its original.
-KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("key", "<u8"), ("characters", "<u4"),
+# The `fingerprint_pair` of a document and its key (block and index). A repaired text has a second
+# record, for its original.
+KEY = np.dtype([("fingerprint", "<u8"), ("second", "<u8"), ("key", "<u8"), ("characters", "<u4"),
                 ("bytes", "<u4")])  # fmt: skip
-BLOCK = np.uint64(32)  # a key is block << 32 | index
+BLOCK_BITS = np.uint64(32)  # of a key, below the number of its block: the index in the block
 BEFORE_MENDING = np.uint64(1 << 63)  # added to the key of an original
 TEXTS, PIECES = "texts.zst", "pieces.zst"
 _MAX_RANGES, _BLOCKS_A_RANGE = 64, 16
@@ -71,7 +71,8 @@ SIGNATURES = Kind("signatures", np.dtype((np.uint32, (NUM_HASHES,))))
 BANDS = Kind("bands", BAND)
 # Candidate pieces for the tokenizer's sample.
 SAMPLED = Kind(
-    "sampled", np.dtype([("drawn", "<u8"), ("high", "<u8"), ("key", "<u8"), ("size", "<u8")])
+    "sampled",
+    np.dtype([("drawn", "<u8"), ("fingerprint", "<u8"), ("key", "<u8"), ("size", "<u8")]),
 )
 PAIRS = Kind("pairs", PAIR)
 # Dropped documents, each with the document that is kept instead.
@@ -231,7 +232,7 @@ class Work:
     def read_kept_keys(self, block: int) -> Records:
         """Return the keys of the kept documents of a block, sorted by index."""
         keys = self.read(READ, block, KEYS)
-        dropped = np.fromiter(self.read_drops(block), np.uint64) + (np.uint64(block) << BLOCK)
+        dropped = np.fromiter(self.read_drops(block), np.uint64) + np.uint64(first_key(block))
         stay = (keys["key"] < BEFORE_MENDING) & ~np.isin(keys["key"], dropped)
         return np.sort(keys[stay], order="key")
 
@@ -239,14 +240,14 @@ class Work:
         """Return the dropped documents of a block by index, each with the stage that dropped it and
         the block of the document that is kept.
 
-        A document that is held out by name is never dropped as a near duplicate.
+        A document of ``corpus.valid_text`` is never dropped as a near duplicate.
         """
         found: dict[int, tuple[str, int]] = {}
         for stage in self._drop_stages()[self.is_held_out(block) and self.plan.finds_near :]:
-            paths, bounds = self._list_files(stage, DROPS), (block << 32, (block + 1) << 32)
+            paths, bounds = self._list_files(stage, DROPS), (first_key(block), first_key(block + 1))
             for drops in read_between(paths, DROPS.dtype, *bounds):
-                indices = (drops["key"] - (np.uint64(block) << BLOCK)).tolist()
-                for index, by in zip(indices, (drops["by"] >> BLOCK).tolist(), strict=True):
+                indices = (drops["key"] - np.uint64(bounds[0])).tolist()
+                for index, by in zip(indices, (drops["by"] >> BLOCK_BITS).tolist(), strict=True):
                     found[index] = stage, by
         return found
 
@@ -276,6 +277,11 @@ class Work:
         return self._components
 
 
+def first_key(block: int) -> int:
+    """Return the key of the first document of a block."""
+    return block << int(BLOCK_BITS)
+
+
 def add_counts(counted: Iterable[Mapping[str, int]]) -> Counter[str]:
     """Add up counts by reason, in order; the reason of bad lines names the first such line."""
     total, firsts = Counter[str](), dict[str, str]()
@@ -299,15 +305,9 @@ class RunWriter:
             waiting = np.concatenate(self._waiting)
             while len(waiting) >= least:
                 run, waiting = waiting[:RUN], waiting[RUN:]
-                order = np.argsort(run[field_of(run.dtype)], kind="stable")
+                order = np.argsort(run[run.dtype.descr[0][0]], kind="stable")  # by the first field
                 self._file.write(run[order].tobytes())
             self._waiting, self._num_waiting = [waiting], len(waiting)
-
-
-def field_of(dtype: np.dtype[Any]) -> str:
-    """Return the name of the sort field: the first one."""
-    assert dtype.names is not None
-    return dtype.names[0]
 
 
 @contextmanager
@@ -332,12 +332,12 @@ def read_between(
 ) -> Iterator[Records]:
     """Yield the records with values from `low` to below `high`, in chunks of about `CHUNK`."""
     gathered, size = list[Records](), 0
-    is_open = high >= 1 << 64  # more than a uint64 holds
+    sort_field, is_open = dtype.descr[0][0], high >= 1 << 64  # more than a uint64 holds
     for path in paths:
         records = read_all(path, dtype)
         for start in range(0, len(records), RUN):
             run = records[start : start + RUN]
-            values = run[field_of(dtype)]
+            values = run[sort_field]
             begin = int(np.searchsorted(values, np.uint64(low)))
             end = len(run) if is_open else int(np.searchsorted(values, np.uint64(high)))
             gathered.append(np.array(run[begin:end]))

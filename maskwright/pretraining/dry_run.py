@@ -12,7 +12,7 @@ from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.objectives.objective import count_parameters_of
-from maskwright.preparation.find_data import find_prepared, named_folder
+from maskwright.preparation.find_data import find_existing, named_folder
 from maskwright.pretraining.budget import (
     choose_size,
     choose_vocabulary,
@@ -88,7 +88,7 @@ def find_tokens(
 
     The tokens of text that is not prepared are estimated; None if they are unknown.
     """
-    folders = find_prepared(config, data_dir)
+    folders = find_existing(config, data_dir)
     if not folders:
         return None, *guess_tokens(find_sources(config.text))
     data = open_data(folders, config.mixture)

@@ -17,9 +17,9 @@ from maskwright.files import as_mapping
 from maskwright.objectives.objective import count_parameters_of
 from maskwright.preparation.find_data import (
     adopt_preparation,
+    find_or_prepare,
     is_elsewhere,
     locate,
-    locate_data,
     named_folder,
 )
 from maskwright.pretraining.budget import (
@@ -262,7 +262,7 @@ def _start(request: _Request) -> None:
         else:
             console.print("checking the prepared data")
         config = choose_vocabulary(config, world)
-        data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
+        data = _open_data(world, config, lambda: find_or_prepare(config, data_dir, console.print))
         config = fit_vocabulary(config, data.tokenizer)
         teacher = load_teacher(config, data.tokenizer)
         origin = initial.describe() if initial is not None else None
@@ -456,7 +456,7 @@ def _find_data(
     if gone and len(folders) > 1:
         raise CheckpointError(f"{gone[0]}, a source of {run}, is missing. Restore it.")
     if gone:
-        folders = locate_data(config, data_dir, report)
+        folders = find_or_prepare(config, data_dir, report)
     if fingerprint_folders(folders) != provenance["corpus"]["fingerprint"]:
         raise CheckpointError(
             f"{' + '.join(map(str, folders.values()))} is not the data that {run} began with: the "

@@ -3,8 +3,10 @@
 Broder 1997; the banding is that of Leskovec, Rajaraman and Ullman (Mining of Massive Datasets,
 section 3.4). Signatures estimate the Jaccard similarity of the word 5-grams of two documents. When
 signatures agree in a band, each document is compared with the earliest one by whole signatures.
-`maskwright.preparation.tasks` distributes the work; `find_near_duplicates` in the tests does
-it in one process. Shapes: N documents.
+
+`maskwright.preparation.tasks` distributes the work: signatures and bands (stage `read`), similar
+pairs (`near`), rounds of `connect`. tests/selection/near_duplicates_twin.py does it in one process.
+Shapes: N documents.
 """
 
 from dataclasses import dataclass

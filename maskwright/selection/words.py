@@ -1,4 +1,4 @@
-"""Words as the selection rules count them, in any script.
+"""Words as the selection rules count them, in any script (`tokenizer.words` has those of masking).
 
 In scripts without blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan)
 each letter counts as a word, with its vowel signs and tones. Rules about consecutive words multiply
@@ -73,9 +73,7 @@ class WordHashes:
 
 
 def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, Hashes]]:
-    """Yield each n of `lengths`, smallest first, and the hashes of all n-grams of words [W - n +
-    1].
-    """
+    """Yield each n of `lengths`, smallest first, and the hashes of all n-grams [W - n + 1]."""
     joined, joined_words = hashes, 1
     for n in sorted(lengths):
         if n > len(hashes):

@@ -1,4 +1,4 @@
-"""The files of a prepared folder, and ``manifest.json``, which describes them::
+"""The files of a prepared folder, ``manifest.json``, which describes them, and their checks::
 
     NAME/
       manifest.json              written last: a folder without it is not finished
@@ -96,9 +96,6 @@ class Manifest:
     dropped: dict[str, int]
 
 
-_Described = TypeVar("_Described", FileInfo, ShardInfo, SplitInfo, Manifest)
-
-
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write ``manifest.json`` by temporary name and rename."""
     write_json(folder / MANIFEST_NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
@@ -173,6 +170,9 @@ def parse_shard(values: Mapping[str, Any]) -> ShardInfo:
     if not bool(shard.num_tokens) <= shard.num_documents <= shard.num_tokens:
         raise ValueError(f"{shard.num_documents} documents cannot have {shard.num_tokens} tokens")
     return shard
+
+
+_Described = TypeVar("_Described", FileInfo, ShardInfo, SplitInfo, Manifest)
 
 
 def _build(cls: type[_Described], values: Mapping[str, Any], **parsed: Any) -> _Described:

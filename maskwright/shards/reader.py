@@ -288,9 +288,8 @@ class ConcatStore(TokenStore):
     def unigram_counts(self) -> NDArray[np.int64]:
         """The count of each id in an epoch over all stores, int64 [vocab_size]."""
         counts = zip(self.stores.values(), self.passes, strict=True)
-        return np.rint(sum(store.unigram_counts * times for store, times in counts)).astype(
-            np.int64
-        )
+        total = sum(store.unigram_counts * times for store, times in counts)
+        return np.rint(total).astype(np.int64)
 
     def source_of(self, position: int) -> str:
         """Return the name of the store that contains the token at `position`."""

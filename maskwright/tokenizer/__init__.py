@@ -1,5 +1,6 @@
 """Tokenizers, based on the `tokenizers` library.
 
-Text comes in, to train a tokenizer (`train`, `learning`, `extension`) or to encode (`encoding`).
-Token ids with word starts (`words`) go out, a ``tokenizer.json`` (`files`), or text again.
+Text comes in, to train a tokenizer or to encode; token ids with word starts go out, or text again.
+In the order of imports: `words`, `files`, `encoding`, `tokenizer`, which has the class; then
+`learning`, `train`, `token_text` and `extension` to train and extend one, `template` to wrap texts.
 """

@@ -24,8 +24,15 @@ from numpy.typing import NDArray
 from tokenizers import PreTokenizedString, Token
 
 from maskwright.files import JsonObject
-from maskwright.tokenizer.files import calling_library, match_greedily
-from maskwright.tokenizer.words import ACCENTS, BYTE_WORDS, INVISIBLE, WORD_BREAK, find_word_starts
+from maskwright.tokenizer.files import calling_library
+from maskwright.tokenizer.words import (
+    ACCENTS,
+    BYTE_WORDS,
+    INVISIBLE,
+    WORD_BREAK,
+    find_word_starts,
+    match_greedily,
+)
 
 WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its id
 
@@ -203,9 +210,7 @@ class Tokens(NamedTuple):
 
 
 class PromptEncoder:
-    """Encoder of texts in which special tokens are recognized, of a tokenizer without its
-    post-processor.
-    """
+    """Encoder that recognizes special tokens in text; its tokenizer has no post-processor."""
 
     def __init__(
         self, backend: tokenizers.Tokenizer, description: Mapping[str, Any], mask: str

@@ -21,7 +21,7 @@ from maskwright.errors import TokenizerError
 from maskwright.files import JsonObject
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.encoding import ROUGH_CUTTING, choose_cutting
-from maskwright.tokenizer.files import calling_library, match_greedily
+from maskwright.tokenizer.files import calling_library
 from maskwright.tokenizer.learning import (
     Merges,
     count_words,
@@ -31,6 +31,7 @@ from maskwright.tokenizer.learning import (
 )
 from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.words import match_greedily
 
 _CHARACTERS = 2_000_000  # of different words to train on, which bounds memory and time
 _NUM_SHOWN = 12  # new tokens in a report

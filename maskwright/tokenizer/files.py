@@ -1,4 +1,5 @@
-"""A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as in Hugging Face.
+"""A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as in Hugging Face; its
+special tokens, and calls of the library.
 
 The first defines the encoding, the second names the token of each role. Older folders have the
 roles in ``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) only in the
@@ -62,21 +63,6 @@ def add_special_tokens(description: JsonObject, tokens: Iterable[str]) -> JsonOb
         if token in ids and token not in known
     ]
     return {**description, "added_tokens": [*added, *new]}
-
-
-def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
-    """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
-    found: list[str] = []
-    rest = token
-    while rest and rest != prefix:
-        shortest = 1 + len(prefix) * rest.startswith(prefix)
-        lengths = range(len(rest), shortest - 1, -1)
-        longest = next((n for n in lengths if rest[:n] in vocabulary), 0)
-        if longest == 0:
-            return found, rest
-        found.append(rest[:longest])
-        rest = prefix + rest[longest:]
-    return found, ""
 
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")

@@ -256,9 +256,7 @@ class _Learner:
         return self.tokens[pair >> _SHIFT] + right.removeprefix(self.prefix)
 
     def _merge(self, pair: int) -> set[int]:
-        """Replace `pair` by one symbol in all words; return the pairs that became new or more
-        frequent.
-        """
+        """Replace `pair` by one symbol in all words; return pairs that are new or occur more."""
         left, right = pair >> _SHIFT, pair & _RIGHT
         token = self._join(pair)
         new = self.ids.setdefault(token, len(self.tokens))

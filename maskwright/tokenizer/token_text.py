@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.files import JsonObject
-from maskwright.tokenizer.files import calling_library, match_greedily
+from maskwright.tokenizer.files import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.words import is_punctuation
+from maskwright.tokenizer.words import is_punctuation, match_greedily
 
 _METASPACE = "▁"
 _SYMBOLS = {"\t": "⇥", **dict.fromkeys("\n\x85\u2028\u2029", "↵")}
@@ -262,7 +262,9 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
         sizes["words"] += len(text.split())
     num_tokens = int(counts.sum())
     ordinary = tokenizer.ordinary_ids
-    show = TokenText(tokenizer).show
+    pieces = TokenText(tokenizer)
+    pairs = zip(tokenizer.tokens(ordinary.tolist()), ordinary.tolist(), strict=True)
+    longest = sorted(pairs, key=lambda pair: (-len(pieces.spell(pair[0])), pair[0]))
     order = np.argsort(-counts, kind="stable")[:_NUM_LISTED]
     return TokenizerStats(
         num_tokens=num_tokens,
@@ -275,17 +277,9 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
         unknown_share=_divide(int(counts[tokenizer.unk_id]), num_tokens),
         split_share=_divide(sizes["split"], sizes["parts"]),
         used_share=_divide(int((counts[ordinary] > 0).sum()), len(ordinary)),
-        most_frequent=[(show(int(i)), int(counts[i])) for i in order if counts[i]],
-        longest=find_longest_tokens(tokenizer),
+        most_frequent=[(pieces.show(int(i)), int(counts[i])) for i in order if counts[i]],
+        longest=[pieces.show(token_id) for _, token_id in longest[:_NUM_LISTED]],
     )
-
-
-def find_longest_tokens(tokenizer: Tokenizer) -> list[str]:
-    """Return the ordinary tokens of the most characters, as people read them."""
-    pieces, names = TokenText(tokenizer), tokenizer.tokens(tokenizer.ordinary_ids.tolist())
-    pairs = zip(names, tokenizer.ordinary_ids.tolist(), strict=True)
-    longest = sorted(pairs, key=lambda pair: (-len(pieces.spell(pair[0])), pair[0]))
-    return [pieces.show(token_id) for _, token_id in longest[:_NUM_LISTED]]
 
 
 def _divide(count: int, total: int) -> float:

@@ -78,13 +78,14 @@ class Tokenizer:
             TokenizerError: the library cannot read the description, or a token is not in it.
         """
         with calling_library("is not a tokenizer"):
+            # Three tokenizers of the library: `backend` is as in the file; for `_plain`, special
+            # tokens in a text are text; `_without_post` recognizes them and keeps spans whole.
             plain = {**description, "truncation": None, "padding": None}
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
             if self.vocab_size > MAX_VOCAB_SIZE:  # `to_str` counts to the largest id
                 raise ValueError(f"its largest id is {self.vocab_size - 1}")
             self.description: JsonObject = json.loads(self.backend.to_str())
-            # A literal "[MASK]" is ordinary text, except in a prompt.
             plain = {**hide_special_tokens(self.description), "post_processor": None}
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
@@ -114,14 +115,14 @@ class Tokenizer:
         return _KINDS.get(self.description["model"]["type"], "character")
 
     @cached_property
-    def _reader(self) -> tokenizers.Tokenizer:
+    def _without_post(self) -> tokenizers.Tokenizer:
         """The backend without its post-processor, which may cut blanks off the spans of tokens."""
         plain = {**self.description, "post_processor": None}
         return tokenizers.Tokenizer.from_str(json.dumps(plain))
 
     @cached_property
     def _prompts(self) -> PromptEncoder:
-        return PromptEncoder(self._reader, self.description, self.mask_token)
+        return PromptEncoder(self._without_post, self.description, self.mask_token)
 
     @cached_property
     def _special_texts(self) -> list[str]:
@@ -174,7 +175,7 @@ class Tokenizer:
         valid = make_valid(text)
         is_plain = split_special_tokens or not any(one in valid for one in self._special_texts)
         # Texts with special tokens are rare, so their words are not kept.
-        encoder = self._encoder if is_plain else CachedEncoder(self._reader, None)
+        encoder = self._encoder if is_plain else CachedEncoder(self._without_post, None)
         packed = encoder.encode(valid)
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
 
@@ -191,7 +192,7 @@ class Tokenizer:
             InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        backend = self._plain if split_special_tokens else self._reader
+        backend = self._plain if split_special_tokens else self._without_post
         return self._encode_whole(text, lambda valid: Tokens.of(backend, valid))
 
     def encode_prompt(self, text: str) -> EncodedPrompt:

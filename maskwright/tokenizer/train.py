@@ -64,9 +64,7 @@ Model = models.WordPiece | models.BPE | models.Unigram | models.WordLevel
 
 
 def build_backend(config: TokenizerConfig) -> tokenizers.Tokenizer:
-    """Return a tokenizer of the configured kind with an empty model, ready to prepare text for
-    training.
-    """
+    """Return a tokenizer of the configured kind with an empty model, as trainers take it."""
     empty: dict[TokenizerKind, Model] = {
         "wordpiece": models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]),
         "bpe": models.BPE(),
@@ -124,17 +122,14 @@ def _build_pre_tokenizer(kind: TokenizerKind) -> pre_tokenizers.PreTokenizer:
         long_runs = pre_tokenizers.Split(Regex(_LONG_RUN), "isolated")
         return pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), long_runs])
     if kind == "bpe":
-        words = pre_tokenizers.Split(Regex(BYTE_WORDS), "isolated")
+        byte_words = pre_tokenizers.Split(Regex(BYTE_WORDS), "isolated")
         as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        return pre_tokenizers.Sequence([words, as_bytes])
+        return pre_tokenizers.Sequence([byte_words, as_bytes])
     if kind == "unigram":
-        return pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.WhitespaceSplit(),
-                pre_tokenizers.Metaspace(prepend_scheme="always"),
-                pre_tokenizers.Split(Regex(r"▁?\p{P}"), "isolated"),
-            ]
-        )
+        words = pre_tokenizers.WhitespaceSplit()
+        marks = pre_tokenizers.Metaspace(prepend_scheme="always")
+        punctuation = pre_tokenizers.Split(Regex(r"▁?\p{P}"), "isolated")
+        return pre_tokenizers.Sequence([words, marks, punctuation])
     return pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
 
 

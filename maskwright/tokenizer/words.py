@@ -1,13 +1,13 @@
-"""Word starts for whole-word masking: one rule for every tokenizer and script.
+"""Words: where they start, for every tokenizer and script, and WordPiece's search in one.
 
-A word ends at whitespace and at punctuation, and a punctuation character is a separate word. In
-scripts without spaces (Chinese, Japanese, Thai, …) every character may begin a word, so a token is
-a word. Combining marks belong to the character before them. Punctuation is as in BERT: all ASCII
-symbols and Unicode's categories P.
+For whole-word masking, a word ends at whitespace and at punctuation, and a punctuation character is
+a separate word. In scripts without spaces (Chinese, Japanese, Thai, …) every character may begin a
+word, so a token is a word. Combining marks belong to the character before them. Punctuation is as
+in BERT: all ASCII symbols and Unicode's categories P.
 """
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -16,20 +16,10 @@ _SPACE, _ALONE, _LETTER, _MARK = range(4)
 
 # Han, kana, Bopomofo, Yi, Thai, Lao, Tibetan, Myanmar, Khmer: written without spaces.
 _UNSPACED = (
-    (0x0E00, 0x0FFF),
-    (0x1000, 0x109F),
-    (0x1780, 0x17FF),
-    (0x2E80, 0x2FDF),
-    (0x3040, 0x312F),
-    (0x31A0, 0x31FF),
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xA000, 0xA4CF),
-    (0xF900, 0xFAFF),
-    (0xFF66, 0xFF9F),
-    (0x1B000, 0x1B16F),
-    (0x20000, 0x3FFFF),
-)
+    (0x0E00, 0x0FFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x2FDF), (0x3040, 0x312F),
+    (0x31A0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA000, 0xA4CF), (0xF900, 0xFAFF),
+    (0xFF66, 0xFF9F), (0x1B000, 0x1B16F), (0x20000, 0x3FFFF),
+)  # fmt: skip
 
 # Thai, Lao, Tibetan, Myanmar, Khmer: blanks are between phrases, and U+200B may be between words.
 PHRASE_SCRIPTS = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
@@ -136,3 +126,18 @@ def find_word_starts(text: str, spans: Iterable[tuple[int, int]]) -> list[bool]:
         starts.append(place != last and (place >= len(text) or boundaries[place]))
         last = place
     return starts
+
+
+def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
+    """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
+    found: list[str] = []
+    rest = token
+    while rest and rest != prefix:
+        shortest = 1 + len(prefix) * rest.startswith(prefix)
+        lengths = range(len(rest), shortest - 1, -1)
+        longest = next((n for n in lengths if rest[:n] in vocabulary), 0)
+        if longest == 0:
+            return found, rest
+        found.append(rest[:longest])
+        rest = prefix + rest[longest:]
+    return found, ""

@@ -2,6 +2,7 @@ import re
 import sys
 import unicodedata
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -12,11 +13,13 @@ from maskwright.corpus.documents import (
     clean_text,
     cut_text,
     detect_mode,
+    expand_home,
     fingerprint_pair,
     fingerprint_text,
     read_lines,
     split_documents,
 )
+from maskwright.errors import CorpusError
 from tests.corpus.helpers import split_anywhere
 
 
@@ -184,3 +187,11 @@ def test_runs_of_marks_are_cut_and_stay_so(marks: str, length: int) -> None:
         assert counts["combining mark removed"] == 1
         assert len(text) < 100
     assert text.endswith(" words")
+
+
+def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expand_home("~/x") == Path("/home/me/x")
+    assert expand_home("a~b") == Path("a~b")
+    with pytest.raises(CorpusError, match="~nobody-of-this-name/x: "):
+        expand_home("~nobody-of-this-name/x")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.preparation.find_data import locate_data
+from maskwright.preparation.find_data import find_or_prepare
 from maskwright.pretraining.init_from import adopt_model
 from maskwright.runs.config import resolve
 from tests.distributed.work import continue_pretraining, learn_from_teacher
@@ -30,7 +30,7 @@ def test_two_ranks_give_the_losses_of_one(tmp_path: Path) -> None:
     twin = str(write_twin(tmp_path / "twin", "modernbert"))
     given = {"init_from": twin, "tokenizer": {"extend_vocab": 8}, **SECTIONS}
     config = adopt_model(replace(resolve(None, None, given), text=(str(text),)), given)
-    [folder] = locate_data(config, tmp_path / "data", lambda line: None).values()
+    [folder] = find_or_prepare(config, tmp_path / "data", lambda line: None).values()
     beginning, losses = alone(continue_pretraining, config, folder)
     assert len(losses) == 6
     for outcome in run_world(2, continue_pretraining, config, folder):
@@ -47,7 +47,7 @@ def test_two_ranks_learn_from_a_teacher_as_one_does(parallel: str, tmp_path: Pat
         "train": {**SECTIONS["train"], "parallel": parallel},
     }
     config = adopt_model(replace(resolve(None, None, given), text=(str(text),)), given)
-    [folder] = locate_data(config, tmp_path / "data", lambda line: None).values()
+    [folder] = find_or_prepare(config, tmp_path / "data", lambda line: None).values()
     expected = alone(learn_from_teacher, config, folder)
     assert len(expected) == 6
     for outcome in run_world(2, learn_from_teacher, config, folder):

@@ -23,7 +23,7 @@ from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
 from maskwright.objectives.mlm import predict_masked
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.template import wrap_inputs
@@ -40,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = CorpusConfig(valid_fraction=0.2, deduplicate=False)
     tokenizer = TokenizerConfig(vocab_size=96, min_frequency=1)
     text = write_corpus(root / "animals.txt")
-    prepare([str(text)], root / "data", PrepareConfig(corpus=corpus, tokenizer=tokenizer))
+    prepare_folder([str(text)], root / "data", PrepareConfig(corpus=corpus, tokenizer=tokenizer))
     return root / "data"
 
 

@@ -17,7 +17,7 @@ from maskwright.corpus import blocks
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Stage, list_stages, list_undone, start_runner
 from maskwright.preparation.folder import list_blocks
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from maskwright.preparation.work import PLAN_NAME, Plan, Work
 from maskwright.shards.manifest import Manifest
 from maskwright.shards.reader import TokenStore
@@ -63,7 +63,7 @@ def prepare_quietly(
 ) -> tuple[Manifest, list[str]]:
     """Prepares text; returns the manifest and the lines of the report."""
     lines: list[str] = []
-    manifest = prepare([str(path) for path in paths], out, config, seed, report=lines.append)
+    manifest = prepare_folder([str(path) for path in paths], out, config, seed, report=lines.append)
     assert manifest is not None
     return manifest, lines
 

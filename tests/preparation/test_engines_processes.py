@@ -317,11 +317,11 @@ SCRIPT = """
 from pathlib import Path
 import sys
 from maskwright.corpus import blocks
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from tests.preparation.helpers import small_config
 print("the script is run", flush=True)
 blocks._MIN_BYTES = 10_000
-prepare([sys.argv[1]], Path(sys.argv[2]), small_config(workers=2))
+prepare_folder([sys.argv[1]], Path(sys.argv[2]), small_config(workers=2))
 """
 
 

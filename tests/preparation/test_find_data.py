@@ -7,7 +7,7 @@ import pytest
 
 from maskwright.errors import ShardError
 from maskwright.preparation.find_data import locate
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.preparation.helpers import small_config, write_corpus
 from tests.shards.faults import Plan, break_memory, start_anew, upload
@@ -19,7 +19,7 @@ FILES = ("tokenizer.json", "tokenizer_config.json")
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
-    prepare([str(write_corpus(folder / "text.txt", 0.02))], folder / "data", small_config())
+    prepare_folder([str(write_corpus(folder / "text.txt", 0.02))], folder / "data", small_config())
     return folder / "data"
 
 

@@ -21,7 +21,7 @@ from maskwright.preparation.folder import (
     list_blocks,
     making_folder,
 )
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig
 from tests.preparation.helpers import (
@@ -96,7 +96,7 @@ def test_a_damaged_folder_stays_ours_when_a_process_that_repairs_it_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    before = prepare([str(path)], out, small_config())
+    before = prepare_folder([str(path)], out, small_config())
     expected = read_folder(out)
     (out / "train" / "00000.tokens").write_bytes(b"damaged")
 
@@ -106,8 +106,8 @@ def test_a_damaged_folder_stays_ours_when_a_process_that_repairs_it_is_killed(
     with monkeypatch.context() as dying:
         dying.setattr(shutil if killed_at == "rmtree" else Path, killed_at, die)
         with pytest.raises(KeyboardInterrupt):
-            prepare([str(path)], out, small_config())
-    assert prepare([str(path)], out, small_config()) == before
+            prepare_folder([str(path)], out, small_config())
+    assert prepare_folder([str(path)], out, small_config()) == before
     assert read_folder(out) == expected
 
 
@@ -115,14 +115,14 @@ def test_a_finished_folder_that_cannot_be_written_to_is_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    before = prepare([str(path)], out, small_config())
+    before = prepare_folder([str(path)], out, small_config())
 
     def fail(file: Path, missing_ok: bool = False) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(file))
 
     # As root, tests can write everywhere; and there the kernel does not look for the file first.
     monkeypatch.setattr(Path, "unlink", fail)
-    assert prepare([str(path)], out, small_config()) == before
+    assert prepare_folder([str(path)], out, small_config()) == before
 
 
 def test_content_counts_and_not_names(tmp_path: Path) -> None:

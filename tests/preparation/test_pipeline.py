@@ -14,7 +14,7 @@ import pytest
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, CorpusError, ShardError, TokenizerError
 from maskwright.preparation.folder import making_folder
-from maskwright.preparation.pipeline import describe_progress, prepare
+from maskwright.preparation.pipeline import describe_progress, prepare_folder
 from maskwright.preparation.tasks import BlockReader
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import Manifest, read_manifest
@@ -146,7 +146,7 @@ def test_two_processes_prepare_one_folder_one_after_the_other(tmp_path: Path) ->
         is_told.set()
 
     def prepare_too() -> None:
-        prepare([str(path)], out, small_config(), report=report)
+        prepare_folder([str(path)], out, small_config(), report=report)
 
     second = threading.Thread(target=prepare_too, daemon=True)
     with making_folder(out, lambda line: None):

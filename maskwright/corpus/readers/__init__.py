@@ -1,4 +1,4 @@
 """Readers, a module per kind of file: a `Reading` comes in, texts go out.
 
-`maskwright.corpus.sources` chooses one, and lists the formats.
+`FORMATS` in `maskwright.corpus.sources` lists them by kind and suffix.
 """

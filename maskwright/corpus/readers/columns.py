@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.corpus.documents import Reading, Source, UnreadableError
+from maskwright.corpus.documents import Reading, Source, UnreadableError, expand_home
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, TextField
 from maskwright.corpus.unpack import read_blocks
 from maskwright.errors import CorpusError
@@ -29,14 +29,6 @@ class HubName:
         """The local folder of this name; None if there is none."""
         folder = expand_home(self.path)
         return folder if folder.is_dir() else None
-
-
-def expand_home(given: str) -> Path:
-    """Return a path with ``~`` or ``~user`` expanded; raise CorpusError if the user is unknown."""
-    try:
-        return Path(given).expanduser()
-    except RuntimeError as error:
-        raise CorpusError(f"{given}: {error} Check the path.") from None
 
 
 def parse_hub_name(name: str) -> HubName:
@@ -99,9 +91,7 @@ _DAMAGE = (OSError, ValueError, ArithmeticError, LookupError, RuntimeError)
 def read_batches(
     file: Any, columns: Sequence[str], groups: Sequence[int] | None = None
 ) -> Iterator[Any]:
-    """Yield the rows of some row groups, by default all, in pyarrow's record batches of at most
-    about 64 MB.
-    """
+    """Yield the rows of row groups, by default all, in pyarrow's record batches of about 64 MB."""
     groups = range(file.num_row_groups) if groups is None else groups
     infos = [file.metadata.row_group(number) for number in groups]
     largest = max((info.total_byte_size / max(info.num_rows, 1) for info in infos), default=0)

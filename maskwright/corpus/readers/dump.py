@@ -23,12 +23,9 @@ _ARTICLES = "0"  # the namespace of articles
 DUMP_END = b"</mediawiki>"
 # Elements whose text is read, with their parents: users and revisions also have an <id>.
 _FIELDS = {
-    ("namespaces", "namespace"),
-    ("page", "title"),
-    ("page", "ns"),
-    ("revision", "model"),
+    ("namespaces", "namespace"), ("page", "title"), ("page", "ns"), ("revision", "model"),
     ("revision", "text"),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ def _read_lines(reading: Reading) -> Iterator[str]:
 
 
 def read_exact_lines(source: Source) -> Iterator[str]:
-    """Yield the lines of a text file; raise CorpusError if one is too long, or not UTF-8."""
+    """Yield a file's lines, to fine-tune or evaluate on; CorpusError if too long or not UTF-8."""
     counts: Counter[str] = Counter()
     texts = decode_text(source.read_bytes(), source.name, exact=True)
     for number, line in enumerate(read_lines(texts, MAX_RECORD_CHARACTERS, counts), start=1):
@@ -262,7 +262,7 @@ class _RowLines:
 def parse_rows(
     lines: Iterable[str],
     delimiter: str,
-    drop: Callable[[tuple[int, str]], object] = bool,
+    drop: Callable[[tuple[int, str]], object] = lambda fault: None,
     *,
     strict: bool = False,
     is_plain: bool = False,

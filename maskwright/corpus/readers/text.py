@@ -1,4 +1,4 @@
-"""Reader of plain text: its encoding, and the errors that name the likely one.
+"""Bytes to text: finding the encoding, and errors that name the likely one; reader of plain text.
 
 A file has one encoding: that of its byte order mark, else UTF-8, else the configured one.
 """
@@ -22,40 +22,6 @@ from maskwright.errors import CorpusError
 
 UTF_8 = "utf-8"
 FLAG = "--corpus.encoding"
-
-_HEAD_BYTES = 1 << 16
-_MAX_UNDECODABLE = 0.001  # share of bytes; more is another encoding, or damage that loses words
-_MAX_STRAY = 3  # bytes: those of one truncated character
-_UNDECODABLE = re.compile(r"[\udc80-\udcff]")  # each represents a byte
-# Control characters. Text has none; compressed data has about 12 %.
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_MAX_CONTROL = 0.05
-# How files begin that are not text, though people name them so; others are full of control
-# characters.
-_SIGNATURES = {
-    b"%PDF-": "a PDF document",
-    b"{\\rtf": "a Rich Text document (RTF)",
-    b"PK\x03\x04": "a zip archive or Office document (docx, xlsx, ods)",
-    b"\xd0\xcf\x11\xe0": "an older Office document (doc, xls, ppt)",
-    b"PAR1": "a Parquet table (.parquet)",
-    b"\x1f\x8b\x08": "compressed by gzip (.gz)",
-    b"BZh91AY&SY": "compressed by bzip2 (.bz2)",
-    b"\xfd7zXZ\0": "compressed by xz (.xz)",
-    b"\x28\xb5\x2f\xfd": "compressed by zstandard (.zst)",
-}
-_ASCII = bytes(range(128))
-_MARKS = {  # byte order marks; UTF-32 first, because its mark begins with that of UTF-16
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32-le",
-    codecs.BOM_UTF32_BE: "utf-32-be",
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-}
-_BEYOND_ASCII = re.compile(r"[^\x00-\x7f\udc80-\udcff]+")
-_FIRST_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
-_SAMPLE_BYTES, _CONTEXT_BYTES = 1 << 14, 1 << 8
-_USUAL = ("cp1252", "shift_jis", "euc_jp", "cp949")  # of encodings that decode a sample alike
-_CENTRAL_EUROPE = ("Croatian", "Czech", "Hungarian", "Polish", "Romanian", "Slovak", "Slovene")
 
 
 def _keep_visible(error: UnicodeError) -> tuple[str, int]:
@@ -83,6 +49,15 @@ def read_text(reading: Reading) -> Iterator[str]:
     return decode_text(source.read_bytes(), source.name, encoding, span=source.span)
 
 
+_MARKS = {  # byte order marks; UTF-32 first, because its mark begins with that of UTF-16
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+
+
 def infer_beginning(source: Source, config: CorpusConfig) -> tuple[DocumentMode, str | None]:
     """Return the document mode of a text file, and its encoding (None: ASCII so far).
 
@@ -92,6 +67,25 @@ def infer_beginning(source: Source, config: CorpusConfig) -> tuple[DocumentMode,
     text = next(decode_text([first] if first else [], source.name, config.encoding))
     encoding = codecs.lookup(config.encoding).name
     return detect_mode(text), _MARKS.get(_find_mark(first)) or _choose(first, encoding)
+
+
+_HEAD_BYTES = 1 << 16
+_MAX_UNDECODABLE = 0.001  # share of bytes; more is another encoding, or damage that loses words
+_MAX_STRAY = 3  # bytes: those of one truncated character
+_UNDECODABLE = re.compile(r"[\udc80-\udcff]")  # each represents a byte
+# How files begin that are not text, though people name them so; others are full of control
+# characters.
+_SIGNATURES = {
+    b"%PDF-": "a PDF document",
+    b"{\\rtf": "a Rich Text document (RTF)",
+    b"PK\x03\x04": "a zip archive or Office document (docx, xlsx, ods)",
+    b"\xd0\xcf\x11\xe0": "an older Office document (doc, xls, ppt)",
+    b"PAR1": "a Parquet table (.parquet)",
+    b"\x1f\x8b\x08": "compressed by gzip (.gz)",
+    b"BZh91AY&SY": "compressed by bzip2 (.bz2)",
+    b"\xfd7zXZ\0": "compressed by xz (.xz)",
+    b"\x28\xb5\x2f\xfd": "compressed by zstandard (.zst)",
+}
 
 
 def decode_text(
@@ -111,7 +105,7 @@ def decode_text(
         name: the name of the file, for messages.
         encoding: the encoding of text that is not UTF-8. A byte order mark has precedence, and so
             has UTF-8 if the first non-ASCII characters are UTF-8.
-        exact: raise for any undecodable byte; the command has no flag for the encoding.
+        exact: raise for any undecodable byte, as fine-tuning does, which has no `FLAG`.
         span: the part of the file that `blocks` are. The bytes before it count as decodable, so
             that a part is not rejected if the whole file would be accepted.
 
@@ -202,7 +196,7 @@ def _choose(block: bytes, given: str) -> str | None:
 
 def _reads_ascii(encoding: str) -> bool:
     try:
-        return _ASCII.decode(encoding) == _ASCII.decode("ascii")
+        return bytes(range(128)).decode(encoding) == "".join(map(chr, range(128)))
     except UnicodeError:
         return False
 
@@ -210,6 +204,11 @@ def _reads_ascii(encoding: str) -> bool:
 def has_safe_line_ends(encoding: str) -> bool:
     """Return True if every byte 10 is a line end after which decoding can begin."""
     return _reads_ascii(encoding) and not codecs.lookup(encoding).name.startswith("iso2022")
+
+
+# Control characters. Text has none; compressed data has about 12 %.
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_MAX_CONTROL = 0.05
 
 
 def _check_control(text: str, block: bytes, name: str, encoding: str, given: str | None) -> None:
@@ -226,6 +225,12 @@ def _check_control(text: str, block: bytes, name: str, encoding: str, given: str
     )
 
 
+_FIRST_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_SAMPLE_BYTES, _CONTEXT_BYTES = 1 << 14, 1 << 8
+_USUAL = ("cp1252", "shift_jis", "euc_jp", "cp949")  # of encodings that decode a sample alike
+_CENTRAL_EUROPE = ("Croatian", "Czech", "Hungarian", "Polish", "Romanian", "Slovak", "Slovene")
+
+
 def guess_encoding(block: bytes) -> str | None:
     """Return Python's name of the likely encoding around the first non-ASCII byte, or None."""
     import charset_normalizer  # late: only errors need it
@@ -240,6 +245,9 @@ def guess_encoding(block: bytes) -> str | None:
         score = best.chaos, best.coherence
         names += [one.encoding for one in found if (one.chaos, one.coherence) == score]
     return codecs.lookup(next((name for name in _USUAL if name in names), names[0])).name
+
+
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f\udc80-\udcff]+")
 
 
 def is_mostly_utf8(block: bytes) -> bool | None:

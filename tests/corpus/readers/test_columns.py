@@ -10,7 +10,6 @@ import pytest
 
 from maskwright.corpus.readers.columns import (
     HubName,
-    expand_home,
     opening_parquet,
     parse_hub_name,
     read_batches,
@@ -163,11 +162,3 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     with pytest.raises(CorpusError, match="cannot be read: there is no folder"):
         read_all(f"hf:{tmp_path}/nowhere#text")
-
-
-def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert expand_home("~/x") == Path("/home/me/x")
-    assert expand_home("a~b") == Path("a~b")
-    with pytest.raises(CorpusError, match="~nobody-of-this-name/x: "):
-        expand_home("~nobody-of-this-name/x")

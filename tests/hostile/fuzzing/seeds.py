@@ -26,7 +26,7 @@ from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import save_model
 from maskwright.model_folder.weights import INDEX, WEIGHTS
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import prepare_folder
 from maskwright.recipes import list_recipes
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -124,7 +124,7 @@ def data_folder() -> Path:
     config = PrepareConfig(
         tokenizer=TokenizerConfig(vocab_size=96, min_frequency=1), block_megabytes=1, workers=1
     )
-    prepare([str(folder / "words.txt")], folder / "out", config)
+    prepare_folder([str(folder / "words.txt")], folder / "out", config)
     return folder / "out"
 
 
