@@ -1,7 +1,7 @@
 """A masked language model to export, compared on sentences and scored on masked held-out text.
 
-The masked tokens are those of validation (`maskwright.evaluation.data`), in rows as long
-as the model's longest input. Packed rows are split, because other libraries do not support packing.
+The masked tokens are those of validation (`maskwright.evaluation.data`), in rows as long as
+the model's longest input. Packed rows are split, because other libraries do not support packing.
 """
 
 from collections.abc import Iterator, Sequence

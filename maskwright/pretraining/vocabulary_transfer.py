@@ -8,8 +8,7 @@ at most 1/V of the probability of the other tokens, while a random row may take 
 Another vocabulary: a token that the old vocabulary has as well keeps its row. Any other token gets
 a weighted mean of the rows of such shared tokens, by how similarly they are used in the new text:
 FOCUS (Dobler and de Melo, arXiv 2305.14481) with co-occurrence counts of our own instead of
-fastText. A token too
-rare to have counts gets the mean of the old tokens that spell it.
+fastText. A token too rare to have counts gets the mean of the old tokens that spell it.
 """
 
 from collections.abc import Mapping, Sequence

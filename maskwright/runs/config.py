@@ -128,8 +128,7 @@ def default_recipe(overrides: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class ConfigLayers:
     """The layers of a configuration, each over the one before it: a recipe (None if a file has
-    none),
-    the values of a YAML file, and those that are set one by one, nested.
+    none), the values of a YAML file, and those that are set one by one, nested.
     """
 
     recipe: str | None = None
@@ -184,9 +183,9 @@ _WITHOUT_EFFECT: tuple[tuple[str, tuple[Any, ...], tuple[str, ...]], ...] = (
 
 
 def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:
-    """Return a line for each value of `given`, set singly, that the method does not use. It is no
-    error,
-    so that a sweep can vary methods and their settings together.
+    """Return a line for each value of `given`, set singly, that the method does not use.
+
+    It is no error, so that a sweep can vary methods and their settings together.
     """
     lines: list[str] = []
     for decider, values, names in _WITHOUT_EFFECT:

@@ -68,9 +68,9 @@ class DataFacts(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """The scores of one suite; `settings` are everything but the data that they depend on: masks,
-    seed,
-    metric, kind of interval.
+    """The scores of one suite.
+
+    `settings` are all that they depend on but the data: masks, seed, metric, kind of interval.
     """
 
     suite: str

@@ -18,8 +18,7 @@ from maskwright.selection.words import Hashes, WordHashes, split_words
 
 class Kept(NamedTuple):
     """A document that is kept, the hashes of its words (empty if no step needs them), and its
-    cleaned text before repair (None if nothing was
-    repaired).
+    cleaned text before repair (None if nothing was repaired).
     """
 
     text: str

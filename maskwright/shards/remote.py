@@ -111,8 +111,7 @@ class Mirror(PreparedFolder):
         """Return the path of a file in the folder; download the file if it is missing.
 
         If several threads or processes need it, one of them downloads it. Raise ShardError if it
-        cannot
-        be downloaded.
+        cannot be downloaded.
         """
         path = self.path / name
         if path.exists():

@@ -12,9 +12,8 @@ from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.readers.columns import parse_hub_name
 from maskwright.corpus.sources import find_sources
-from maskwright.errors import CheckpointError, CorpusError, InputError
+from maskwright.errors import CorpusError, InputError
 from maskwright.inference.fill_mask import FillMask
-from maskwright.train.state import TrainState
 from tests.corpus.helpers import read_all
 
 
@@ -75,13 +74,6 @@ def test_a_sentence_of_any_bytes(workplace: Path, capsys: pytest.CaptureFixture[
 def copy_run(workplace: Path, tmp_path: Path) -> Path:
     shutil.copytree(workplace / "runs" / "small", tmp_path / "run")
     return tmp_path / "run"
-
-
-@pytest.mark.parametrize("step", [-1, 10**400, "5", None, float("nan"), [5]])
-def test_states_that_are_none(step: object) -> None:
-    values = {"position": {"row_length": 32, "epoch": 0, "row": 0}, "step": step}
-    with pytest.raises(CheckpointError):
-        TrainState.from_json(json.loads(json.dumps(values)))
 
 
 def test_the_field_of_a_corpus_may_be_anything(tmp_path: Path) -> None:

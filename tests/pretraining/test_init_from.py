@@ -278,7 +278,7 @@ def test_folders_that_are_no_models(
     spoil(spoiled / "model.safetensors")
     for folder, message in {
         pickle: "pytorch_model.bin is a pickle, and reading a pickle can run code. If you",
-        old: "holds no tokenizer.json. It has vocab.txt",
+        old: "holds no tokenizer.json.",
         spoiled: "holds NaN or infinity.",
         tmp_path / "none": "is not a folder.",
     }.items():
