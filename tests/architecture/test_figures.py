@@ -15,16 +15,16 @@ AT_MOST = {
     # 41,400, and what has been added since: sweep, trackers, new vocabularies, retrieval, answers
     # to questions, rankings, TSDAE, distillation, DeBERTa and NeoBERT, GGUF, OpenVINO, and for GPUs
     # recorded steps, the finder of micro-batches, a planner, a ladder of sizes, HSDP.
-    "package lines": (47_227, 30_000),
+    "package lines": (45_162, 30_000),
     "package files": (218, 230),
-    "benchmark lines": (4_347, 5_000),
-    "files that pretrain runs": (91, None),
-    "files from text to gradient": (62, 45),
+    "benchmark lines": (4_234, 5_000),
+    "files that pretrain runs": (89, None),
+    "files from text to gradient": (61, 45),
     "files that name max_minutes": (5, 9),
     "files that name replaced tokens": (7, 8),
     "late own imports": (6, 10),
     "import circles": (0, 0),
-    "dict[str, Any]": (35, 60),
+    "dict[str, Any]": (34, 60),
 }
 AT_LEAST = {"typed functions in %": (100, 100)}
 
