@@ -47,7 +47,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found[:] = texts
         return train_tokenizer(found, config, seed)
 
-    monkeypatch.setattr("maskwright.preparation.split.train_tokenizer", train)
+    monkeypatch.setattr("maskwright.preparation.tasks.train_tokenizer", train)
     return found
 
 
