@@ -278,7 +278,7 @@ def _missing(
             rule += f" {bits} columns hold 0 and 1: if each is a label, write those of a row in"
             rule += " one column, such as a|b, for --task multilabel."
     remedy = " ".join(f"{role}=…" for role in missing)
-    return CorpusError(f"{rule} Give columns that all files have: --columns {remedy}")
+    return CorpusError(f"{rule} Name its columns: --columns {remedy}")
 
 
 def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:

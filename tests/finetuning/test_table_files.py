@@ -281,7 +281,7 @@ def test_a_column_for_each_label_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"no column for label.* 2 columns hold 0 and 1: .*a\|b"):
         read_values(path, find_roles(list_names(path), ROLES, {}, path))
     path.write_text("text,sport,year\n" + "a game,1,7\na picture,0,8\n" * 6)
-    with pytest.raises(CorpusError, match=r"no column for label: it has text, sport, year\. Give"):
+    with pytest.raises(CorpusError, match=r"no column for label: it has text, sport, year\. Name"):
         read_values(path, find_roles(list_names(path), ROLES, {}, path))
 
 
