@@ -146,7 +146,11 @@ def nested(dotted: str, value: Any) -> Plain:
 
 
 def read_yaml(path: Path) -> Plain:
-    """Read a YAML file of nested keys; plain data only, never Python objects."""
+    """Read a YAML file of nested keys; plain data only, never Python objects.
+
+    Raises:
+        ConfigError: no such file, too large, not YAML, or not a mapping.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_YAML_BYTES + 1)

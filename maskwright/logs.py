@@ -29,6 +29,9 @@ class MetricsLog:
 
     An incomplete last line, which a crash may leave, is removed. So are records after `last_step`,
     from which the run resumes: it writes them again.
+
+    Raises:
+        OSError: the file cannot be opened or truncated; names the file.
     """
 
     def __init__(self, path: Path, last_step: int | None = None) -> None:

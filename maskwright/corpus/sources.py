@@ -281,7 +281,11 @@ def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Sour
 
 
 def list_files(folder: Path, counts: Counter[str] | None = None) -> Iterator[Path]:
-    """Yield the files below `folder` except hidden ones, sorted; count links to folders."""
+    """Yield the files below `folder` except hidden ones, sorted; count links to folders.
+
+    Raises:
+        CorpusError: a folder cannot be listed.
+    """
 
     def fail(error: OSError) -> None:
         raise CorpusError(f"{error.filename} cannot be listed: {error.strerror}.")
@@ -350,6 +354,9 @@ def identify_source(source: Source) -> list[Any]:
 
     The parts of a file together cover its content. A dataset on the hub is identified by its name,
     so a change there is not noticed; a dataset in a local folder, by its files.
+
+    Raises:
+        CorpusError: a file cannot be read.
     """
     if source.path is not None:
         return [source.kind, source.compression, _hash_part(source.path, source)]

@@ -38,6 +38,9 @@ def read_blocks(
         ranges: the byte ranges to read of an uncompressed file, or of a bzip2 file with several
             streams.
         part: the part to yield of another compressed file, which is unpacked from its beginning.
+
+    Raises:
+        CorpusError: the file cannot be read, or its compressed data is damaged or cut off.
     """
     try:
         if path is None:

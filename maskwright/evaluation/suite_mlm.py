@@ -265,7 +265,11 @@ def evaluate_mlm(
     characters: NDArray[np.int64],
     data: DataFacts,
 ) -> SuiteResult:
-    """Return all scores of a model on a text; see `measure_masked_lm` and `describe_tables`."""
+    """Return all scores of a model on a text; see `measure_masked_lm` and `describe_tables`.
+
+    Raises:
+        InputError: the text is so short that no token is masked.
+    """
     return describe_tables(measure_masked_lm(model, text, counts, characters), text, data)
 
 

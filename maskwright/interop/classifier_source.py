@@ -207,6 +207,9 @@ def find_examples(run: Path, model: Path, data: Path | str | None) -> ExampleFil
 
     Args:
         run: the run directory of the model, or the model folder.
+
+    Raises:
+        InputError: there is no file at `data`.
     """
     asked = read_example_files(run) or read_example_files(model.parent)
     given = [data] if data else [asked.get(name) for name in ("test", "valid", "train")]

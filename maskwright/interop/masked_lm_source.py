@@ -192,6 +192,9 @@ def check_equal_ids(text: str, ours: Sequence[int], theirs: Sequence[int]) -> No
 def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
     """Return the prepared folder with the texts: `data`, a folder or its URL, else the first one of
     a run directory, because any text shows whether outputs are equal; None if there is none.
+
+    Raises:
+        InputError: `data` is not a prepared folder.
     """
     if data is not None:
         found = locate(str(data))

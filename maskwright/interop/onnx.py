@@ -117,7 +117,11 @@ def write_frame(
 
 
 def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int = OPSET) -> None:
-    """Write the graph of `model`; very large weights go into ``PATH.data``."""
+    """Write the graph of `model`; very large weights go into ``PATH.data``.
+
+    Raises:
+        MissingPackageError: a package of the extra `onnx` is missing.
+    """
     for module in ("onnx", "onnxscript"):
         import_library(module, "onnx", _NEEDED_BY)
     size = sum(parameter.nbytes for parameter in model.parameters())
@@ -144,6 +148,9 @@ class OnnxModel:
     """A graph that runs on the CPU: ``model(input_ids, attention_mask, token_type_ids)`` -> logits.
 
     A graph without token types ignores them.
+
+    Raises:
+        MissingPackageError: onnxruntime is not installed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -235,7 +242,11 @@ def _describe_rows(attention_mask: Tensor) -> PaddedContext:
 
 
 def write_openvino(folder: Path, source: Source) -> Written:
-    """Write files with the names of optimum-intel, in fp32, and compare logits in OpenVINO."""
+    """Write files with the names of optimum-intel, in fp32, and compare logits in OpenVINO.
+
+    Raises:
+        MissingPackageError: a package of the extra `openvino` is missing.
+    """
     library: Any = import_library("openvino", "openvino", "an export to openvino")
     write_frame(folder, source, OPENVINO, "openvino", _OPENVINO_CARD)
     graph = folder / GRAPH

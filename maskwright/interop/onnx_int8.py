@@ -73,7 +73,14 @@ STATIC_RECIPES = (
 
 
 def write(folder: Path, source: Source) -> Written:
-    """Write the graph, compare its logits, and quantize it (see `search_recipe`)."""
+    """Write the graph, compare its logits, and quantize it (see `search_recipe`).
+
+    Raises:
+        ExportError: the outputs of the fp32 graph differ from the model's, or every recipe loses
+            more than `Int8Options.max_loss` of the score, or changes too many predictions.
+        InputError: there is no text to measure the score on.
+        CorpusError, ShardError: the text for calibration cannot be read.
+    """
     judge, options = source.judge(), source.int8
     calibration = list(source.calibration(options.calibrate)) if options.calibrate else None
     write_frame(folder, source, QUANTIZED)

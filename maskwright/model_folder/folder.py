@@ -290,7 +290,11 @@ def list_classes(raw: Mapping[str, Any]) -> list[str]:
 def read_architecture(
     raw: RawConfig, extra: RawConfig, family: Family, folder: Path
 ) -> EncoderConfig:
-    """Return the architecture in a family's ``config.json``, with the fields for training."""
+    """Return the architecture in a family's ``config.json``, with the fields for training.
+
+    Raises:
+        ModelFolderError: a field is missing, wrong or not supported.
+    """
     try:
         config = family.read_config(raw)
         kept = extra.get("training") or {}
@@ -332,6 +336,9 @@ def read_config_file(folder: Path) -> RawConfig:
 def read_dimensions(folder: Path) -> list[int]:
     """Return the sizes that the first dimensions of vectors were trained for, the width included;
     empty if the folder has none.
+
+    Raises:
+        ModelFolderError: they are not a list of sizes.
     """
     sizes = read_config_file(folder).get(DIMENSIONS) or []
     try:

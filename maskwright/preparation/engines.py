@@ -154,6 +154,9 @@ def work_through(
         workers: number of processes; with 1, or few items, this process does the work.
         place: the name of the work, for messages.
         apart: always use other processes.
+
+    Raises:
+        ShardError: a process died.
     """
     if items and not apart and (workers == 1 or len(items) <= _MIN_ITEMS):
         work = start()
@@ -293,6 +296,9 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
     """Submit every stage as a job array that waits for the previous array.
 
     This process may exit afterwards. If a job fails, Slurm cancels the jobs that wait for it.
+
+    Raises:
+        ShardError: Slurm rejects the jobs.
     """
     modules: Any = import_module("maskwright.preparation.cluster")
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # with it, datatrove runs a rank instead
@@ -327,7 +333,11 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
 
 
 def find_jobs(out: Path) -> list[str]:
-    """Return the running and pending Slurm jobs that prepare `out`."""
+    """Return the running and pending Slurm jobs that prepare `out`.
+
+    Raises:
+        ShardError: Slurm does not answer.
+    """
     folder = find_work(out)
     if not folder or not (name := folder / _JOB_NAME).exists() or not shutil.which("squeue"):
         return []
@@ -342,7 +352,11 @@ def find_jobs(out: Path) -> list[str]:
 
 
 def choose_engine(config: PrepareConfig) -> Engine | None:
-    """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`)."""
+    """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`).
+
+    Raises:
+        ConfigError: a package or program that the engine needs is missing.
+    """
     has_affinity = hasattr(os, "sched_getaffinity")  # the cores that this process may use
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     workers = config.workers or cores

@@ -37,7 +37,12 @@ def is_elsewhere(config: PretrainConfig) -> bool:
 
 
 def locate_prepared(names: Sequence[str]) -> list[Path]:
-    """Return the prepared folders of `names`, or mirrors of URLs; empty for text."""
+    """Return the prepared folders of `names`, or mirrors of URLs; empty for text.
+
+    Raises:
+        InputError: `names` are prepared data and text.
+        ShardError: a URL cannot be read, or is not prepared data.
+    """
     prepared = [name for name in names if is_remote(name) or is_prepared(Path(name))]
     folders = [locate(name) for name in prepared]
     other = [name for name in names if name not in prepared]
@@ -51,7 +56,12 @@ def locate_prepared(names: Sequence[str]) -> list[Path]:
 
 
 def named_sources(config: PretrainConfig) -> dict[str, Path]:
-    """Return the prepared folders that the run names as its text, by their last path components."""
+    """Return the prepared folders that the run names as its text, by their last path components.
+
+    Raises:
+        InputError: the run also names text, or two folders of one name.
+        ShardError: a URL cannot be read, or is not prepared data.
+    """
     folders = locate_prepared(config.text)
     names = [Path(text).absolute().name for text in config.text]  # that of a URL, too
     for number, name in enumerate(names if folders else []):
@@ -64,7 +74,11 @@ def named_sources(config: PretrainConfig) -> dict[str, Path]:
 
 
 def named_folder(config: PretrainConfig) -> Path | None:
-    """Return the first prepared folder that the run names as its text, or None."""
+    """Return the first prepared folder that the run names as its text, or None.
+
+    Raises:
+        InputError, ShardError: as `named_sources`.
+    """
     return next(iter(named_sources(config).values()), None)
 
 
@@ -165,6 +179,9 @@ def locate(name: str) -> Path:
     """Return the folder of `name`; for a URL its mirror, with manifest and tokenizer.
 
     A `TokenStore` downloads the other files of a mirror when it needs them.
+
+    Raises:
+        ShardError: a URL cannot be read, or is not prepared data.
     """
     if not is_remote(name):
         return Path(name)

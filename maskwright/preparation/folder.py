@@ -69,6 +69,9 @@ def list_blocks(
     """Return the blocks of ``corpus.valid_text`` and then of `paths`, and the number of the former.
 
     Ignored files are counted by reason.
+
+    Raises:
+        CorpusError: an input that is missing.
     """
     sources = find_sources(paths, counts)
     named = config.corpus.valid_text
@@ -79,7 +82,12 @@ def list_blocks(
 
 
 def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) -> str:
-    """Return the sha256 (hex) of the text that `paths` name and of its configuration."""
+    """Return the sha256 (hex) of the text that `paths` name and of its configuration.
+
+    Raises:
+        CorpusError: an input that is missing or cannot be read.
+        TokenizerError: `config.tokenizer.path` holds no tokenizer.
+    """
     blocks, num_held_out = list_blocks(paths, config, Counter())
     with ThreadPoolExecutor() as threads:  # hashing releases the GIL
         identities = list(threads.map(identify_block, blocks))
@@ -89,7 +97,11 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
 def fingerprint_blocks(
     identities: Iterable[Any], num_held_out: int, config: PrepareConfig, seed: int
 ) -> str:
-    """Return the fingerprint of an input whose blocks have these identities."""
+    """Return the fingerprint of an input whose blocks have these identities.
+
+    Raises:
+        CorpusError, TokenizerError: as `fingerprint_input`.
+    """
     evaluations = find_evaluations(config.select.decontaminate, Counter())
     other = [[identify_source(source) for source in evaluations], num_held_out, seed]
     described = [VERSION, _describe_by_content(config), other, *identities]
@@ -101,6 +113,9 @@ def identify_plan(
 ) -> str:
     """Return the sha256 (hex) of a preparation without reading the text: files are identified by
     name, size and modification time.
+
+    Raises:
+        CorpusError, TokenizerError: as `fingerprint_input`.
     """
     evaluations = find_evaluations(config.select.decontaminate, Counter())
     sources = [*chain(evaluations, *(block.sources for block in blocks))]
@@ -141,7 +156,11 @@ def identify_block(block: Block) -> list[list[Any]]:
 
 @contextmanager
 def making_folder(folder: Path, report: Report) -> Generator[None]:
-    """Make `folder` and lock it; if another process prepares it, wait for that process."""
+    """Make `folder` and lock it; if another process prepares it, wait for that process.
+
+    Raises:
+        ShardError: `folder` is a file.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

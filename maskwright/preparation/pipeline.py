@@ -126,7 +126,11 @@ def prepare_folder(
 
 
 def describe_progress(out: Path) -> list[str]:
-    """Return a line about each stage of a preparation, on any engine, then lines about failures."""
+    """Return a line about each stage of a preparation, on any engine, then lines about failures.
+
+    Raises:
+        ShardError: `out` holds no preparation, finished or not.
+    """
     folder, jobs = find_work(out), find_jobs(out)
     if (out / MANIFEST_NAME).is_file() and not jobs:
         if not is_locked(out):

@@ -166,7 +166,11 @@ def resolve(
     config_file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> PretrainConfig:
-    """Return the configuration of a recipe, overridden by a YAML file and then by single values."""
+    """Return the configuration of a recipe, overridden by a YAML file and then by single values.
+
+    Raises:
+        ConfigError: an unknown key, or a value that breaks a rule.
+    """
     return ConfigLayers.read(recipe, config_file, overrides or {}).resolve()
 
 
@@ -203,6 +207,9 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     Fields with the same purpose are replaced, too: a budget replaces all budgets, batch tokens and
     their schedule replace each other, a row length replaces the schedule of row lengths, and a
     model size replaces its choice by the budget.
+
+    Raises:
+        ConfigError: the layer sets both batch tokens and their schedule.
     """
     train, data, model = (as_mapping(layer.get(name)) for name in ("train", "data", "model"))
     replaced: set[str] = set()

@@ -116,7 +116,11 @@ def find_model_folder(argument: Path | str) -> Path:
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
-    """Return the folder of the model that predicts masked tokens, which may not be ``model``."""
+    """Return the folder of the model that predicts masked tokens, which may not be ``model``.
+
+    Raises:
+        MaskwrightError: as `find_model_folder`.
+    """
     folder, run = find_model_folder(argument), find_run(argument)
     beside = run and OBJECTIVES[load_run_config(run, {}).objective.name].masked_model
     if not run or not beside:

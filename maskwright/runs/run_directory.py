@@ -51,8 +51,9 @@ def shorten_path(path: str) -> str:
     """
     if is_remote(path):
         url = re.split(r"[?#]", path)[0]
-        is_local = url.lower().startswith(_LOCAL_SCHEMES)
-        return PurePath(url).name if is_local else re.sub(r"(?<=://)[^/]*@", "", url)
+        url = re.sub(r"(?<=://)[^/]*@", "", url)
+        is_local = url.lower().startswith(_LOCAL_SCHEMES) or ":///" in url  # no host
+        return PurePath(url).name if is_local else url
     if path.startswith(_HUB):
         name, mark, field = path.removeprefix(_HUB).partition("#")
         return f"{_HUB}{PurePath(name).name if _LOCAL.match(name) else name}{mark}{field}"
@@ -243,7 +244,11 @@ def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
 def begin_run(
     run: Path, config: str, facts: Mapping[str, object], report: Callable[[str], None]
 ) -> None:
-    """Write config.yaml and provenance.json; remove files of a run without checkpoints."""
+    """Write config.yaml and provenance.json; remove files of a run without checkpoints.
+
+    Raises:
+        InputError: `run` is no longer new.
+    """
     check_new(run)
     if (run / CONFIG_NAME).exists():
         report(f"{run} holds a run that ended before its first checkpoint; this one replaces it")
@@ -280,7 +285,11 @@ def find_micro_batch(provenance: Mapping[str, Any]) -> int | None:
 
 
 def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the prepared folders of a run by name, from its provenance.json."""
+    """Return the prepared folders of a run by name, from its provenance.json.
+
+    Raises:
+        TypeError, KeyError: the entry is invalid or missing.
+    """
     found: Any = provenance["prepared_data"]
     if isinstance(found, str):
         return {Path(found).name: Path(found)}
@@ -318,7 +327,11 @@ def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
 
 
 def load_recorded_config(run: Path) -> PretrainConfig:
-    """Return the configuration that a run last had, though config.yaml may have been edited."""
+    """Return the configuration that a run last had, though config.yaml may have been edited.
+
+    Raises:
+        CheckpointError: there is no such run, or its provenance.json is damaged.
+    """
     recorded = read_provenance(run).get("config")
     # The runs of earlier versions did not record it.
     return from_mapping(PretrainConfig, recorded) if recorded else load_run_config(run, {})

@@ -69,7 +69,11 @@ class EvaluationTexts:
 
 
 def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source]:
-    """Return the evaluation files; in folders, files without text are counted in `ignored`."""
+    """Return the evaluation files; in folders, files without text are counted in `ignored`.
+
+    Raises:
+        CorpusError: a file that is missing, or of an unsupported kind.
+    """
     sources = find_sources(paths, ignored, reads_json=True) if paths else []
     for source in sources:
         if source.path is None or source.kind in ("parquet", "dump"):
@@ -84,6 +88,9 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
     """Yield the texts in evaluation files: fields of tables, values of JSON, lines of text.
 
     A file that is a single JSON value is read whole.
+
+    Raises:
+        CorpusError: as `find_evaluations`, or a file that cannot be read.
     """
     for source in find_evaluations(paths, ignored):
         texts = decode_text(source.read_bytes(), source.name, exact=True)

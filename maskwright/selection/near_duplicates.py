@@ -35,7 +35,11 @@ Records = NDArray[Any]  # of a structured dtype
 
 
 class Signer:
-    """Function that computes MinHash signatures."""
+    """Function that computes MinHash signatures.
+
+    Raises:
+        MissingPackageError: rensa is not installed.
+    """
 
     def __init__(self) -> None:
         package: Any = import_extra("rensa", "selection", "the search for near duplicates")

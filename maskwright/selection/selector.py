@@ -31,6 +31,9 @@ class Selector:
 
     No document may contain a text of `evaluation`. `sign` computes the signatures of kept documents
     (None if near duplicates are kept).
+
+    Raises:
+        MissingPackageError: a package that a step needs is not installed.
     """
 
     def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None = None) -> None:

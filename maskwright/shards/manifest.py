@@ -102,7 +102,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read ``manifest.json``; the files that it lists are not checked."""
+    """Read ``manifest.json``; the files that it lists are not checked.
+
+    Raises:
+        ShardError: the manifest is missing, damaged, or of another version.
+    """
     file = folder / MANIFEST_NAME
     if not folder.exists():
         raise ShardError(

@@ -318,7 +318,11 @@ def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
 
 
 def fingerprint_folders(folders: Mapping[str, Path]) -> str:
-    """Return the fingerprint of the input of one folder, or of several concatenated ones."""
+    """Return the fingerprint of the input of one folder, or of several concatenated ones.
+
+    Raises:
+        ShardError: a folder is missing or damaged.
+    """
     found = [read_manifest(folder).fingerprint for folder in folders.values()]
     return found[0] if len(found) == 1 else _hash(found)
 

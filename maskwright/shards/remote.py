@@ -88,7 +88,11 @@ class Mirror(PreparedFolder):
         }
 
     def check(self, split: str, verify: Verify) -> None:
-        """Remove files that differ from the manifest, and download the counts and ends."""
+        """Remove files that differ from the manifest, and download the counts and ends.
+
+        Raises:
+            ShardError: these cannot be downloaded, or do not match the manifest.
+        """
         for name, info in self._infos.items():
             path = self.path / name
             if name.startswith((COUNTS_NAME, f"{split}/")) and path.exists():
@@ -142,7 +146,11 @@ MIRRORS: dict[Path, Mirror] = {}  # the mirrors that this process has opened
 
 @cache
 def open_mirror(url: str) -> Mirror:
-    """Open the mirror of the prepared folder at `url`, as it was when first requested."""
+    """Open the mirror of the prepared folder at `url`, as it was when first requested.
+
+    Raises:
+        ShardError: there is no prepared folder, it cannot be reached, or its manifest is damaged.
+    """
     check_credentials(url)
     url = url.rstrip("/")
     with tempfile.TemporaryDirectory() as scratch:
@@ -165,7 +173,11 @@ def open_mirror(url: str) -> Mirror:
 
 
 def open_folder(name: Path | str) -> PreparedFolder:
-    """Open the prepared folder at a path or a URL."""
+    """Open the prepared folder at a path or a URL.
+
+    Raises:
+        ShardError: there is no prepared folder, or its manifest is damaged.
+    """
     if isinstance(name, str) and is_remote(name):
         return open_mirror(name)
     # Other folders may contain any file names, so only folders in the cache can be mirrors.
@@ -259,7 +271,11 @@ def check_credentials(url: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Return ``$MASKWRIGHT_CACHE``, or ``maskwright`` in the system's cache folder."""
+    """Return ``$MASKWRIGHT_CACHE``, or ``maskwright`` in the system's cache folder.
+
+    Raises:
+        ConfigError: there is no home folder.
+    """
     system = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return Path(os.environ.get(FOLDER) or f"{system}/maskwright").expanduser().absolute()

@@ -203,6 +203,9 @@ def read_max_length(folder: Path) -> float | None:
 
     In a folder of sentence-transformers ``max_seq_length``, else ``model_max_length``. It may be
     larger than any model's limit: transformers writes 1e30 if it knows no limit.
+
+    Raises:
+        TokenizerError: the value is not a number, or is too small for any input.
     """
     named = [(file, "max_seq_length") for file in sorted(folder.glob(SENTENCE_CONFIG))]
     for file, field in (*named, (folder / CONFIG, "model_max_length")):

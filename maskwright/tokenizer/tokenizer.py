@@ -171,6 +171,9 @@ class Tokenizer:
 
         Special tokens written in the text are text, as in a corpus, if `split_special_tokens`; else
         they are recognized, as in transformers and sentence-transformers.
+
+        Raises:
+            TokenizerError: the tokenizer has a step that fails on this text.
         """
         valid = make_valid(text)
         is_plain = split_special_tokens or not any(one in valid for one in self._special_texts)

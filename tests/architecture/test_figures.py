@@ -15,7 +15,7 @@ AT_MOST = {
     # 41,400, and what has been added since: sweep, trackers, new vocabularies, retrieval, answers
     # to questions, rankings, TSDAE, distillation, DeBERTa and NeoBERT, GGUF, OpenVINO, and for GPUs
     # recorded steps, the finder of micro-batches, a planner, a ladder of sizes, HSDP.
-    "package lines": (45_162, 30_000),
+    "package lines": (45_353, 30_000),
     "package files": (218, 230),
     "benchmark lines": (4_234, 5_000),
     "files that pretrain runs": (89, None),

@@ -86,7 +86,7 @@ def annotation_of(name: str) -> Any:
         ("https://TOKEN@host/data?sig=TOKEN#TOKEN", "https://host/data"),
         ("https://me:TOKEN@host/data", "https://host/data"),
         ("file:///home/jane/data", "data"),
-        ("https://[TOKEN@/data", "https:///data"),
+        ("https://[TOKEN@/data", "data"),
     ],
 )
 def test_of_a_path_the_name_is_shown(path: str, shown: str) -> None:

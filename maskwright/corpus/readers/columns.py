@@ -42,7 +42,12 @@ def parse_hub_name(name: str) -> HubName:
 
 
 def read_hub(reading: Reading) -> Iterator[str]:
-    """Yield the texts of a dataset's train split in order."""
+    """Yield the texts of a dataset's train split in order.
+
+    Raises:
+        CorpusError: the dataset cannot be found or read, or lacks the field.
+        MissingPackageError: `datasets` is not installed.
+    """
     name = reading.source.name
     parsed = parse_hub_name(name)
     datasets: Any = import_extra("datasets", "hub", name)
@@ -131,7 +136,12 @@ def opening_parquet(source: Source) -> Generator[Any]:
 
 
 def read_parquet(reading: Reading) -> Iterator[str]:
-    """Yield the texts of one column in the order of the rows; too long ones are counted."""
+    """Yield the texts of one column in the order of the rows; too long ones are counted.
+
+    Raises:
+        CorpusError: as `opening_parquet`, or the column is missing.
+        MissingPackageError, UnreadableError: as `opening_parquet`.
+    """
     source, field = reading.source, TextField(reading)
     with opening_parquet(source) as table:
         columns: list[str] = table.schema_arrow.names

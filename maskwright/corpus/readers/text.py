@@ -62,6 +62,9 @@ def infer_beginning(source: Source, config: CorpusConfig) -> tuple[DocumentMode,
     """Return the document mode of a text file, and its encoding (None: ASCII so far).
 
     Both are inferred from the first block, in the same way as for the whole file.
+
+    Raises:
+        CorpusError: the beginning is not text.
     """
     first = next(source.read_bytes(), b"")
     text = next(decode_text([first] if first else [], source.name, config.encoding))

@@ -96,7 +96,11 @@ def _is_hidden(target: str, has_label: bool, hidden: Prefixes) -> bool:
 
 
 def read_wikitext(wikitext: str, hidden: Prefixes, counts: Counter[str]) -> str:
-    """Return the text of a page; a page that `read_roughly` converts is counted with the reason."""
+    """Return the text of a page; a page that `read_roughly` converts is counted with the reason.
+
+    Raises:
+        MissingPackageError: mwparserfromhell is needed and not installed.
+    """
     text = read_simply(wikitext, hidden)
     if text is not None:
         return text
