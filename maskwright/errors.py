@@ -164,6 +164,7 @@ _NAMES_ELSEWHERE = {
     "init_from": "model model_name_or_path",
     "valid corpus.valid_text": "eval_file valid valid_file validation validation_file",
     "tokenizer.path": "tokenizer tokenizer_name",
+    "tokenizer.kind": "algorithm tokenizer_type",
     "tokenizer.vocab_size": "vocab_size",
     "tokenizer.lowercase": "do_lower_case uncased",
     "data.max_seq_length max_length seq_length": "block_size max_len max_length seq_len seq_length",

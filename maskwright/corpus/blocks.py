@@ -21,7 +21,7 @@ from maskwright.corpus.readers.dump import DUMP_END, DumpReader
 from maskwright.corpus.readers.records import find_declared, parse_rows
 from maskwright.corpus.readers.text import has_safe_line_ends, infer_beginning
 from maskwright.corpus.sources import read_source
-from maskwright.corpus.unpack import BLANK_LINE, LINE_END, read_blocks
+from maskwright.corpus.unpack import BLANK_LINE, LINE_END, read_unpacked
 from maskwright.errors import MaskwrightError
 
 _MIN_BYTES = 2_000_000
@@ -233,7 +233,7 @@ def _cut_dump(source: Source, path: Path, step: int) -> Iterator[Span]:
         pages = bz2.BZ2Decompressor().decompress(beginning[head:], _OVERLAP)
         if not pages.lstrip().startswith(b"<page>"):
             raise _UncuttableError("its bzip2 streams are not pages. Download the multistream dump")
-    xml = read_blocks(path, source.compression, source.name, ((0, head),))
+    xml = read_unpacked(path, source.compression, source.name, ((0, head),))
     list(DumpReader(source.name).read(chain(xml, [DUMP_END])))
     return _cut_at(path, boundary, step, Span(0, 0, head))
 

@@ -17,7 +17,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from maskwright.corpus.config import CorpusConfig, DocumentMode
-from maskwright.corpus.unpack import BLANK_LINE, LINE_END, Compression, PackedPart, read_blocks
+from maskwright.corpus.unpack import BLANK_LINE, LINE_END, Compression, PackedPart, read_unpacked
 from maskwright.errors import CorpusError
 
 # Stray blank lines in a file with one document per line must not join thousands of lines; the
@@ -86,7 +86,7 @@ class Source:
     span: Span | None = None
 
     def read_bytes(self) -> Generator[bytes]:
-        """Yield the decompressed bytes of the source in blocks; errors as in `read_blocks`."""
+        """Yield the decompressed bytes of the source in blocks; errors as in `read_unpacked`."""
         span, ranges, part = self.span, ((0, sys.maxsize),), None
         if span is not None and span.total:
             end = span.end if span.end < span.total else None
@@ -94,7 +94,7 @@ class Source:
             part = PackedPart(span.start, end, boundary)
         elif span is not None:
             ranges = ((0, span.head), (span.start, span.end))
-        return read_blocks(self.path, self.compression, self.name, ranges, part)
+        return read_unpacked(self.path, self.compression, self.name, ranges, part)
 
     @property
     def name(self) -> str:

@@ -25,7 +25,7 @@ _XZ_BYTES = 256 << 20  # memory of a decompressor; the strongest usual setting n
 _ZSTD_INPUT_BYTES = 256
 
 
-def read_blocks(
+def read_unpacked(
     path: Path | None,
     compression: Compression,
     name: str,

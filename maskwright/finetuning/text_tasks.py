@@ -201,11 +201,10 @@ def _spell(value: Any, place: str) -> str:
         several, nested = "for a list of them, give --task multilabel", "move it out of the object"
         rule = f"must be a string or a number; {several if isinstance(value, list) else nested}"
         raise CorpusError(f"{place}: label = {show_value(cast(object, value))} {rule}")
-    if value is None or value != value:  # NaN stands for nothing, too
-        return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return clean_name(str(value))
+    name = "" if value is None else clean_name(str(value))
+    return "" if name.lower() == "nan" else name  # as pandas may write a missing label
 
 
 def _read_vector(value: Any) -> list[int] | None:

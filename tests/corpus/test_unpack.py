@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from maskwright.corpus.unpack import BLOCK_BYTES, Compression, read_blocks
+from maskwright.corpus.unpack import BLOCK_BYTES, Compression, read_unpacked
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import write
 
@@ -27,7 +27,7 @@ TEXT = "".join(f"The {number}th line of a text.\n" for number in range(5_000)).e
 
 
 def read(path: Path, compression: Compression) -> bytes:
-    return b"".join(read_blocks(path, compression, path.name))
+    return b"".join(read_unpacked(path, compression, path.name))
 
 
 @pytest.mark.parametrize("compression", COMPRESSORS)
@@ -36,7 +36,7 @@ def test_every_compression_reads_back(tmp_path: Path, compression: Compression) 
     compress = COMPRESSORS[compression]
     for content in (b"", b"x", TEXT, bytes(3 * BLOCK_BYTES)):
         write(path, compress(content))
-        blocks = list(read_blocks(path, compression, "x"))
+        blocks = list(read_unpacked(path, compression, "x"))
         assert b"".join(blocks) == content
         assert all(len(block) == BLOCK_BYTES for block in blocks[:-1])
     write(path, compress(TEXT) + compress(b"second member"))
@@ -60,7 +60,7 @@ def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, compression: C
     assert path.stat().st_size < 200_000
     tracemalloc.start()
     try:
-        size = sum(len(block) for block in read_blocks(path, compression, "bomb"))
+        size = sum(len(block) for block in read_unpacked(path, compression, "bomb"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -70,12 +70,12 @@ def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, compression: C
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
-    assert b"".join(read_blocks(None, "", "standard input")) == TEXT
+    assert b"".join(read_unpacked(None, "", "standard input")) == TEXT
 
 
 def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="x cannot be read: No such file"):
-        list(read_blocks(tmp_path / "x", ".gz", "x"))
+        list(read_unpacked(tmp_path / "x", ".gz", "x"))
 
 
 @pytest.mark.parametrize("suffix", [".bz2", ".xz"])
@@ -85,21 +85,21 @@ def test_streams_follow_one_another_with_padding_between(
     pack = COMPRESSORS[suffix]
     content = pack(b"one ") + bytes(200_000) + pack(b"two ") + pack(b"three") + bytes(8)
     (tmp_path / "x").write_bytes(content)
-    assert b"".join(read_blocks(tmp_path / "x", suffix, "x")) == b"one two three"
+    assert b"".join(read_unpacked(tmp_path / "x", suffix, "x")) == b"one two three"
     (tmp_path / "x").write_bytes(content + b"rubbish")
     with pytest.raises(CorpusError, match="x cannot be decompressed"):
-        list(read_blocks(tmp_path / "x", suffix, "x"))
+        list(read_unpacked(tmp_path / "x", suffix, "x"))
 
 
 def test_a_part_is_its_ranges_of_the_file(tmp_path: Path) -> None:
     path = Path(write(tmp_path / "x", b"0123456789"))
-    assert b"".join(read_blocks(path, "", "x", ((0, 2), (5, 8)))) == b"01567"
+    assert b"".join(read_unpacked(path, "", "x", ((0, 2), (5, 8)))) == b"01567"
     with pytest.raises(CorpusError, match=r"^x cannot be read: .* 12\b"):
-        list(read_blocks(path, "", "x", ((0, 2), (5, 12))))
+        list(read_unpacked(path, "", "x", ((0, 2), (5, 12))))
     unpacked = [b"words ", os.urandom(1 << 20), b"and more"]
     streams = [bz2.compress(content) for content in unpacked]
     first, second, third = accumulate(map(len, streams))
     path.write_bytes(b"".join(streams))
-    part = read_blocks(path, ".bz2", "x", ((0, first), (second, third)))
+    part = read_unpacked(path, ".bz2", "x", ((0, first), (second, third)))
     assert b"".join(part) == b"words and more"
-    assert sum(map(len, read_blocks(path, ".bz2", "x"))) == sum(map(len, unpacked))
+    assert sum(map(len, read_unpacked(path, ".bz2", "x"))) == sum(map(len, unpacked))

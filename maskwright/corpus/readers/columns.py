@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from maskwright.corpus.documents import Reading, Source, UnreadableError, expand_home
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, TextField
-from maskwright.corpus.unpack import read_blocks
+from maskwright.corpus.unpack import read_unpacked
 from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
 
@@ -118,7 +118,7 @@ def opening_parquet(source: Source) -> Generator[Any]:
         try:
             if source.compression:
                 file: BinaryIO = stack.enter_context(tempfile.TemporaryFile())
-                file.writelines(read_blocks(source.path, source.compression, source.name))
+                file.writelines(read_unpacked(source.path, source.compression, source.name))
             else:
                 file = stack.enter_context(source.path.open("rb"))
             is_empty = not file.seek(0, 2)
