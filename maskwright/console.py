@@ -21,7 +21,6 @@ from rich.table import Table
 # Control characters except line ends and tabs, direction marks (embedding, override, isolate), and
 # surrogates, which cannot be encoded.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
 EVERY_SECONDS = 30.0
 
 

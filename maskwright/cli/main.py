@@ -30,10 +30,7 @@ COMMANDS = {
     "compare": ("evaluate", "put runs side by side, with intervals of the differences, and plots"),
     "report": ("report", "show a run, or several, as a page"),
     "watch": ("report", "follow a run of another process in the terminal"),
-    "export": (
-        "export",
-        "write a model for transformers, ONNX or sentence-transformers, and compare its outputs",
-    ),
+    "export": ("export", "write a model for transformers, ONNX and others; compare its outputs"),
     "publish": ("export", "upload a model to the Hugging Face hub"),
     "sweep": ("report", "search settings: many runs of pretrain or finetune, ranked"),
     "prepare": ("prepare", "train a tokenizer and write token shards, to reuse in many runs"),
@@ -95,7 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(name: str, arguments: Sequence[str]) -> int:
     """Run a command; raise DeviceMemoryError where torch has no memory left."""
-    command = _find_command(name)
+    if name not in COMMANDS:
+        raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
+    command: Callable[[Sequence[str]], int] = load(f"maskwright.cli.{COMMANDS[name][0]}:{name}")
     try:
         return command(arguments)
     except RuntimeError as error:
@@ -105,12 +104,6 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         what = ". ".join(str(error).rpartition(_ON_CPU)[2].split(". ")[:2])
         remedy = _LESS_MEMORY.get(name, _OTHERWISE)
         raise DeviceMemoryError(f"{what}. {remedy}.") from None
-
-
-def _find_command(name: str) -> Callable[[Sequence[str]], int]:
-    if name not in COMMANDS:
-        raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
-    return load(f"maskwright.cli.{COMMANDS[name][0]}:{name}")
 
 
 def _category(error: MaskwrightError) -> str:

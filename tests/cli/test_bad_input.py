@@ -143,7 +143,7 @@ def fail_with_error(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
     def fail(argv: list[str]) -> int:
         raise error
 
-    monkeypatch.setattr("maskwright.cli.main._find_command", lambda name: fail)
+    monkeypatch.setattr("maskwright.cli.main.load", lambda name: fail)
 
 
 def test_errors_of_the_file_system(

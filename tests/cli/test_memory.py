@@ -40,7 +40,7 @@ def test_every_command_names_what_to_lower(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(maskwright.cli.main, "_find_command", lambda _: job)
+    monkeypatch.setattr(maskwright.cli.main, "load", lambda _: job)
     assert main([command]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("DeviceMemoryError: ")
@@ -52,7 +52,7 @@ def test_other_errors_of_torch_keep_their_traceback(monkeypatch: pytest.MonkeyPa
     def fail(_arguments: Sequence[str]) -> int:
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(maskwright.cli.main, "_find_command", lambda _: fail)
+    monkeypatch.setattr(maskwright.cli.main, "load", lambda _: fail)
     with pytest.raises(RuntimeError, match="shapes"):
         main(["pretrain"])
 
