@@ -5,9 +5,14 @@ threads that wait for one another take none of the time of other tests.
 """
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from hypothesis import settings
+from matplotlib.figure import Figure
 
 from tests.workplace import workplace as workplace
 
@@ -21,3 +26,22 @@ os.fsync = lambda fd: None
 # Examples are the same in every run, and slow machines are no failures.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("default")
+
+# Hundreds of runs end with a page of charts, which take half a second each: they are empty images
+# where no test looks at them.
+_DRAW = Figure.savefig
+
+
+def _save_blank(figure: Figure, file: Any, **options: Any) -> None:
+    (file.write if hasattr(file, "write") else Path(file).write_text)("<svg></svg>")
+
+
+Figure.savefig = _save_blank
+
+
+@pytest.fixture
+def drawn_charts() -> Iterator[None]:
+    """Draw charts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", _DRAW)
+        yield

@@ -43,6 +43,7 @@ def compare(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
     return code, out, err
 
 
+@pytest.mark.usefixtures("drawn_charts")
 def test_two_runs_of_one_tokenizer(
     small: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

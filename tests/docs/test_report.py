@@ -202,6 +202,7 @@ def test_each_measure_of_speed_has_its_rows(results: Path) -> None:
     assert "took [57 minutes](../benchmarks/results/2026-01-01_cpu_bench.json)" in section
 
 
+@pytest.mark.usefixtures("drawn_charts")
 def test_pictures_are_drawn_of_what_there_is(results: Path, tmp_path: Path) -> None:
     pages = read_pages(results, tmp_path)
     assert pages["docs/speed.md"].draw() == ["quality", "growth"]

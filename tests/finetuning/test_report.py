@@ -13,6 +13,8 @@ from maskwright.finetuning.report import Predictions, render_page, write_predict
 from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels, load_label_task
 
+pytestmark = pytest.mark.usefixtures("drawn_charts")
+
 
 def make(task: str, true: list[Any], found: list[Any], *, pairs: bool = False) -> Predictions:
     names = ("a", "b", "c") if task != "tokens" else ("O", "B-X", "I-X")

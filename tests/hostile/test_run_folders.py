@@ -11,6 +11,7 @@ from maskwright.cli.main import main
 from maskwright.report import charts
 from maskwright.runs.evaluation_file import FORMAT, merge_earlier
 
+pytestmark = pytest.mark.usefixtures("drawn_charts")
 COUNTS = {"step": 10, "tokens": 100, "seconds": 1.0}
 TRAIN = {"split": "train", **COUNTS, "loss": 7.5, "tokens_per_second": 100.0}
 VALID = {"split": "valid", **COUNTS, "loss": 7.0, "masked_accuracy": 0.1, "unigram_loss": 7.2}

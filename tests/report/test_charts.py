@@ -8,6 +8,7 @@ from maskwright.errors import MissingPackageError
 from maskwright.report import charts
 from maskwright.report.charts import Curve, draw_scatter, plot_curves
 
+pytestmark = pytest.mark.usefixtures("drawn_charts")
 RECORDS = [
     {
         "step": step,

@@ -21,10 +21,13 @@ from tests.finetuning.test_report import render as render_classifier
 from tests.report.test_run_page import make_manifest, make_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and not os.environ.get("MASKWRIGHT_BROWSER"),
-    reason="chromium is not installed",
-)
+pytestmark = [
+    pytest.mark.usefixtures("drawn_charts"),
+    pytest.mark.skipif(
+        CHROMIUM is None and not os.environ.get("MASKWRIGHT_BROWSER"),
+        reason="chromium is not installed",
+    ),
+]
 # The words of up to 30 letters that begin in one line and end in another.
 FIND_BROKEN = """() => {
   const broken = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

@@ -13,6 +13,7 @@ from maskwright.report.run_page import render_page, tabulate_samples
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.shards.manifest import FileInfo, Manifest, SplitInfo
 
+pytestmark = pytest.mark.usefixtures("drawn_charts")
 EVIL = "<script>alert(1)</script>"
 
 
