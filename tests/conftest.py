@@ -32,8 +32,8 @@ settings.load_profile("default")
 _DRAW = Figure.savefig
 
 
-def _save_blank(figure: Figure, file: Any, **options: Any) -> None:
-    (file.write if hasattr(file, "write") else Path(file).write_text)("<svg></svg>")
+def _save_blank(self: Figure, fname: Any, **options: Any) -> None:
+    (fname.write if hasattr(fname, "write") else Path(fname).write_text)("<svg></svg>")
 
 
 Figure.savefig = _save_blank
