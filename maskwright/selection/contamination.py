@@ -21,9 +21,9 @@ from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
 from maskwright.selection.words import (
     Hashes,
-    WordHashes,
     count_letters_a_word,
     find_members,
+    hash_words,
     join_hashes,
     split_words,
 )
@@ -35,13 +35,13 @@ class EvaluationTexts:
     """The word runs of `texts` that no training text may contain: sorted hashes, by run length."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        hashes, found = WordHashes(), defaultdict[int, list[Hashes]](list)
+        found = defaultdict[int, list[Hashes]](list)
         for text in (clean_text(each, Counter()) for each in texts):  # as documents are
             words = split_words(text)
             letters = count_letters_a_word(text, words)
             if len(words) >= MIN_WORDS * letters:
                 n = min(len(words), WORDS * letters)
-                found[n] += dict(join_hashes(hashes.of(words), [n])).values()
+                found[n] += dict(join_hashes(hash_words(words), [n])).values()
         self._runs = {n: np.unique(np.concatenate(runs)) for n, runs in found.items()}
 
     def __len__(self) -> int:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from maskwright.corpus.documents import clean_text, fingerprint_text
 from maskwright.errors import ConfigError
 from maskwright.extras import import_extra
@@ -13,7 +15,9 @@ from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.near_duplicates import Signer
 from maskwright.selection.quality import drop_boilerplate, find_fault
-from maskwright.selection.words import Hashes, WordHashes, split_words
+from maskwright.selection.words import Hashes, hash_words, split_words
+
+_NO_HASHES: Hashes = np.empty(0, np.uint64)
 
 
 class Kept(NamedTuple):
@@ -43,7 +47,6 @@ class Selector:
             self._identify = load_identifier(config.language)
         self._fix = _load_fixer() if config.repair else None
         self.sign = Signer() if config.near_duplicates else None
-        self._hashes = WordHashes()
         self._hashes_words = bool(config.quality or evaluation or config.near_duplicates)
 
     def __call__(self, text: str, tally: "Tally", cleans_only: bool = False) -> Kept | None:
@@ -59,8 +62,9 @@ class Selector:
         if not text:
             tally.dropped["empty"] += 1
             return None
-        words = split_words(text) if self._hashes_words else []
-        hashes = self._hashes.of(words)
+        words, hashes = list[str](), _NO_HASHES
+        if self._hashes_words:
+            hashes = hash_words(words := split_words(text))
         if not cleans_only and (reason := self._judge(text, words, hashes, tally)):
             tally.drop(*reason)
             return None

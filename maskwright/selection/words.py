@@ -8,6 +8,7 @@ their number by the letters of an average word of the language (`count_letters_a
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ _WORDS = re.compile(
 )
 _UNSPACED, _IN_EAST_ASIA = re.compile(f"[{UNSPACED}]"), re.compile(f"[{_EAST_ASIAN}]")
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no word's hash loses its low bits
-_MAX_KNOWN = 1 << 18  # words whose hashes are remembered
+_fingerprint = lru_cache(1 << 18)(fingerprint_text)  # of a word
 
 Hashes = NDArray[np.uint64]
 
@@ -55,21 +56,9 @@ def count_letters_a_word(text: str, words: list[str]) -> int:
     return 2 if in_east_asia > letters / 2 else 4
 
 
-class WordHashes:
-    """64-bit hashes of words, the same in every process, with a cache."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, int] = {}
-
-    def of(self, words: list[str]) -> Hashes:
-        """Return a hash for each of W words."""
-        known = self._known
-        if len(known) > _MAX_KNOWN:
-            known.clear()
-        for word in words:
-            if word not in known:
-                known[word] = fingerprint_text(word)
-        return np.fromiter(map(known.__getitem__, words), np.uint64, len(words))
+def hash_words(words: list[str]) -> Hashes:
+    """Return the 64-bit hash of each of W words, the same in every process."""
+    return np.fromiter(map(_fingerprint, words), np.uint64, len(words))
 
 
 def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, Hashes]]:

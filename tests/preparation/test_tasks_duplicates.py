@@ -38,7 +38,7 @@ from maskwright.preparation.work import (
 )
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.near_duplicates import NUM_HASHES, Signer, hash_bands, to_pairs
-from maskwright.selection.words import WordHashes
+from maskwright.selection.words import hash_words
 from maskwright.tokenizer.config import TokenizerConfig
 from tests.preparation.helpers import (
     DealtTasks,
@@ -345,8 +345,7 @@ def test_what_is_dropped_does_not_depend_on_the_blocks(
         dropped = dropped_by_key(made)
         found.append([text for key, text in list_texts(made).items() if key not in dropped])
     assert found[0] == found[1]
-    hashes = WordHashes()
-    twin = find_near_duplicates(Signer()([hashes.of(words) for words in documents]), 0.8)
+    twin = find_near_duplicates(Signer()([hash_words(words) for words in documents]), 0.8)
     expected = [" ".join(documents[n]) for n, first in enumerate(twin) if first == n]
     assert found[0] == expected
     assert 30 < len(expected) < 60

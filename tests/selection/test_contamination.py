@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from maskwright.errors import CorpusError
 from maskwright.selection.contamination import WORDS, EvaluationTexts, read_evaluation
-from maskwright.selection.words import WordHashes, split_words
+from maskwright.selection.words import hash_words, split_words
 
 LONG = "the larvae of this small black fly feed on snails that live in cold mountain rivers"
 SHORT = "who has a lot of questions about snails"  # eight words
@@ -20,7 +20,7 @@ PHRASE = "in the north of the town"
 
 def holds(texts: list[str], document: str) -> bool:
     words = split_words(document)
-    found = EvaluationTexts(texts).find_in(WordHashes().of(words))
+    found = EvaluationTexts(texts).find_in(hash_words(words))
     if found is not None:  # it names words that stand in the evaluation, in their order
         run = " ".join(words[found])
         assert any(run in " ".join(split_words(text)) for text in texts)
@@ -95,7 +95,7 @@ def test_texts_are_compared_as_documents_are_cleaned() -> None:
     said = "\u00fcber die Schwelle des alten Hauses trat ein sehr junger Mann herein"
     asked = normalize("NFD", said).replace("Schwelle", "Schwel\u00adle\ud83d")
     assert asked != said
-    words = WordHashes().of(split_words(said))
+    words = hash_words(split_words(said))
     assert EvaluationTexts([asked.replace("\ud83d", "")]).find_in(words) is not None
     assert EvaluationTexts([asked]).find_in(words) is None  # half of an emoji is a letter
 

@@ -18,7 +18,7 @@ from maskwright.selection.near_duplicates import (
     hash_bands,
     to_pairs,
 )
-from maskwright.selection.words import WordHashes, split_words
+from maskwright.selection.words import hash_words, split_words
 from tests.selection.near_duplicates_twin import find_near_duplicates
 
 VOCABULARY = [f"word{n}" for n in range(3000)]
@@ -33,8 +33,7 @@ def change(words: list[str], share: float, draw: random.Random) -> list[str]:
 
 
 def sign(documents: list[list[str]]) -> np.ndarray:
-    hashes = WordHashes()
-    return Signer()([hashes.of(words) for words in documents])
+    return Signer()([hash_words(words) for words in documents])
 
 
 def shingle(words: list[str]) -> set[tuple[str, ...]]:

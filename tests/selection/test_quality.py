@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maskwright.errors import ConfigError
 from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.selection.quality import drop_boilerplate, find_fault
-from maskwright.selection.words import WordHashes, split_words
+from maskwright.selection.words import hash_words, split_words
 from tests.limits import limited_cpu_seconds
 
 PROSE = """The river rises in the hills north of the town and flows for ninety miles to the sea.
@@ -23,7 +23,7 @@ OFF = QualityLimits(**{field.name: 0 for field in fields(QualityLimits)})
 
 def judge(text: str, limits: QualityLimits) -> str | None:
     words = split_words(text)
-    return find_fault(text, words, WordHashes().of(words), limits)
+    return find_fault(text, words, hash_words(words), limits)
 
 
 def test_prose_is_kept() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.selection.words import WordHashes, count_letters_a_word, join_hashes, split_words
+from maskwright.selection.words import count_letters_a_word, hash_words, join_hashes, split_words
 
 
 def test_words_of_many_scripts() -> None:
@@ -30,7 +30,7 @@ def test_letters_a_word() -> None:
 
 @given(st.lists(st.sampled_from("abcde"), max_size=30))
 def test_equal_words_in_a_row_have_equal_hashes(words: list[str]) -> None:
-    joined = dict(join_hashes(WordHashes().of(words), [4, 2]))
+    joined = dict(join_hashes(hash_words(words), [4, 2]))
     assert list(joined) == [n for n in (2, 4) if n <= len(words)]
     for n, hashes in joined.items():
         runs = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
