@@ -179,6 +179,7 @@ def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
     assert f"embeddings {width * 16384:,}" in shown
 
 
+WIDE = adopt_size(resolve("auto"), Size(0.0, 512, 12))
 THREE_SIZES = [Size(0.0, 64, 1), Size(1.0, 128, 2), Size(3.0, 192, 2)]
 LADDER = [Size(*size) for size in parse_sizes(resolve("auto").model.sizes)]
 
@@ -252,8 +253,7 @@ def test_values_of_the_user_stay() -> None:
 def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
     peak: float, flops: float, update: float, tokens: float
 ) -> None:
-    config = adopt_size(resolve("auto"), Size(0.0, 512, 12))
-    step = fill_step(config, peak, flops, update, tokens).train.batch_tokens
+    step = fill_step(WIDE, peak, flops, update, tokens).train.batch_tokens
     assert step >= 8192
     assert math.log2(step).is_integer()
     assert step == 8192 or tokens / step >= 2000

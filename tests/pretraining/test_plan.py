@@ -44,8 +44,10 @@ def test_each_figure_is_marked(arguments: list[str], capsys: pytest.CaptureFixtu
     assert any("(measured" in line for line in lines) == ("768x22" in arguments)
 
 
-@pytest.mark.parametrize("size", ["256x3", "384x12", "768x22", "1024x28"])
-@pytest.mark.parametrize("device", ["4090", "8xH100", "16xH200"])
+@pytest.mark.parametrize(
+    ("size", "device"),
+    [("256x3", "4090"), ("384x12", "8xH100"), ("768x22", "16xH200"), ("1024x28", "4090")],
+)
 def test_the_command_starts_the_run_of_the_plan(size: str, device: str):
     found = plan(device=device, hours=24, size=size)
     launcher, _, command = found.write_command().partition("maskwright pretrain ")
@@ -62,10 +64,9 @@ def test_the_command_starts_the_run_of_the_plan(size: str, device: str):
     assert found.micro_batch.memory.total < found.cards.card.memory
 
 
-def test_more_hours_are_a_size_at_least_as_large():
-    found = [plan(device="L4", hours=hours) for hours in (1e-3, 1, 1000)]
-    assert [rank_of(one) for one in found] == sorted(map(rank_of, found))
-    assert rank_of(found[0]) < rank_of(found[-1])
+def test_more_hours_are_a_larger_size():
+    few, many = (plan(device="L4", hours=hours) for hours in (1e-3, 1000))
+    assert rank_of(few) < rank_of(many)
 
 
 def test_little_text_is_a_smaller_size():
@@ -119,5 +120,6 @@ def test_the_batch_file_is_bash(device: str, nodes: int, tmp_path: Path):
     assert f"#SBATCH --gpus-per-node={found.cards.count // nodes}" in settings
     assert "#SBATCH --time=30:30:00" in settings
     subprocess.run(["bash", "-n", script], check=True)
-    assert main(["plan", "--device", device, "--hours", "1", "--sbatch", str(script)]) == 2
+    again = ["--device", device, "--hours", "1", "--size", "256x3", "--sbatch", str(script)]
+    assert main(["plan", *again]) == 2
     assert script.read_text(encoding="utf-8").startswith(f"{first}\n{settings[0]}")
