@@ -23,7 +23,7 @@ from tests.shards.faults import FAULTS, Plan, faulty_proxy, hurry, start_anew
 from tests.workplace import SMALL, data_of
 
 URL = "s3://bucket/some/data"
-NUM_SHARDS = 6
+NUM_SHARDS = 4
 STEPS = ["--train.max_steps", "4", "--train.log_every_steps", "1", "--masking.strategy", "words"]
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "me",

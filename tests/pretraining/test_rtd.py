@@ -28,7 +28,7 @@ def pretrain(workplace: Path, name: str, *options: str) -> int:
 @pytest.fixture(scope="module")
 def run(workplace: Path) -> Path:
     """A finished run."""
-    options = ("--train.max_steps", "120", "--train.num_validations", "3")
+    options = ("--train.max_steps", "60", "--train.num_validations", "3")
     assert pretrain(workplace, "electra", *options) == 0
     return workplace / "runs" / "electra"
 
