@@ -147,7 +147,7 @@ def test_pairs_take_the_same_rows_whatever_their_labels(setting: Setting) -> Non
     assert all(kept)
 
 
-@effort(max_examples=40)
+@effort(max_examples=30)
 @given(settings, st.integers(1, 9), st.sampled_from([1, 2, 3]))
 def test_cuts_and_ranks_see_the_same_pairs(setting: Setting, micro: int, size: int) -> None:
     def show(batches: tuple[Batch, ...]) -> list[tuple]:
@@ -167,7 +167,7 @@ def tensors_of(batch: Batch) -> list[torch.Tensor]:
 
 
 @effort(max_examples=20)
-@given(settings, st.integers(0, 30))
+@given(settings, st.integers(0, 8))
 def test_a_resumed_run_sees_the_same_pairs(setting: Setting, steps: int) -> None:
     request = StepRequest(setting.row_length, 3, 3, 0.15)
     source, position = setting.source(), DataPosition(setting.row_length)
