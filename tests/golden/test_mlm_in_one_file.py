@@ -189,13 +189,13 @@ def test_gradients_with_large_weights_equal_the_library_s(folder: Path) -> None:
 
 def test_rows_equal_the_library_s_over_windows_and_epochs(tmp_path: Path) -> None:
     # The short documents fill rows up to the limit of segments in a row.
-    lengths = [n for short in range(3000) for n in (1 + short % 2, short % 60)]
+    lengths = [n for short in range(1800) for n in (1 + short % 2, short % 60)]
     folder = write_prepared(tmp_path, SyntheticCorpus(lengths))
     corpus = twin.Corpus(folder, SMALL.row_length)
     assert len(corpus.segments) > WINDOW_SEGMENTS
     source = build_row_source(small_config(), PreparedData(folder))
     position = DataPosition(SMALL.row_length)
-    rows, _ = source.planner(SMALL.row_length).plan_rows(position, 2 * len(corpus.segments))
+    rows, _ = source.planner(SMALL.row_length).plan_rows(position, len(corpus.segments))
     assert {row.epoch for row in rows} >= {0, 1}
     assert max(len(row.segments) for row in rows) == segments_per_row(SMALL.row_length)
     for row, (key, segments) in zip(rows, twin.plan_rows(corpus, SMALL.seed), strict=False):
@@ -225,11 +225,9 @@ def test_the_twin_runs_by_itself(
 ) -> None:
     file = Path(twin.__file__)
     assert re.search(r"^(import|from) maskwright", file.read_text(), re.MULTILINE) is None
-    monkeypatch.setattr(sys, "argv", [file.name, str(folder), "--steps", "2"])
+    monkeypatch.setattr(sys, "argv", [file.name, str(folder), "--steps", "1"])
     runpy.run_path(str(file), run_name="__main__")
-    assert re.fullmatch(
-        r"step 1  loss \d\.\d{4}\nstep 2  loss \d\.\d{4}\n", capsys.readouterr().out
-    )
+    assert re.fullmatch(r"step 1  loss \d\.\d{4}\n", capsys.readouterr().out)
 
 
 def run_twin(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
