@@ -27,14 +27,8 @@ def test_a_row_is_laid_out_as_it_should_be() -> None:
     rows = Rows.of([Row(0, 0, ((3, 4), (0, 3))), Row(0, 1, ((7, 2),))])
     clean = collate(rows, 12, corpus, special_ids())
     a, b, c = (corpus.ids[i:j].tolist() for i, j in [(3, 7), (0, 3), (7, 9)])
-    assert clean.ids.tolist() == [
-        [CLS, *a, SEP, CLS, *b, SEP, PAD],
-        [CLS, *c, SEP, *8 * [PAD]],
-    ]
-    assert clean.positions.tolist() == [
-        [*range(6), *range(5), 0],
-        [*range(4), *range(8)],
-    ]
+    assert clean.ids.tolist() == [[CLS, *a, SEP, CLS, *b, SEP, PAD], [CLS, *c, SEP, *8 * [PAD]]]
+    assert clean.positions.tolist() == [[*range(6), *range(5), 0], [*range(4), *range(8)]]
     assert clean.segment_ids.tolist() == [[*6 * [0], *5 * [1], 2], [*4 * [0], *8 * [1]]]
     assert clean.cu_seqlens.tolist() == [0, 6, 11, 12, 16, 24, 24, 24]
     assert clean.num_tokens == 15

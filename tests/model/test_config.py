@@ -36,10 +36,7 @@ def parse(**fields: object) -> ModelConfig:
         ({"hidden_dropout": 1.0}, "model.hidden_dropout = 1.0 must be between 0 and 1. Try 0.1."),
         ({"num_hidden_layers": 0}, "model.num_hidden_layers = 0 must be at least 1."),
         ({"norm_eps": 0.0}, "model.norm_eps = 0.0 must be positive."),
-        (
-            {"norm": "rmsnorm", "norm_bias": True},
-            "model.norm_bias = True has no effect: RMSNorm",
-        ),
+        ({"norm": "rmsnorm", "norm_bias": True}, "model.norm_bias = True has no effect: RMSNorm"),
         (
             {"preset": "bert", "first_attention_norm": False},
             "model.first_attention_norm = False requires model.norm_position = pre",

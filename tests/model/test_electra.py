@@ -6,11 +6,7 @@ import torch
 
 from maskwright.errors import ConfigError
 from maskwright.model.config import resolve_config, to_model_config
-from maskwright.model.electra import (
-    Discriminator,
-    GeneratorAndDiscriminator,
-    narrow_config,
-)
+from maskwright.model.electra import Discriminator, GeneratorAndDiscriminator, narrow_config
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import (
     count_flops_per_token,

@@ -12,14 +12,7 @@ from maskwright.data.loader import StepRequest
 from maskwright.data.masking import Masker
 from maskwright.data.rows import DataPosition, Row, Rows
 from maskwright.objectives.mlm import MaskedTokensLoss, predict_masked
-from tests.helpers import (
-    PAD,
-    SyntheticCorpus,
-    random_corpus,
-    row_source,
-    special_ids,
-    vocabulary,
-)
+from tests.helpers import PAD, SyntheticCorpus, random_corpus, row_source, special_ids, vocabulary
 from tests.models import small_model
 
 ROW = 16

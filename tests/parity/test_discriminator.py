@@ -13,16 +13,7 @@ from maskwright.model.electra import Discriminator
 from maskwright.model_folder.folder import open_encoder, open_model, save_model
 from tests.model.helpers import tiny_config
 from tests.model_folder.helpers import tiny_tokenizer
-from tests.twins import (
-    PACKED,
-    PADDED,
-    ROW,
-    TOLERANCE,
-    Rows,
-    fill_rows,
-    pack,
-    randomize,
-)
+from tests.twins import PACKED, PADDED, ROW, TOLERANCE, Rows, fill_rows, pack, randomize
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "electra": {"preset": "electra"},

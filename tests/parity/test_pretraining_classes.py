@@ -21,10 +21,7 @@ from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 from tests.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomize
 from tests.twins import pack as pack_rows
 
-CLASSES = {
-    "bert": "BertForPreTraining",
-    "megatron-bert": "MegatronBertForPreTraining",
-}
+CLASSES = {"bert": "BertForPreTraining", "megatron-bert": "MegatronBertForPreTraining"}
 LENGTHS = (16, 9, 5)
 SIZES = {
     "hidden_size": 32,

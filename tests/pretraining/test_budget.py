@@ -111,10 +111,7 @@ def test_a_wide_run_keeps_its_size_and_tokens_a_step() -> None:
 
 
 def test_a_run_keeps_the_size_with_which_it_began(
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    speed: float,
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], speed: float
 ):
     data = data_of(workplace)
     small = [

@@ -94,10 +94,7 @@ def test_a_dry_run_counts_them(data: str, capsys: pytest.CaptureFixture[str]) ->
             [*PAIRS, "--model.next_token_prediction", "true", "--masking.causal_share", "0.5"],
             "data.pairs = next cannot be combined with masking.causal_share",
         ),
-        (
-            ["--data.pairs", "nxt"],
-            "must be next|order or none. Did you mean next?",
-        ),
+        (["--data.pairs", "nxt"], "must be next|order or none. Did you mean next?"),
     ],
 )
 def test_what_cannot_be_is_one_line(

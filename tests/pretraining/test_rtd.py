@@ -133,10 +133,7 @@ def test_a_dry_run_counts_both(workplace: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["--train.parallel", "fsdp"],
-            "train.parallel = fsdp cannot be combined with objective",
-        ),
+        (["--train.parallel", "fsdp"], "train.parallel = fsdp cannot be combined with objective"),
         (["--objective.generator_share", "0"], "objective.generator_share = 0.0 must be above 0"),
         (["--objective.discriminator_weight", "-1"], "objective.discriminator_weight = -1.0 must"),
     ],

@@ -61,8 +61,7 @@ def test_a_whole_configuration_takes_no_sections():
 
 
 @pytest.mark.parametrize(
-    ("number", "error"),
-    [(signal.SIGTERM, MaskwrightError), (signal.SIGINT, KeyboardInterrupt)],
+    ("number", "error"), [(signal.SIGTERM, MaskwrightError), (signal.SIGINT, KeyboardInterrupt)]
 )
 def test_python_is_told_that_a_run_was_stopped(
     workplace: Path,

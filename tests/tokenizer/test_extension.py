@@ -11,11 +11,7 @@ from transformers import AutoTokenizer
 from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer import extension
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
-from maskwright.tokenizer.extension import (
-    extend_tokenizer,
-    extends,
-    measure_extension,
-)
+from maskwright.tokenizer.extension import extend_tokenizer, extends, measure_extension
 from maskwright.tokenizer.learning import Merges, learn_joins
 from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer

@@ -138,13 +138,7 @@ def test_the_numbers_of_a_small_text() -> None:
     assert stats.unknown_share == pytest.approx(1 / 5)
     assert stats.split_share == pytest.approx(1 / 4)  # ab, the blank, é, c
     assert stats.used_share == pytest.approx(4 / 5)
-    assert sorted(stats.most_frequent) == [
-        ("[UNK]", 1),
-        ("a", 1),
-        ("b", 1),
-        ("c", 1),
-        ("▁", 1),
-    ]
+    assert sorted(stats.most_frequent) == [("[UNK]", 1), ("a", 1), ("b", 1), ("c", 1), ("▁", 1)]
 
 
 ENGLISH = ["the cat sleeps . the dog sees it ! does it ?", "cats sleep."] * 20

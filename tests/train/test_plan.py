@@ -114,8 +114,7 @@ def test_micro_batches_are_whole_rows() -> None:
         (
             "batch_tokens_schedule",
             TrainConfig(
-                batch_tokens_schedule=("0:64", "0.7:128"),
-                seq_length_schedule=("0:64", "0.6:128"),
+                batch_tokens_schedule=("0:64", "0.7:128"), seq_length_schedule=("0:64", "0.6:128")
             ),
         ),
     ],
