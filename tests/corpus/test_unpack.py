@@ -1,9 +1,7 @@
 import bz2
 import gzip
-import io
 import lzma
 import os
-import sys
 import tracemalloc
 from collections.abc import Callable
 from itertools import accumulate
@@ -66,11 +64,6 @@ def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, compression: C
         tracemalloc.stop()
     assert size == 40_000_000
     assert peak < 30_000_000
-
-
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
-    assert b"".join(read_blocks(None, "", "standard input")) == TEXT
 
 
 def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:

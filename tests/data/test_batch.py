@@ -1,11 +1,8 @@
-from operator import attrgetter
 from typing import Literal
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from maskwright.data.batch import Batch, collate
 from maskwright.data.config import MaskingConfig
@@ -64,21 +61,6 @@ def test_shapes_are_the_same_for_every_batch(
     assert len(shapes) == 1
 
 
-@given(st.integers(1, 9), st.integers(1, 9))
-def test_a_batch_does_not_depend_on_how_it_is_cut(num_rows: int, micro: int) -> None:
-    corpus = random_corpus()
-    whole = load(row_source(corpus), num_rows, num_rows)[0]
-    parts = load(row_source(corpus), num_rows, micro)
-    for name in ("input_ids", "context.positions", "context.segment_ids", "masked_labels"):
-        read = attrgetter(name)
-        expected = read(whole)
-        # The last part is filled up with empty rows.
-        joined = torch.cat([read(part) for part in parts])[: len(expected)]
-        assert torch.equal(joined, expected)
-    assert sum(part.num_tokens for part in parts) == whole.num_tokens
-    assert sum(part.num_predictions for part in parts) == whole.num_predictions
-
-
 def test_masked_positions_point_at_what_the_labels_name() -> None:
     corpus = random_corpus(200)
     batch = load(row_source(corpus), 50, 50, 0.15)[0]
@@ -91,20 +73,6 @@ def test_masked_positions_point_at_what_the_labels_name() -> None:
     assert batch.masked_positions[~used].unique().tolist() == [0]
     changed = set((clean != batch.input_ids).nonzero().flatten().tolist())
     assert changed <= set(batch.masked_positions[used].tolist())
-
-
-def test_masks_follow_seed_epoch_and_row() -> None:
-    corpus = random_corpus()
-    base = load(row_source(corpus, seed=1), 8, 8)[0]
-    assert torch.equal(base.input_ids, load(row_source(corpus, seed=1), 8, 8)[0].input_ids)
-    other_seed = load(row_source(corpus, seed=2), 8, 8)[0]
-    source = row_source(SyntheticCorpus([14] * 6), seed=1, packed=False)
-    epochs = [
-        source.load(StepRequest(ROW, 6, 6, 0.15), DataPosition(ROW, epoch)).micro_batches[0]
-        for epoch in (0, 1)
-    ]
-    assert not torch.equal(base.masked_positions, other_seed.masked_positions)
-    assert not torch.equal(epochs[0].masked_positions, epochs[1].masked_positions)
 
 
 def test_moving_keeps_everything() -> None:

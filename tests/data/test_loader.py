@@ -28,29 +28,6 @@ def test_a_step_has_its_micro_batches_and_sums() -> None:
     )
 
 
-def test_a_loader_built_anew_goes_on_where_the_old_one_stood() -> None:
-    corpus = random_corpus()
-    once, position = row_source(corpus), START
-    for _ in range(30):  # beyond the end of the epoch
-        expected = once.load(REQUEST, position)
-        actual = row_source(corpus).load(REQUEST, position)
-        for a, b in zip(expected.micro_batches, actual.micro_batches, strict=True):
-            assert torch.equal(a.input_ids, b.input_ids)
-        assert expected.next_position == actual.next_position
-        position = expected.next_position
-    assert position.epoch >= 1
-
-
-def test_another_row_length_begins_a_new_epoch() -> None:
-    source = row_source(random_corpus())
-    position = source.load(REQUEST, START).next_position
-    longer = StepRequest(32, 4, 4, 0.15)
-    loaded = source.load(longer, position)
-    assert loaded.next_position.row_length == 32
-    assert loaded.next_position.epoch == position.epoch + 1
-    assert loaded.micro_batches[0].context.row_length == 32
-
-
 def test_the_prefetched_step_is_the_one_that_would_be_loaded() -> None:
     source = row_source(random_corpus())
     prefetcher = Prefetcher(source.load)

@@ -25,8 +25,3 @@ def test_a_part_of_the_order_is_found_without_the_rest(size: int, data: st.DataO
         int(permute(indices[i : i + 1], size, 3)[0]) for i in range(len(order))
     ]
     assert len(np.unique(order)) == len(np.unique(indices))
-
-
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
-    orders = {tuple(permute(np.arange(100), 100, *key)) for key in [(0, 0), (0, 1), (1, 0), (1, 1)]}
-    assert len(orders) == 4

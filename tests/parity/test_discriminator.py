@@ -20,12 +20,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "narrow embeddings": {"preset": "electra", "embedding_size": 24, "hidden_act": "silu"},
     "bert": {"preset": "bert"},
     "what only a head that guesses words has": {
-        "preset": "electra",
-        "tie_word_embeddings": False,
-        "head_act": "relu",
+        "preset": "electra", "tie_word_embeddings": False, "head_act": "relu",
         "decoder_bias": False,
     },
-}
+}  # fmt: skip
 
 
 def tiny_discriminator(**fields: object) -> Discriminator:

@@ -126,12 +126,8 @@ def letters() -> Tokenizer:
 
 def test_the_numbers_of_a_small_text() -> None:
     stats = measure_tokenizer(letters(), ["ab é", "", "c"])
-    assert (stats.num_tokens, stats.num_characters, stats.num_bytes, stats.num_words) == (
-        5,
-        5,
-        6,
-        3,
-    )
+    counts = (stats.num_tokens, stats.num_characters, stats.num_bytes, stats.num_words)
+    assert counts == (5, 5, 6, 3)
     assert stats.fertility == pytest.approx(5 / 3)
     assert stats.tokens_per_character == 1.0
     assert stats.bytes_per_token == pytest.approx(6 / 5)

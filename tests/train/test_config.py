@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from maskwright.errors import ConfigError
-from maskwright.train.config import TrainConfig, parse_schedule
+from maskwright.train.config import TrainConfig
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,6 @@ def test_a_curriculum_goes_from_stage_to_stage() -> None:
     ]
     assert [config.seq_length_at(p, 256) for p in (0, 0.69, 0.7, 1)] == [64, 64, 128, 128]
     assert config.seq_lengths(256) == [64, 128]
-
-
-def test_without_stages_the_default_holds_throughout() -> None:
-    config = TrainConfig(batch_tokens=512)
-    assert config.batch_tokens_at(0.9) == 512
-    assert config.seq_lengths(128) == [128]
-    assert parse_schedule("x", (), 7) == [(0.0, 7)]
 
 
 def test_the_mean_of_a_batch_curriculum_counts_the_share_of_each_stage() -> None:

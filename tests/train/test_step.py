@@ -132,16 +132,6 @@ def test_gradients_are_clipped_to_a_norm(limit: float, clipped: bool) -> None:
     assert seen == [pytest.approx(limit if clipped else norm, rel=1e-3)]
 
 
-def test_a_learning_rate_of_zero_changes_nothing() -> None:
-    model = small_model()
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    gradients_of(model, load(8, 8))
-    optimizers = build_optimizers(OptimConfig(), model.named_parameters(), {})
-    optimizers.scale_learning_rates(0.0)
-    optimizers.step()
-    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-
-
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_the_device_decides_whether_a_step_is_done(name: Literal["adamw", "muon"]) -> None:
     model, config = small_model(), OptimConfig(name=name)

@@ -132,9 +132,7 @@ def test_every_step_and_every_pass_of_a_validation_is_told() -> None:
     recorder = Recorder()
     trainer = make_trainer(None, recorder, train={"max_steps": 4, "num_validations": 2})
 
-    def validate(
-        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
-    ) -> dict[str, float]:
+    def validate(number: int, final: bool, is_asked_to_stop: IsAsked) -> dict[str, float]:
         assert [is_asked_to_stop() for _ in range(3)] == [False] * 3
         return {"loss": 0.0}
 
@@ -150,9 +148,7 @@ def test_validation_sees_averaged_weights_in_evaluation_mode() -> None:
     words = dict(trainer.model.named_parameters())[name]
     seen: list[tuple[torch.Tensor, bool]] = []
 
-    def validate(
-        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
-    ) -> dict[str, float]:
+    def validate(number: int, final: bool, is_asked_to_stop: IsAsked) -> dict[str, float]:
         seen.append((words.detach().clone(), trainer.model.training))
         return {"loss": 0.0}
 
@@ -199,9 +195,7 @@ def test_a_validation_that_a_signal_cut_short_is_made_on_resume(tmp_path: Path, 
     recorder = Recorder()
     trainer = make_trainer(tmp_path, recorder, train=train)
 
-    def validate(
-        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
-    ) -> dict[str, float]:
+    def validate(number: int, final: bool, is_asked_to_stop: IsAsked) -> dict[str, float]:
         if trainer.state.step == step:
             os.kill(os.getpid(), signal.SIGTERM)
         if is_asked_to_stop():
