@@ -143,21 +143,10 @@ def test_parts_of_text_in_another_encoding(encoding: str, letters: list[str], st
     check_same("x.txt", text.encode(encoding), step, encoding=encoding, documents="line")
 
 
-LINES = st.lists(
-    st.sampled_from(
-        [
-            *(
-                '{"text": "one"}',
-                '{"text": "é\\n가"}',
-                '{"text": ""}',
-                '{"text": null}',
-                '{"id": 1}',
-            ),
-            *('{"text": "\ufeff"}', "", " ", "{bad", "[]", '{"text": "raw\ttab"}', "\r"),
-        ]
-    ),
-    max_size=30,
-)
+LINES = st.lists(st.sampled_from([
+    *('{"text": "one"}', '{"text": "é\\n가"}', '{"text": ""}', '{"text": null}', '{"id": 1}'),
+    *('{"text": "\ufeff"}', "", " ", "{bad", "[]", '{"text": "raw\ttab"}', "\r"),
+]), max_size=30)  # fmt: skip
 ENDS = st.sampled_from(["\n", "\r\n"])
 
 

@@ -181,22 +181,6 @@ THREE_SIZES = [Size(0.0, 64, 1), Size(1.0, 128, 2), Size(3.0, 192, 2)]
 LADDER = [Size(*size) for size in parse_sizes(resolve("auto").model.sizes)]
 
 
-@pytest.mark.parametrize(
-    ("paid", "width", "needs"),
-    [
-        (0.0, 64, "width 128, layers 2 needs"),
-        (0.5, 64, "20 minutes on this machine would buy width 128, layers 2"),
-        (1.0, 128, "30 minutes on this machine would buy width 192, layers 2"),
-        (9.0, 192, "no larger one"),
-    ],
-)
-def test_the_largest_size_that_is_paid_is_picked(paid: float, width: int, needs: str) -> None:
-    size, reason = pick_size(THREE_SIZES, lambda _: Pay(paid, paid, 600.0), "this machine")
-    assert size.width == width
-    assert needs in reason
-    assert "FLOP" not in reason
-
-
 def test_the_reason_says_whether_budget_or_text_decided() -> None:
     _, by_budget = pick_size(THREE_SIZES, lambda _: Pay(0.5, 0.5, 60.0), "here")
     _, by_text = pick_size(THREE_SIZES, lambda _: Pay(0.4, 50.0, 60.0), "here")

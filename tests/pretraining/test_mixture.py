@@ -116,20 +116,6 @@ def test_training_takes_tokens_by_their_shares(place: Path) -> None:
     assert data.count_segments(5) == pytest.approx(wanted)
 
 
-def test_tokens_are_those_of_their_folder(place: Path) -> None:
-    data = PreparedMixture(folders(place), MixtureConfig())
-    first, second = (source.train for source in data.sources.values())
-    assert (
-        data.train.document_lengths == [*first.document_lengths, *second.document_lengths]
-    ).all()
-    shift, length = first.num_tokens, int(second.document_lengths[0])
-    assert (data.train.tokens(shift, shift + length) == second.tokens(0, length)).all()
-    assert (data.train.word_starts(shift, shift + length) == second.word_starts(0, length)).all()
-    assert (data.train.unigram_counts == first.unigram_counts + second.unigram_counts).all()
-    assert data.train.source_of(shift - 1) == "animals"
-    assert data.train.source_of(shift) == "days"
-
-
 def test_resume_gives_the_same_weights_bit_for_bit(place: Path, tmp_path: Path) -> None:
     whole, broken = place / "runs" / "both", tmp_path / "both"
     shutil.copytree(whole, broken)

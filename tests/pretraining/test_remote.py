@@ -17,9 +17,9 @@ from maskwright.logs import read_metrics
 from maskwright.runs.run_directory import read_provenance
 from maskwright.shards.manifest import ShardInfo, read_manifest, write_manifest
 from maskwright.shards.reader import TokenStore
-from maskwright.shards.writer import ShardWriter
 from tests.distributed.worlds import list_names, run_command
 from tests.shards.faults import FAULTS, Plan, faulty_proxy, hurry, start_anew
+from tests.shards.helpers import write_shard
 from tests.workplace import SMALL, data_of
 
 URL = "s3://bucket/some/data"
@@ -39,14 +39,10 @@ def cut_into_shards(source: Path, out: Path) -> None:
     for split, info in manifest.splits.items():
         store = TokenStore.open(source, split)
         ends = np.cumsum(store.document_lengths)
-        shards: list[ShardInfo] = []
-        for name, documents in enumerate(np.array_split(np.arange(len(ends)), NUM_SHARDS)):
-            writer = ShardWriter(out / split, f"{name:05d}", manifest.dtype)
-            for document in documents:
-                stop = int(ends[document])
-                begin = stop - int(store.document_lengths[document])
-                writer.add(store.tokens(begin, stop), store.word_starts(begin, stop))
-            shards.append(writer.close())
+        begins, shards = ends - store.document_lengths, list[ShardInfo]()
+        for name, part in enumerate(np.array_split(np.stack([begins, ends], 1), NUM_SHARDS)):
+            documents = [(store.tokens(*span), store.word_starts(*span)) for span in part.tolist()]
+            shards.append(write_shard(out / split, f"{name:05d}", documents, manifest.dtype))
         splits[split] = replace(info, shards=tuple(shards))
     for name in ("unigram.counts", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"):
         (out / name).parent.mkdir(exist_ok=True)
@@ -67,13 +63,9 @@ def port(data: Path) -> Generator[int]:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
-    client = boto3.client(
-        "s3",
-        endpoint_url=f"http://127.0.0.1:{port}",
-        region_name="us-east-1",
-        aws_access_key_id="me",
-        aws_secret_access_key="secret",
-    )
+    me = {"aws_access_key_id": "me", "aws_secret_access_key": "secret"}
+    url = f"http://127.0.0.1:{port}"
+    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **me)
     client.create_bucket(Bucket="bucket")
     for file in data.rglob("*"):
         if file.is_file():

@@ -102,13 +102,6 @@ def test_minutes_end_within_the_step_that_passes_them(monkeypatch: pytest.Monkey
     assert (trainer.state.step, trainer.state.seconds) == (8, 8.0)
 
 
-def test_validations_are_spread_evenly_and_end_with_the_final_one() -> None:
-    recorder = Recorder()
-    make_trainer(None, recorder, train={"num_validations": 4}).fit()
-    assert [record["step"] for record in recorder.of("valid")] == [5, 10, 15, 20]
-    assert [record["final"] for record in recorder.of("valid")] == [False, False, False, True]
-
-
 def test_the_beginning_is_scored_on_the_text_of_the_end_if_it_is_worth_it() -> None:
     asked: list[bool] = []
     recorder = Recorder()
