@@ -58,16 +58,12 @@ def test_the_width_of_the_layers_is_no_other_width() -> None:
     [
         ({"embedding_size": 0}, "embedding_size = 0 must be at least 1"),
         ({"embedding_size": 1 << 20}, "embedding_size = 1048576 must be at most"),
-        (
-            {"embedding_size": 24, "head_transform": False},
-            "embedding_size = 24 differs from model.hidden_size = 32, but no layer",
-        ),
-        (
-            {"embedding_size": 23, "positions": "sinusoidal"},
-            "embedding_size = 23 must be even for sinusoidal positions",
-        ),
+        ({"embedding_size": 24, "head_transform": False},
+         "embedding_size = 24 differs from model.hidden_size = 32, but no layer"),
+        ({"embedding_size": 23, "positions": "sinusoidal"},
+         "embedding_size = 23 must be even for sinusoidal positions"),
     ],
-)
+)  # fmt: skip
 def test_widths_that_are_impossible(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         tiny_config(**fields)
