@@ -75,17 +75,6 @@ def test_masked_positions_point_at_what_the_labels_name() -> None:
     assert changed <= set(batch.masked_positions[used].tolist())
 
 
-def test_moving_keeps_everything() -> None:
-    batch = load(row_source(random_corpus()), 2, 2)[0]
-    moved = batch.to(torch.device("meta"))
-    assert moved.input_ids.is_meta
-    assert moved.context.cu_seqlens.is_meta
-    assert (moved.context.row_length, moved.num_tokens) == (
-        batch.context.row_length,
-        batch.num_tokens,
-    )
-
-
 def test_ids_beyond_int16_survive() -> None:
     corpus = SyntheticCorpus([10])
     corpus.ids[:] = 65_535

@@ -228,7 +228,7 @@ def assert_masks_are_exact_and_touch_no_special_token(
         assert np.array_equal(counts, quotas)
 
 
-@effort(max_examples=30)
+@effort(max_examples=20)
 @given(settings, st.data())
 def test_a_row_is_the_same_in_any_step_and_after_any_resumption(
     setting: Setting, data: st.DataObject

@@ -23,11 +23,6 @@ from tests.twins import PACKED, ROW, fill_rows, pack
 def test_embeddings_of_another_width() -> None:
     config = tiny_config(preset="electra", embedding_size=24)
     model = MaskedLanguageModel(config)
-    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    assert shapes["encoder.embeddings.word.weight"] == (64, 24)
-    assert shapes["encoder.embeddings.norm.weight"] == (24,)
-    assert shapes["encoder.project.weight"] == (32, 24)
-    assert shapes["head.transform.dense.weight"] == (24, 32)
     count = count_parameters(config)
     assert count.total == sum(p.numel() for p in model.parameters())
     assert count.embeddings == 64 * 24 + 16 * 24 + 2 * 24 + 2 * 24 + 32 * 24 + 32

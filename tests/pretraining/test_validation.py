@@ -1,5 +1,7 @@
 import json
+import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,29 +55,28 @@ def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> No
     assert scores == trainer.score(final=True)
 
 
-def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_path: Path) -> None:
-    evaluate = {"suites": ["fill", "pll"]}
-    trainer = build(workplace, tmp_path, evaluate=evaluate)
-    num_asked = 0
+def test_a_validation_and_its_suites_stop_between_passes_through_the_model(
+    workplace: Path, tmp_path: Path
+) -> None:
+    trainer = build(workplace, tmp_path, evaluate={"suites": ["fill", "pll"]})
 
-    def is_asked_to_stop() -> bool:
-        nonlocal num_asked
-        num_asked += 1
-        return False
+    def score(stop_at: float) -> int:
+        num_asked = 0
 
-    trainer.score(final=True, is_asked_to_stop=is_asked_to_stop)
-    num_in_all, num_asked = num_asked, 0
+        def is_asked_to_stop() -> bool:
+            nonlocal num_asked
+            num_asked += 1
+            return num_asked >= stop_at
+
+        with nullcontext() if stop_at == math.inf else pytest.raises(AbandonedError):
+            trainer.score(final=True, is_asked_to_stop=is_asked_to_stop)
+        return num_asked
+
+    num_in_all = score(math.inf)
     assert num_in_all > 10
-
-    def is_asked_in_the_middle() -> bool:
-        is_asked_to_stop()
-        return num_asked >= num_in_all - 2
-
-    with pytest.raises(AbandonedError):
-        trainer.score(final=True, is_asked_to_stop=is_asked_in_the_middle)
-    assert num_asked == num_in_all - 2
-    trainer.score(final=True)  # nobody asks any more
-    assert num_asked == num_in_all - 2
+    for number in (2, num_in_all - 2):
+        assert score(number) == number
+    assert trainer.score(final=True)["num_predictions"] > 0  # nobody asks any more
 
 
 def test_suites_leave_no_trace_in_the_weights(workplace: Path, tmp_path: Path) -> None:
@@ -179,21 +180,6 @@ def test_bf16_needs_a_gpu_that_has_it(workplace: Path, monkeypatch: pytest.Monke
     with pytest.raises(ConfigError) as caught:
         check_machine(config)
     assert caught.value.field == "train.precision"
-
-
-def test_a_validation_stops_between_batches(workplace: Path, tmp_path: Path) -> None:
-    trainer = build(workplace, tmp_path)
-    num_asked = 0
-
-    def is_asked_to_stop() -> bool:
-        nonlocal num_asked
-        num_asked += 1
-        return num_asked >= 2
-
-    with pytest.raises(AbandonedError):
-        trainer.score(final=True, is_asked_to_stop=is_asked_to_stop)
-    assert num_asked == 2
-    assert trainer.score(final=True)["num_predictions"] > 0
 
 
 def test_rows_of_a_validation_have_their_own_length(

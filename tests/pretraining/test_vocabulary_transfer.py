@@ -218,14 +218,6 @@ def test_rows_are_means(tied: bool) -> None:
         assert torch.allclose(grown[name][66:], old.mean(0).expand(62, *old.shape[1:]))
 
 
-def test_a_vocabulary_may_have_room_already() -> None:
-    model = small_model()
-    tensors = {name: p.detach() for name, p in model.named_parameters()}
-    grown = grow_vocabulary(tensors, 64, {63: [5, 6]})
-    assert torch.equal(grown[WORDS][:63], tensors[WORDS][:63])
-    assert torch.equal(grown[WORDS][63], tensors[WORDS][5:7].mean(0))
-
-
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_bias_of_a_token_follows_it(tied: bool) -> None:
     model = small_model(preset="bert", tie_word_embeddings=tied)
