@@ -19,14 +19,8 @@ from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.hub_folders import TWINS, read_twin, write_twin
 from tests.pretraining.test_init_from import command
-from tests.workplace import write_corpus
 
 WORDS = "encoder.embeddings.word.weight"
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt", 100)
 
 
 @pytest.mark.parametrize("model_type", TWINS)

@@ -17,6 +17,7 @@ from maskwright.logs import read_metrics
 from maskwright.runs.run_directory import read_provenance
 from maskwright.shards.manifest import ShardInfo, read_manifest, write_manifest
 from maskwright.shards.reader import TokenStore
+from tests.cli.test_bad_input import fails_with
 from tests.distributed.worlds import list_names, run_command
 from tests.shards.faults import FAULTS, Plan, faulty_proxy, hurry, start_anew
 from tests.shards.helpers import write_shard
@@ -194,17 +195,14 @@ def test_a_shard_that_is_always_corrupt_is_one_line(
 def test_bad_urls(
     arguments: list[str], message: str, plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert message in line
+    assert message in fails_with(capsys, arguments)
 
 
 def test_what_stays_forbidden_is_asked_for_once(
     plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan.add("/data/manifest.json", "forbid", 100)
-    assert main(["inspect", URL]) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = fails_with(capsys, ["inspect", URL])
     assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: PermissionError: ")
     assert line.endswith("Check the URL and the credentials " + line.partition("credentials ")[2])
     assert len(plan.faults["/data/manifest.json"]) == 99
@@ -217,8 +215,7 @@ def test_without_credentials_nothing_is_asked_for(
         monkeypatch.delenv(name)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, "/nowhere")
-    assert main(["inspect", URL]) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = fails_with(capsys, ["inspect", URL])
     assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: NoCredentialsError: ")
     assert "AWS_PROFILE" in line
     assert not plan.asked

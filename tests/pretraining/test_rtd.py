@@ -13,6 +13,7 @@ from maskwright.evaluation.run import hash_model
 from maskwright.logs import read_metrics
 from maskwright.model.electra import Discriminator
 from maskwright.model_folder.folder import open_encoder, open_model
+from tests.cli.test_bad_input import fails_with
 from tests.workplace import SMALL
 
 VALID_KEYS = {"rtd_loss", "rtd_accuracy", "rtd_base_loss", "rtd_base_accuracy", "rtd_recall"}
@@ -92,9 +93,7 @@ def test_words_are_filled_in_by_the_generator_alone(
 ) -> None:
     sentence = "The small [MASK] eats fish every day."
     assert main(["fill", str(run / "generator"), sentence]) == 0
-    capsys.readouterr()
-    assert main(["fill", str(run), sentence]) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = fails_with(capsys, ["fill", str(run), sentence])
     assert f"{run / 'model'} is a discriminator" in line
     assert line.endswith(f"use its generator {run / 'generator'}.")
 

@@ -36,7 +36,6 @@ from tests.hub_folders import write_twin
 from tests.models import small_model
 from tests.pretraining.test_init_from import command
 from tests.shards.helpers import write_prepared
-from tests.workplace import write_corpus
 
 WORDS, DECODER, BIAS = (
     "encoder.embeddings.word.weight",
@@ -50,11 +49,6 @@ def test_the_first_tokens_are_read_across_shards(tmp_path: Path, most: int) -> N
     write_prepared(tmp_path)
     whole = [7, 300, 9, 8, *[5] * 9, 6, 399]
     assert read_first_tokens(TokenStore.open(tmp_path, "train"), most).tolist() == whole[:most]
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt", 100)
 
 
 def trained(text: Path, kind: TokenizerKind = "wordpiece", size: int = 320) -> Tokenizer:
