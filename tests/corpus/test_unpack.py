@@ -4,6 +4,7 @@ import lzma
 import os
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -18,7 +19,7 @@ COMPRESSORS: dict[Compression, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
-    ".xz": lzma.compress,
+    ".xz": partial(lzma.compress, preset=0),
     ".zst": zstandard.ZstdCompressor().compress,
 }
 TEXT = "".join(f"The {number}th line of a text.\n" for number in range(5_000)).encode()

@@ -64,7 +64,8 @@ def test_dropout_works_only_in_training() -> None:
 @pytest.mark.parametrize("preset", ["bert", "modernbert", "eurobert"])
 def test_tracing_for_compilation_finds_one_whole_graph(preset: str) -> None:
     """Graph capture without code generation, which would take a minute."""
-    model = MaskedLanguageModel(tiny_config(preset=preset, local_attention=4))
+    two = {"num_hidden_layers": 2, "local_attention": 4}
+    model = MaskedLanguageModel(tiny_config(preset=preset, **two))
     graphs = []
 
     def keep(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
