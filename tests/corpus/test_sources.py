@@ -90,12 +90,6 @@ def test_an_explicit_file_of_unknown_suffix_is_plain_text(corpus: Path) -> None:
     assert source.explicit
 
 
-def test_an_explicit_json_file_holds_json_lines_even_compressed(tmp_path: Path) -> None:
-    write(tmp_path / "dump.json.gz", "x")
-    (source,) = find_sources([str(tmp_path / "dump.json.gz")])
-    assert (source.kind, source.compression) == ("jsonl", ".gz")
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -78,18 +78,6 @@ def test_the_mean_of_a_batch_curriculum_counts_the_share_of_each_stage() -> None
     assert curriculum.mean_batch_tokens == pytest.approx(200 + 600 + 2000)
 
 
-def test_each_budget_has_its_share() -> None:
-    config = TrainConfig(max_steps=10, max_tokens=1000, max_minutes=1.0)
-    assert config.used_shares(5, 900, 6.0) == {
-        "max_steps": 0.5,
-        "max_tokens": 0.9,
-        "max_minutes": 0.1,
-    }
-    assert config.used_shares(5, 900, 36.0, startup_seconds=30.0)["max_minutes"] == 0.2
-    assert TrainConfig(max_minutes=0.05).used_shares(5, 900, 6.0)["max_minutes"] == 2.0
-    assert TrainConfig(max_epochs=1.0).used_shares(5, 900, 6.0) == {}
-
-
 def test_the_shortest_budget_says_how_long_a_run_takes() -> None:
     config = TrainConfig(max_steps=10, batch_tokens=100)
     assert config.estimate_seconds(2.0, None) == 20.0

@@ -57,15 +57,6 @@ def test_a_multistream_dump_reads_as_one_file(tmp_path: Path) -> None:
     assert len(read(part)[0]) == 10
 
 
-def test_a_dump_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
-    dump = tmp_path / "a.xml.bz2"
-    write_multistream(dump, PAGES)
-    whole = dump.read_bytes()
-    dump.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(CorpusError):
-        read(dump)
-
-
 @pytest.mark.parametrize(
     "text",
     [
