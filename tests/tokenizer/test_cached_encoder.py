@@ -13,23 +13,8 @@ from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts
 
 # Words, and what could make a cut between them wrong.
 WORDS = [
-    *(
-        "the",
-        "Statement",
-        "a",
-        "b2",
-        "7",
-        "don't",
-        "'S",
-        "e",
-        "İ",
-        "ﬁ",
-        "½",
-        "한국어",
-        "中文",
-        "ไทย",
-    ),
-    *("ខ្មែរ\u200bភាសា", "ภาษา" * 40, "हिन्दी"),
+    *("the", "Statement", "a", "b2", "7", "don't", "'S", "e", "İ", "ﬁ", "½"),
+    *("한국어", "中文", "ไทย", "ខ្មែរ\u200bភាសា", "ภาษา" * 40, "हिन्दी"),
 ]
 TOKENS = ["[MASK]", "[UNK]", "[unused0]", "▁", "##a", "Ġ", "é", "😀", "e\u0301", "\u0301", "\u0338"]
 BLANKS = [" ", "  ", "\n", "\t", "\r\n", "\x0b", "\x1c", "\x85", "\xa0", "\u2003", "\u3000"]
