@@ -33,14 +33,6 @@ def test_a_row_is_laid_out_as_it_should_be() -> None:
     assert clean.word_starts[0].astype(int).tolist() == [1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
 
 
-def test_without_special_tokens_a_full_row_has_no_padding() -> None:
-    clean = collate(
-        Rows.of([Row(0, 0, ((0, 8),))]), 8, SyntheticCorpus([8]), special_ids(wrap=False)
-    )
-    assert clean.ids[0].tolist() == SyntheticCorpus([8]).ids.tolist()
-    assert clean.cu_seqlens.tolist() == [0, 8]
-
-
 @pytest.mark.parametrize("strategy", ["tokens", "words", "spans"])
 @pytest.mark.parametrize("packed", [True, False])
 def test_shapes_are_the_same_for_every_batch(

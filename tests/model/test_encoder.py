@@ -31,15 +31,6 @@ def test_packing_equals_one_segment_at_a_time(variant: str) -> None:
             start += length
 
 
-def test_token_types_matter_and_default_to_zero() -> None:
-    model, context, ids = tiny_model(preset="bert"), context_from_lengths([6]), random_ids(6)
-    zeros, places = torch.zeros(6, dtype=torch.long), torch.arange(6)
-    with torch.no_grad():
-        default = model(ids, context, places)
-        assert torch.equal(default, model(ids, context, places, zeros))
-        assert not torch.allclose(default, model(ids, context, places, zeros + 1))
-
-
 def test_only_masked_positions_reach_the_head() -> None:
     model, context, ids = tiny_model(), context_from_lengths([8]), random_ids(8)
     seen = []

@@ -85,16 +85,6 @@ def test_mlps_are_their_equations(name: Activation) -> None:
     torch.testing.assert_close(gated(x), expected)
 
 
-@pytest.mark.parametrize("biased", [True, False])
-def test_biases_are_where_they_are_asked_for(biased: bool) -> None:
-    from maskwright.model.masked_lm import MaskedLanguageModel
-
-    fields = {"attention_bias": biased, "mlp_bias": biased, "norm_bias": biased}
-    config = tiny_config(**fields, head_bias=biased, decoder_bias=biased)
-    names = [name for name, _ in MaskedLanguageModel(config).named_parameters()]
-    assert any(name.endswith("bias") for name in names) == biased
-
-
 @given(st.floats(0.01, 0.99), st.integers(0, 100))
 def test_dropout_drops_that_share_and_keeps_the_mean(probability: float, seed: int) -> None:
     factors = draw_factors(torch.tensor(seed), (100, 201), probability)
