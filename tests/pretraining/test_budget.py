@@ -114,12 +114,8 @@ def test_a_run_keeps_the_size_with_which_it_began(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], speed: float
 ):
     data = data_of(workplace)
-    small = [
-        flag
-        for pair in zip(SMALL[::2], SMALL[1::2], strict=True)
-        if "model." not in pair[0]
-        for flag in pair
-    ]
+    pairs = zip(SMALL[::2], SMALL[1::2], strict=True)
+    small = [flag for pair in pairs if "model." not in pair[0] for flag in pair]
     where = ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
     command = [*where, *small, "--model.sizes", "0:64x1,1000:128x2"]
     assert main([*command, "--train.max_steps", "10"]) == 0

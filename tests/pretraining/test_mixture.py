@@ -24,13 +24,10 @@ from tests.cli.test_bad_input import fails_with
 from tests.cli.test_others import run
 from tests.preparation.helpers import read_shards
 from tests.shards.faults import start_anew, upload
-from tests.workplace import write_corpus
+from tests.workplace import SMALL, write_corpus
 
 FLAGS = [
-    "--data.max_seq_length", "32", "--model.hidden_size", "32", "--model.num_hidden_layers", "2",
-    "--model.num_attention_heads", "2", "--model.intermediate_size", "48",
-    "--train.batch_tokens", "512", "--train.compile", "off", "--train.log_every_steps", "1",
-    "--train.valid_tokens", "1024", "--train.final_valid_tokens", "2048", "--train.report", "false",
+    *SMALL[SMALL.index("--data.max_seq_length") :], "--train.log_every_steps", "1",
     "--train.checkpoint_every_minutes", "1e-9", "--train.keep_checkpoints", "20",
     "--train.max_steps", "8",
 ]  # fmt: skip
