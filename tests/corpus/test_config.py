@@ -21,8 +21,3 @@ from maskwright.errors import ConfigError
 def test_a_value_outside_its_range_names_the_field(field: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"^corpus.{field} = "):
         from_mapping(CorpusConfig, {field: value}, "corpus.")
-
-
-def test_the_ends_of_the_ranges_are_allowed() -> None:
-    assert CorpusConfig(valid_fraction=0.0).valid_fraction == 0.0
-    assert CorpusConfig(valid_fraction=0.5).valid_fraction == 0.5

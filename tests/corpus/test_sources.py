@@ -1,5 +1,4 @@
 import gzip
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -89,12 +88,6 @@ def test_an_explicit_file_of_unknown_suffix_is_plain_text(corpus: Path) -> None:
     (source,) = find_sources([str(corpus / "Makefile")])
     assert source.kind == "plain"
     assert source.explicit
-
-
-def test_an_explicit_json_file_holds_json_lines_even_compressed(tmp_path: Path) -> None:
-    write(tmp_path / "dump.json.gz", "x")
-    (source,) = find_sources([str(tmp_path / "dump.json.gz")])
-    assert (source.kind, source.compression) == ("jsonl", ".gz")
 
 
 @pytest.mark.parametrize(
@@ -195,15 +188,3 @@ def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> 
     write(tmp_path / "folder" / "x.txt", bytes(1_000))
     with pytest.raises(CorpusError, match=r"nothing is left .* \(binary file: 1\)\.$"):
         stream(str(tmp_path / "folder"))
-
-
-def test_an_encyclopedia_in_one_file() -> None:
-    folder = os.environ.get("MASKWRIGHT_DATA")
-    if not folder:
-        pytest.skip("MASKWRIGHT_DATA names no folder of real corpora")
-    counts: Counter[str] = Counter()
-    documents = stream(str(Path(folder) / "wiki_en" / "wiki_en.valid.txt.gz"), counts=counts)
-    texts = [document.text for document in documents]
-    assert texts[0].startswith("Aquarius (constellation)\nAquarius is a constellation of")
-    assert 40 < len(texts) < 500
-    assert not any("\n\n" in text for text in texts)

@@ -1,11 +1,10 @@
 import bz2
 import gzip
-import io
 import lzma
 import os
-import sys
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -20,7 +19,7 @@ COMPRESSORS: dict[Compression, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
-    ".xz": lzma.compress,
+    ".xz": partial(lzma.compress, preset=0),
     ".zst": zstandard.ZstdCompressor().compress,
 }
 TEXT = "".join(f"The {number}th line of a text.\n" for number in range(5_000)).encode()
@@ -56,7 +55,7 @@ def test_a_file_cut_off_anywhere_is_an_error(tmp_path: Path, compression: Compre
 @pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
 def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, compression: Compression) -> None:
     path = tmp_path / "bomb"
-    write(path, COMPRESSORS[compression](bytes(60_000_000)))
+    write(path, COMPRESSORS[compression](bytes(40_000_000)))
     assert path.stat().st_size < 200_000
     tracemalloc.start()
     try:
@@ -64,13 +63,8 @@ def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, compression: C
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert size == 60_000_000
+    assert size == 40_000_000
     assert peak < 30_000_000
-
-
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
-    assert b"".join(read_unpacked(None, "", "standard input")) == TEXT
 
 
 def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:

@@ -42,12 +42,11 @@ def mask_rows(
     *,
     rate: float | None = None,
     masker: Masker | None = None,
-    first_row: int = 0,
 ) -> Outcome:
-    """Masks rows as rows `first_row`, `first_row` + 1, ... of epoch 0 of seed 0."""
+    """Masks rows as rows 0, 1, ... of epoch 0 of seed 0."""
     masker = masker or Masker(config, vocabulary())
     starts = np.ones(ids.shape, dtype=bool) if word_starts is None else word_starts
-    keys = derive_keys(0, 0, first_row + np.arange(len(ids)))
+    keys = derive_keys(0, 0, np.arange(len(ids)))
     masked = masker.mask(ids, starts, keys, config.rate if rate is None else rate)
     return Outcome(ids, masked, hidden_flags(masked, ids.shape))
 

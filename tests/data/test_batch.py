@@ -1,11 +1,8 @@
-from operator import attrgetter
 from typing import Literal
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from maskwright.data.batch import Batch, collate
 from maskwright.data.config import MaskingConfig
@@ -27,27 +24,13 @@ def test_a_row_is_laid_out_as_it_should_be() -> None:
     rows = Rows.of([Row(0, 0, ((3, 4), (0, 3))), Row(0, 1, ((7, 2),))])
     clean = collate(rows, 12, corpus, special_ids())
     a, b, c = (corpus.ids[i:j].tolist() for i, j in [(3, 7), (0, 3), (7, 9)])
-    assert clean.ids.tolist() == [
-        [CLS, *a, SEP, CLS, *b, SEP, PAD],
-        [CLS, *c, SEP, *8 * [PAD]],
-    ]
-    assert clean.positions.tolist() == [
-        [*range(6), *range(5), 0],
-        [*range(4), *range(8)],
-    ]
+    assert clean.ids.tolist() == [[CLS, *a, SEP, CLS, *b, SEP, PAD], [CLS, *c, SEP, *8 * [PAD]]]
+    assert clean.positions.tolist() == [[*range(6), *range(5), 0], [*range(4), *range(8)]]
     assert clean.segment_ids.tolist() == [[*6 * [0], *5 * [1], 2], [*4 * [0], *8 * [1]]]
     assert clean.cu_seqlens.tolist() == [0, 6, 11, 12, 16, 24, 24, 24]
     assert clean.num_tokens == 15
     # The first token of a segment begins a word; special tokens and padding are words of their own.
     assert clean.word_starts[0].astype(int).tolist() == [1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
-
-
-def test_without_special_tokens_a_full_row_has_no_padding() -> None:
-    clean = collate(
-        Rows.of([Row(0, 0, ((0, 8),))]), 8, SyntheticCorpus([8]), special_ids(wrap=False)
-    )
-    assert clean.ids[0].tolist() == SyntheticCorpus([8]).ids.tolist()
-    assert clean.cu_seqlens.tolist() == [0, 8]
 
 
 @pytest.mark.parametrize("strategy", ["tokens", "words", "spans"])
@@ -70,21 +53,6 @@ def test_shapes_are_the_same_for_every_batch(
     assert len(shapes) == 1
 
 
-@given(st.integers(1, 9), st.integers(1, 9))
-def test_a_batch_does_not_depend_on_how_it_is_cut(num_rows: int, micro: int) -> None:
-    corpus = random_corpus()
-    whole = load(row_source(corpus), num_rows, num_rows)[0]
-    parts = load(row_source(corpus), num_rows, micro)
-    for name in ("input_ids", "context.positions", "context.segment_ids", "masked_labels"):
-        read = attrgetter(name)
-        expected = read(whole)
-        # The last part is filled up with empty rows.
-        joined = torch.cat([read(part) for part in parts])[: len(expected)]
-        assert torch.equal(joined, expected)
-    assert sum(part.num_tokens for part in parts) == whole.num_tokens
-    assert sum(part.num_predictions for part in parts) == whole.num_predictions
-
-
 def test_masked_positions_point_at_what_the_labels_name() -> None:
     corpus = random_corpus(200)
     batch = load(row_source(corpus), 50, 50, 0.15)[0]
@@ -97,31 +65,6 @@ def test_masked_positions_point_at_what_the_labels_name() -> None:
     assert batch.masked_positions[~used].unique().tolist() == [0]
     changed = set((clean != batch.input_ids).nonzero().flatten().tolist())
     assert changed <= set(batch.masked_positions[used].tolist())
-
-
-def test_masks_follow_seed_epoch_and_row() -> None:
-    corpus = random_corpus()
-    base = load(row_source(corpus, seed=1), 8, 8)[0]
-    assert torch.equal(base.input_ids, load(row_source(corpus, seed=1), 8, 8)[0].input_ids)
-    other_seed = load(row_source(corpus, seed=2), 8, 8)[0]
-    source = row_source(SyntheticCorpus([14] * 6), seed=1, packed=False)
-    epochs = [
-        source.load(StepRequest(ROW, 6, 6, 0.15), DataPosition(ROW, epoch)).micro_batches[0]
-        for epoch in (0, 1)
-    ]
-    assert not torch.equal(base.masked_positions, other_seed.masked_positions)
-    assert not torch.equal(epochs[0].masked_positions, epochs[1].masked_positions)
-
-
-def test_moving_keeps_everything() -> None:
-    batch = load(row_source(random_corpus()), 2, 2)[0]
-    moved = batch.to(torch.device("meta"))
-    assert moved.input_ids.is_meta
-    assert moved.context.cu_seqlens.is_meta
-    assert (moved.context.row_length, moved.num_tokens) == (
-        batch.context.row_length,
-        batch.num_tokens,
-    )
 
 
 def test_ids_beyond_int16_survive() -> None:

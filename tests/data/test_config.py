@@ -13,11 +13,6 @@ def test_rows_that_are_too_short_are_an_error() -> None:
         DataConfig(max_seq_length=7)
 
 
-def test_special_tokens_take_two_slots() -> None:
-    assert DataConfig().special_per_segment == 2
-    assert DataConfig(special_tokens=False).special_per_segment == 0
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -33,10 +28,6 @@ def test_values_that_break_a_rule(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         MaskingConfig(**values)
     assert message in str(caught.value)
-
-
-def test_shares_that_add_up_to_one_are_fine() -> None:
-    assert MaskingConfig(mask_share=0.7, random_share=0.3).random_share == 0.3
 
 
 def test_the_rate_goes_linearly_from_one_to_the_other() -> None:

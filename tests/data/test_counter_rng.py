@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,14 +42,3 @@ def test_a_draw_depends_on_key_purpose_and_position_alone() -> None:
 def test_unit_numbers_stay_below_one() -> None:
     ends = np.array([0, 2**64 - 1], dtype=np.uint64)
     assert to_unit(ends).tolist() == [0.0, 1 - 2.0**-53]
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_neighbouring_draws_are_uniform_and_uncorrelated(axis: int) -> None:
-    units = to_unit(draw_bits(derive_keys(0, np.arange(400)), Purpose.ORDER, np.arange(500)))
-    counts = np.bincount((units * 100).astype(int).ravel(), minlength=100)
-    expected = units.size / 100
-    assert ((counts - expected) ** 2 / expected).sum() < 99 + 5 * (2 * 99) ** 0.5
-    first, second = np.moveaxis(units, axis, 0)[:-1], np.moveaxis(units, axis, 0)[1:]
-    correlation = np.corrcoef(first.ravel(), second.ravel())[0, 1]
-    assert abs(correlation) < 5 / units.size**0.5

@@ -182,19 +182,19 @@ sizes_of_steps = st.lists(st.sampled_from([1, 2, 3, 7, 50]), min_size=1, max_siz
 
 
 @given(settings, sizes_of_steps, st.sampled_from([0, 1, 10**6]))
-def test_every_token_is_seen_once_an_epoch(setting: Setting, sizes: list[int], epoch: int) -> None:
-    with setting.windowed() as source:
-        clean = load_epoch(setting, source, epoch, sizes).clean
-    tokens = np.sort(clean[clean >= NUM_SPECIAL]) - NUM_SPECIAL
-    assert np.array_equal(tokens, np.arange(sum(setting.lengths)))
-
-
-@given(settings, sizes_of_steps)
-def test_segments_are_pieces_of_one_document_between_special_tokens(
-    setting: Setting, sizes: list[int]
+def test_an_epoch_is_every_token_once_in_its_place_and_masked_exactly(
+    setting: Setting, sizes: list[int], epoch: int
 ) -> None:
     with setting.windowed() as source:
-        loaded = load_epoch(setting, source, 0, sizes)
+        loaded = load_epoch(setting, source, epoch, sizes)
+    tokens = np.sort(loaded.clean[loaded.clean >= NUM_SPECIAL]) - NUM_SPECIAL
+    assert np.array_equal(tokens, np.arange(sum(setting.lengths)))
+    assert_segments_are_pieces_of_one_document(setting, loaded)
+    assert_masks_are_exact_and_touch_no_special_token(setting, epoch, loaded)
+
+
+def assert_segments_are_pieces_of_one_document(setting: Setting, loaded: Epoch) -> None:
+    """Between special tokens, if there are any."""
     extra = 2 * setting.special_tokens
     ends = np.cumsum(setting.lengths)
     for row, clean, segment_ids in zip(loaded.rows, loaded.clean, loaded.segment_ids, strict=True):
@@ -211,16 +211,15 @@ def test_segments_are_pieces_of_one_document_between_special_tokens(
         assert (clean[segment_ids == len(row.segments)] == PAD).all()
 
 
-@given(settings, sizes_of_steps)
-def test_masks_are_exact_and_touch_no_special_token(setting: Setting, sizes: list[int]) -> None:
-    with setting.windowed() as source:
-        loaded = load_epoch(setting, source, 0, sizes)
+def assert_masks_are_exact_and_touch_no_special_token(
+    setting: Setting, epoch: int, loaded: Epoch
+) -> None:
     hidden, ordinary = loaded.labels != IGNORED, loaded.clean >= NUM_SPECIAL
     assert not (hidden & ~ordinary).any()
     assert np.array_equal(loaded.inputs[~hidden], loaded.clean[~hidden])
     stand_ins = loaded.inputs[hidden]
     assert ((stand_ins == MASK) | (stand_ins >= NUM_SPECIAL)).all()
-    keys = derive_keys(setting.seed, 0, [row.number for row in loaded.rows])
+    keys = derive_keys(setting.seed, epoch, [row.number for row in loaded.rows])
     quotas = draw_quotas(keys, ordinary.sum(axis=1), setting.masking.rate)
     counts = hidden.sum(axis=1)
     if setting.masking.strategy == "words":  # whole ones, so the quota is kept in the mean
@@ -229,7 +228,7 @@ def test_masks_are_exact_and_touch_no_special_token(setting: Setting, sizes: lis
         assert np.array_equal(counts, quotas)
 
 
-@effort(max_examples=40)
+@effort(max_examples=20)
 @given(settings, st.data())
 def test_a_row_is_the_same_in_any_step_and_after_any_resumption(
     setting: Setting, data: st.DataObject
@@ -249,6 +248,7 @@ def test_a_row_is_the_same_in_any_step_and_after_any_resumption(
     assert np.array_equal(labels[0], one.labels[place])
 
 
+@effort(max_examples=30)
 @given(settings)
 def test_a_number_that_no_row_has_leads_to_the_next_row(setting: Setting) -> None:
     with setting.windowed() as source:
@@ -266,23 +266,23 @@ def plan_one(source: RowSource, position: DataPosition) -> tuple[list[Row], Data
     return [*rows], after
 
 
-@effort(max_examples=10)
+@effort(max_examples=6)
 @given(settings, st.lists(st.integers(0, 100), min_size=2, max_size=4))
 def test_threads_that_share_a_source_do_not_disturb_one_another(
     setting: Setting, numbers: list[int]
 ) -> None:
     """They ask for few rows of few windows, and so often find another thread's window kept."""
     length, interval = setting.row_length, sys.getswitchinterval()
-    places = [DataPosition(length, n % 2, n) for n in numbers] * 60
+    places = [DataPosition(length, n % 2, n) for n in numbers]
     with patch.object(rows_module, "WINDOW_SEGMENTS", 4), ThreadPoolExecutor(8) as pool:
         expected = [plan_one(setting.source(), p) for p in places]
         shared = setting.source()
         sys.setswitchinterval(1e-6)
         try:
-            found = list(pool.map(lambda p: plan_one(shared, p), places))
+            found = list(pool.map(lambda p: plan_one(shared, p), places * 60))
         finally:
             sys.setswitchinterval(interval)
-    assert found == expected
+    assert found == expected * 60
 
 
 @effort(max_examples=15)

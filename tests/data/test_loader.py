@@ -28,29 +28,6 @@ def test_a_step_has_its_micro_batches_and_sums() -> None:
     )
 
 
-def test_a_loader_built_anew_goes_on_where_the_old_one_stood() -> None:
-    corpus = random_corpus()
-    once, position = row_source(corpus), START
-    for _ in range(30):  # beyond the end of the epoch
-        expected = once.load(REQUEST, position)
-        actual = row_source(corpus).load(REQUEST, position)
-        for a, b in zip(expected.micro_batches, actual.micro_batches, strict=True):
-            assert torch.equal(a.input_ids, b.input_ids)
-        assert expected.next_position == actual.next_position
-        position = expected.next_position
-    assert position.epoch >= 1
-
-
-def test_another_row_length_begins_a_new_epoch() -> None:
-    source = row_source(random_corpus())
-    position = source.load(REQUEST, START).next_position
-    longer = StepRequest(32, 4, 4, 0.15)
-    loaded = source.load(longer, position)
-    assert loaded.next_position.row_length == 32
-    assert loaded.next_position.epoch == position.epoch + 1
-    assert loaded.micro_batches[0].context.row_length == 32
-
-
 def test_the_prefetched_step_is_the_one_that_would_be_loaded() -> None:
     source = row_source(random_corpus())
     prefetcher = Prefetcher(source.load)
@@ -140,7 +117,10 @@ def test_every_row_goes_to_one_rank_and_all_shapes_are_alike(
 
 def load(num_rows: int, micro: int, world: World, start: DataPosition) -> LoadedStep:
     source = row_source(random_corpus(), masking=MaskingConfig(rate=0.3), world=world)
-    return source.load(StepRequest(LENGTH, num_rows, micro, 0.3), start)
+    prefetcher = Prefetcher(source.load)
+    loaded = prefetcher.take(StepRequest(LENGTH, num_rows, micro, 0.3), start)
+    prefetcher.close()
+    return loaded
 
 
 def masked_rows(loaded: LoadedStep) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -165,6 +145,7 @@ def masked_rows(loaded: LoadedStep) -> set[tuple[tuple[int, ...], tuple[int, ...
 def test_the_global_batch_is_the_same_in_any_world(
     num_rows: int, size: int, micro: int, epoch: int
 ) -> None:
+    """Cut into batches of one shape: ranks record their steps together, and send the same."""
     start = DataPosition(LENGTH, epoch, 0)
     whole = load(num_rows, num_rows, World(), start)
     parts = [load(num_rows, micro, World(rank, size), start) for rank in range(size)]
@@ -172,6 +153,8 @@ def test_the_global_batch_is_the_same_in_any_world(
     assert sum(map(count_predictions, parts)) == count_predictions(whole)
     assert {part.num_tokens for part in parts} == {whole.num_tokens}
     assert {part.next_position for part in parts} == {whole.next_position}
+    batches = [batch for part in parts for batch in part.micro_batches]
+    assert len({(len(b.input_ids), len(b.context.cu_seqlens)) for b in batches}) == 1
 
 
 @pytest.mark.parametrize("rank", [0, 3])
@@ -225,21 +208,3 @@ def test_as_many_candidates_as_tokens_are_none(count: int) -> None:
     [batch, _] = source.load(replace(FEW, num_candidates=count), START).micro_batches
     assert len(source.masker.vocabulary.unigram_counts) == 64
     assert batch.candidate_ids is batch.candidate_offsets is None
-
-
-@given(num_rows=st.integers(1, 20), size=st.integers(2, 5), micro=st.integers(1, 6))
-def test_batches_of_all_ranks_have_one_shape(num_rows: int, size: int, micro: int) -> None:
-    """Ranks record their steps together: a rank with another shape would send other messages."""
-    request, start = StepRequest(LENGTH, num_rows, micro, 0.3), DataPosition(LENGTH)
-    shapes: set[tuple[int, int]] = set()
-    for rank in range(size):
-        source = row_source(
-            random_corpus(), masking=MaskingConfig(rate=0.3), world=World(rank, size)
-        )
-        prefetcher = Prefetcher(source.load)
-        for batch in prefetcher.take(request, start).micro_batches:
-            bounds = batch.context.cu_seqlens
-            assert bounds[-1] == len(batch.input_ids)
-            shapes.add((len(batch.input_ids), len(bounds)))
-        prefetcher.close()
-    assert len(shapes) == 1

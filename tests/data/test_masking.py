@@ -16,7 +16,6 @@ from maskwright.config import from_mapping
 from maskwright.data.config import STRATEGIES, MaskingConfig
 from maskwright.data.counter_rng import Bits, derive_keys
 from maskwright.data.masking import (
-    IGNORED,
     Flags,
     Masker,
     SpanMasking,
@@ -40,13 +39,6 @@ def test_shares_are_free(mask: float, random: float) -> None:
     assert_share(int((seen == MASK).sum()), len(seen), mask)
     changed = int(((seen != 9) & (seen != MASK)).sum())
     assert_share(changed, len(seen), random * (1 - 1 / (VOCAB_SIZE - NUM_SPECIAL)))
-
-
-def test_unused_slots_are_ignored_and_point_at_the_first_token() -> None:
-    outcome = mask_rows(MaskingConfig(rate=0.4), IDS)
-    unused = outcome.masked.labels == IGNORED
-    assert unused.any()
-    assert (outcome.masked.positions[unused] == 0).all()
 
 
 def test_a_corpus_made_of_id_0_can_be_learned() -> None:

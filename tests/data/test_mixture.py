@@ -62,6 +62,7 @@ class Sources:
 
 
 documents = st.lists(st.integers(1, 40), min_size=1, max_size=30).map(tuple)
+few = settings(max_examples=20)  # of each kind of windows
 sources_of_any_kind = st.lists(
     st.tuples(documents, st.floats(0.05, 6)), min_size=1, max_size=4
 ).map(lambda pairs: Sources(*zip(*pairs, strict=True)))
@@ -80,6 +81,7 @@ def plan_windows(planner: MixturePlanner, count: int) -> list[list[Row]]:
     return [[*planner._window(epoch, window)] for epoch, window in turns]
 
 
+@few
 @given(sources_of_any_kind, st.booleans())
 def test_after_any_window_each_source_is_less_than_a_segment_off_its_share(
     sources: Sources, packed: bool
@@ -97,6 +99,7 @@ def test_after_any_window_each_source_is_less_than_a_segment_off_its_share(
         assert count == max(1, round(passes * len(table)))
 
 
+@few
 @given(sources_of_any_kind)
 def test_within_a_window_rows_of_all_sources_lie_evenly(sources: Sources) -> None:
     for rows in plan_windows(sources.planner(), 2):
@@ -109,7 +112,7 @@ def test_within_a_window_rows_of_all_sources_lie_evenly(sources: Sources) -> Non
 
 
 @given(sources_of_any_kind)
-@settings(max_examples=30)
+@few
 def test_each_source_comes_in_the_order_that_it_has_alone(sources: Sources) -> None:
     planner = sources.planner()
     windows = plan_windows(planner, 2 * planner.num_windows)
@@ -119,15 +122,11 @@ def test_each_source_comes_in_the_order_that_it_has_alone(sources: Sources) -> N
             own = [row for row in rows if sources.source_of(row) == source]
             found = [start for row in own for start, _ in row.segments]
             epochs, places = np.divmod(number + np.arange(len(found)), len(table))
-            alone = [
-                int(permute(np.asarray([p]), len(table), SEED, int(e))[0])
-                for e, p in zip(epochs, places, strict=True)
-            ]
-            starts, _ = table.locate(np.asarray(alone, np.int64))
             # Pass by pass the same segments, in whatever rows.
             for epoch in np.unique(epochs):
-                is_now = np.flatnonzero(epochs == epoch)
-                expected = np.sort(starts[is_now] + sources.first_tokens[source])
+                is_now = epochs == epoch
+                alone = permute(places[is_now], len(table), SEED, int(epoch))
+                expected = np.sort(table.locate(alone)[0] + sources.first_tokens[source])
                 assert np.sort(np.asarray(found)[is_now]).tolist() == expected.tolist()
             number += len(found)
 
@@ -148,7 +147,7 @@ def test_once_each_is_every_token_once() -> None:
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), sources_of_any_kind)
-@settings(max_examples=30)
+@few
 def test_rows_do_not_depend_on_how_they_are_asked_for(sizes: list[int], sources: Sources) -> None:
     together, end = sources.planner().plan_rows(DataPosition(ROW), sum(sizes))
     pieces: list[Row] = []
@@ -172,7 +171,7 @@ def load(num_rows: int, micro: int, world: World, start: DataPosition) -> Loaded
     micro=st.integers(1, 6),
     epoch=st.integers(0, 3),
 )
-@settings(max_examples=30)
+@few
 def test_a_step_is_the_same_in_any_world_also_after_steps_in_another(
     num_rows: int, size: int, micro: int, epoch: int
 ) -> None:

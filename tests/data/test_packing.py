@@ -1,64 +1,15 @@
-from collections.abc import Sequence
-from itertools import chain
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.packing import Packed, pack_best_fit
+from examples.mlm_in_one_file import pack
+from maskwright.data.packing import pack_best_fit
 
 
-def pack_slowly(lengths: Sequence[int], capacity: int, max_segments: int) -> Packed:
-    """Pack segments into the same rows as `pack_best_fit`, its readable twin in quadratic time."""
-    rows: Packed = []
-    free: list[int] = []
-    touched: list[int] = []  # when each row was last added to; the latest wins a tie
-    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    for time, index in enumerate(order):
-        open_rows = [
-            row
-            for row in range(len(rows))
-            if free[row] >= lengths[index] and len(rows[row]) < max_segments
-        ]
-        if open_rows:
-            row = min(open_rows, key=lambda row: (free[row], -touched[row]))
-        else:
-            row = len(rows)
-            rows.append([])
-            free.append(capacity)
-            touched.append(time)
-        rows[row].append(index)
-        free[row] -= lengths[index]
-        touched[row] = time
-    return rows
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> tuple[list[int], int, int]:
-    capacity = draw(st.integers(1, 30))
-    lengths = draw(st.lists(st.integers(1, capacity), max_size=60))
-    return lengths, capacity, draw(st.integers(1, 8))
-
-
-@given(problems())
-def test_the_fast_packer_equals_the_readable_one(problem: tuple[list[int], int, int]) -> None:
-    assert pack_best_fit(*problem) == pack_slowly(*problem)
-
-
-@given(problems())
-def test_every_segment_is_in_one_row_and_no_row_overflows(
-    problem: tuple[list[int], int, int],
-) -> None:
-    lengths, capacity, max_segments = problem
-    rows = pack_best_fit(*problem)
-    assert sorted(chain.from_iterable(rows)) == list(range(len(lengths)))
-    assert all(1 <= len(row) <= max_segments for row in rows)
-    assert all(sum(lengths[i] for i in row) <= capacity for row in rows)
-
-
-def test_the_fullest_row_with_room_is_taken() -> None:
-    # 6 and 5 open rows; 3 fits both and goes beside the 6; 4 beside the 5.
-    assert pack_best_fit([3, 6, 5, 4], 9, 4) == [[1, 0], [2, 3]]
+@given(st.integers(4, 40), st.lists(st.integers(1, 40), max_size=60))
+def test_the_fast_packer_equals_the_readable_one(capacity: int, lengths: list[int]) -> None:
+    lengths = [min(length, capacity) for length in lengths]
+    assert pack_best_fit(lengths, capacity, capacity // 4) == pack(lengths, capacity)
 
 
 def test_packing_fills_nearly_all_slots() -> None:

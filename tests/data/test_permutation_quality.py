@@ -1,7 +1,7 @@
 """The computed order looks like a uniformly random one, and orders that do not are refused.
 
-An order fails at a p-value below 1e-6. Here are about 1,000 of them, so that with other keys a
-perfect order would fail one time in 1,000; with these it does not. A bad order is refused at a
+An order fails at a p-value below 1e-6. Here are about 500 of them, so that with other keys a
+perfect order would fail one time in 2,000; with these it does not. A bad order is refused at a
 p-value below 1e-9. docs/decisions/0007-order-of-16-half-rounds.md has large orders.
 """
 
@@ -28,7 +28,7 @@ Keys = Callable[[int], list[tuple[int, int]]]
 
 PASSES, REFUSED = 1e-6, 1e-9
 # Primes, squares and their neighbors, powers of two, many factors; 160,000 images of each.
-SIZES = [97, 99, 100, 101, 1023, 1024, 1025, 5041, 65_536, 100_003]
+SIZES = [97, 100, 1023, 1024, 1025, 5041, 65_536, 100_003]
 FEW = [6, 7, 8, 9, 12, 15, 16, 24, 25, 35, 48, 49]
 
 
@@ -54,8 +54,7 @@ def failures(named: Iterator[tuple[str, float]]) -> dict[str, float]:
     return {name: p for name, p in named if p < PASSES}
 
 
-@pytest.mark.parametrize("keys", [epochs, seeds])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("size", "keys"), [*((size, epochs) for size in SIZES), (1025, seeds)])
 def test_nothing_tells_the_order_from_a_random_one(size: int, keys: Keys) -> None:
     assert failures(p_values(permute, size, keys(max(4, 80_000 // size)))) == {}
 
@@ -73,7 +72,7 @@ def test_orders_of_few_elements_have_no_favourites(size: int) -> None:
         assert statistic(sample) > PASSES, statistic.__name__
 
 
-@pytest.mark.parametrize(("size", "num_keys"), [(1, 3), (2, 400), (3, 600), (4, 2400), (5, 3600)])
+@pytest.mark.parametrize(("size", "num_keys"), [(1, 3), (2, 200), (3, 300), (4, 480), (5, 1800)])
 def test_all_orders_of_a_few_elements_are_equally_frequent(size: int, num_keys: int) -> None:
     orders = take_sample(permute, size, epochs(num_keys)).images
     assert len(np.unique(orders, axis=0)) == np.prod(np.arange(1, size + 1))
@@ -125,5 +124,5 @@ def test_half_rounds_that_are_enough_for_many_are_too_few_for_five(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(order_module, "_HALF_ROUNDS", 5)
-    orders = take_sample(permute, 5, epochs(3600)).images
+    orders = take_sample(permute, 5, epochs(1800)).images
     assert arrangements(orders) < REFUSED

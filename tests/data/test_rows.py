@@ -75,10 +75,3 @@ def test_rows_are_not_sorted_by_length() -> None:
 def test_an_empty_corpus_is_one_line() -> None:
     with pytest.raises(ShardError, match="holds 0 tokens"):
         make_planner([0, 0])
-
-
-def test_all_segments_of_a_document_are_full_but_the_last() -> None:
-    table = SegmentTable(np.array([7, 0, 3]), 3)
-    starts, sizes = table.locate(np.array([3, 0, 2, 1]))
-    assert starts.tolist() == [7, 0, 6, 3]
-    assert sizes.tolist() == [3, 3, 1, 3]

@@ -9,12 +9,7 @@ import torch
 from maskwright.attention_context import context_from_lengths
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.model.classifier import (
-    Classifier,
-    compare_texts,
-    separate_texts,
-    weigh,
-)
+from maskwright.model.classifier import Classifier, compare_texts, separate_texts, weigh
 from tests.model.helpers import tiny_model
 
 LENGTHS = ((3, 2), (1, 4), (2, 1))  # of two texts in each row

@@ -36,33 +36,20 @@ def parse(**fields: object) -> ModelConfig:
         ({"hidden_dropout": 1.0}, "model.hidden_dropout = 1.0 must be between 0 and 1. Try 0.1."),
         ({"num_hidden_layers": 0}, "model.num_hidden_layers = 0 must be at least 1."),
         ({"norm_eps": 0.0}, "model.norm_eps = 0.0 must be positive."),
-        (
-            {"norm": "rmsnorm", "norm_bias": True},
-            "model.norm_bias = True has no effect: RMSNorm",
-        ),
-        (
-            {"preset": "bert", "first_attention_norm": False},
-            "model.first_attention_norm = False requires model.norm_position = pre",
-        ),
-        (
-            {"positions": "learned", "rope_theta": 5.0},
-            "model.rope_theta = 5.0 has no effect: model.positions is learned. Set it to rotary.",
-        ),
-        (
-            {"preset": "bert", "attention_backend": "varlen"},
-            "model.attention_dropout = 0.1 cannot be combined with model.attention_backend",
-        ),
+        ({"norm": "rmsnorm", "norm_bias": True}, "model.norm_bias = True has no effect: RMSNorm"),
+        ({"preset": "bert", "first_attention_norm": False},
+         "model.first_attention_norm = False requires model.norm_position = pre"),
+        ({"positions": "learned", "rope_theta": 5.0},
+         "model.rope_theta = 5.0 has no effect: model.positions is learned. Set it to rotary."),
+        ({"preset": "bert", "attention_backend": "varlen"},
+         "model.attention_dropout = 0.1 cannot be combined with model.attention_backend"),
         ({"hidden_act": "gleu"}, "model.hidden_act = gleu must be"),
         ({"preset": "robert"}, "model.preset = robert must be bert|modernbert|eurobert|roberta|"),
-        (
-            {"prediction_head_size": 8},
-            "model.prediction_head_size = 8 cannot be combined with model.head_transform = True",
-        ),
+        ({"prediction_head_size": 8},
+         "model.prediction_head_size = 8 cannot be combined with model.head_transform = True"),
         ({"preset": "ultrabert", "prediction_head_size": -1}, "model.prediction_head_size = -1 "),
-        (
-            {"preset": "ultrabert", "prediction_head_size": 0, "head_act": "relu"},
-            "model.head_act = relu has no effect: model.head_transform is False. Set it to True.",
-        ),
+        ({"preset": "ultrabert", "prediction_head_size": 0, "head_act": "relu"},
+         "model.head_act = relu has no effect: model.head_transform is False. Set it to True."),
         ({"global_attn_every_n_layers": 0}, "model.global_attn_every_n_layers = 0 must be at"),
         ({"initializer_range": -1.0}, "model.initializer_range = -1.0 must not be negative."),
         (
@@ -75,7 +62,7 @@ def parse(**fields: object) -> ModelConfig:
             "model.hidden_size = 9 must be even for sinusoidal positions.",
         ),
     ],
-)
+)  # fmt: skip
 def test_wrong_fields_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(**fields)

@@ -57,9 +57,3 @@ def test_output_projections_have_a_scale_of_their_own(choice: str, factor: float
             assert abs(parameter.std().item() - 0.1 * factor) < 0.005, name
         elif name.endswith("qkv.weight"):
             assert abs(parameter.std().item() - 0.1) < 0.005, name
-
-
-def test_a_tied_decoder_stays_tied() -> None:
-    tied, untied = built(), built(tie_word_embeddings=False)
-    assert tied.head.decoder.weight is tied.encoder.embeddings.word.weight
-    assert not torch.equal(untied.head.decoder.weight, untied.encoder.embeddings.word.weight)

@@ -14,7 +14,6 @@ from maskwright.model.layers import (
     Dropout,
     GatedMLP,
     RMSNorm,
-    build_norm,
     rotary_angles,
     sinusoids,
 )
@@ -51,35 +50,6 @@ def test_rms_norm_is_its_formula_with_its_gradients(
         torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
 
 
-def test_norms_have_biases_only_where_asked() -> None:
-    names = [name for name, _ in build_norm(tiny_config(norm_bias=True)).named_parameters()]
-    assert names == ["weight", "bias"]
-    for config in (tiny_config(norm_bias=False), tiny_config(norm="rmsnorm")):
-        assert [name for name, _ in build_norm(config).named_parameters()] == ["weight"]
-
-
-def test_rotation_keeps_lengths_and_depends_on_distance_alone() -> None:
-    generator = torch.Generator().manual_seed(0)
-    q, k = torch.randn(2, 1, 1, 8, generator=generator, dtype=torch.float64)
-    turned = {
-        place: rotary_angles(torch.tensor([place]), 8, theta=100.0) for place in (0, 3, 10, 13)
-    }
-    assert torch.equal(rotate(q, turned[0]), q)
-    torch.testing.assert_close(rotate(q, turned[13]).norm(), q.norm(), atol=1e-6, rtol=0)
-    near = (rotate(q, turned[0]) * rotate(k, turned[3])).sum()
-    far = (rotate(q, turned[10]) * rotate(k, turned[13])).sum()
-    torch.testing.assert_close(near, far, atol=1e-5, rtol=0)
-    assert (near - (q * k).sum()).abs() > 1e-2
-
-
-def test_rotation_turns_pairs_half_a_head_apart() -> None:
-    x = torch.zeros(1, 1, 4)
-    x[..., 0] = 1.0
-    angle = torch.tensor(2.0)
-    expected = torch.tensor([angle.cos(), 0.0, angle.sin(), 0.0])
-    torch.testing.assert_close(rotate(x, rotary_angles(torch.tensor([2]), 4, 9.0))[0, 0], expected)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rotation_is_its_formula_with_its_gradient(dtype: torch.dtype) -> None:
     fused = torch.randn(6, 3, 2, 8).to(dtype).requires_grad_()
@@ -113,16 +83,6 @@ def test_mlps_are_their_equations(name: Activation) -> None:
     first, second = gated.input.weight.chunk(2)
     expected = F.linear(ACTIVATIONS[name](x @ first.T) * (x @ second.T), gated.output.weight)
     torch.testing.assert_close(gated(x), expected)
-
-
-@pytest.mark.parametrize("biased", [True, False])
-def test_biases_are_where_they_are_asked_for(biased: bool) -> None:
-    from maskwright.model.masked_lm import MaskedLanguageModel
-
-    fields = {"attention_bias": biased, "mlp_bias": biased, "norm_bias": biased}
-    config = tiny_config(**fields, head_bias=biased, decoder_bias=biased)
-    names = [name for name, _ in MaskedLanguageModel(config).named_parameters()]
-    assert any(name.endswith("bias") for name in names) == biased
 
 
 @given(st.floats(0.01, 0.99), st.integers(0, 100))

@@ -11,9 +11,9 @@ from maskwright.errors import ConfigError
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.model.init import draw_pair_head, initialize
+from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
-from tests.model.helpers import random_ids, tiny_config, tiny_model, with_pair_head
+from tests.model.helpers import random_ids, tiny_config, with_pair_head
 
 MASKED, PAIRS = torch.tensor([3, 20, 20, 0]), torch.tensor([16, 0])
 CONTEXT = context_from_lengths([16, 16])
@@ -41,14 +41,6 @@ def test_a_pair_sees_its_own_texts_alone() -> None:
     assert not torch.allclose(before, model(ids, CONTEXT, MASKED, 1 - TYPES, PAIRS).pairs)
 
 
-def test_gradients_come_from_both() -> None:
-    model = with_pair_head(preset="bert")
-    logits = model(random_ids(32), CONTEXT, MASKED, TYPES, PAIRS)
-    (logits.masked.sum() + logits.pairs.square().sum()).backward()
-    unmoved = {n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()}
-    assert not {name for name in unmoved if name.startswith(("pair_head", "head"))}
-
-
 def test_a_model_without_the_head_has_none_of_its_parameters() -> None:
     config = tiny_config(preset="bert")
     other = dataclasses.replace(config, sentence_pair_head=True)
@@ -69,15 +61,6 @@ def test_a_model_without_the_head_has_none_of_its_parameters() -> None:
     assert not any("pair_head" in name for name in count_stacked_matrices(paired))
 
 
-def test_a_new_head_follows_the_seed() -> None:
-    config = tiny_config(preset="bert")
-    one, same, other = (draw_pair_head(config, seed) for seed in (1, 1, 2))
-    assert one.keys() == dict(with_pair_head(preset="bert").named_parameters()).keys() & one.keys()
-    name = "pair_head.classifier.weight"
-    assert torch.equal(one[name], same[name])
-    assert not torch.equal(one[name], other[name])
-
-
 def test_flops_are_those_that_torch_counts() -> None:
     model = with_pair_head(preset="bert", attention_backend="reference", attention_dropout=0.0)
     with FlopCounterMode(display=False) as counter:
@@ -94,8 +77,3 @@ def test_texts_need_two_token_types() -> None:
         assert str(caught.value).startswith("model.type_vocab_size = ")
         assert "must be at least 2, one for each text" in str(caught.value)
         assert str(caught.value).endswith("Set it to 2.")
-
-
-def test_a_model_without_the_head_judges_nothing() -> None:
-    with pytest.raises(AssertionError, match="no head for pairs"):
-        tiny_model(preset="bert")(random_ids(32), CONTEXT, MASKED, TYPES, PAIRS)

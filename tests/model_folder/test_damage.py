@@ -28,21 +28,19 @@ DECODER = {
     "distilbert": ("vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"),
     "megatron-bert": ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
     "roberta-prelayernorm": (
-        "lm_head.decoder.weight",
-        "roberta_prelayernorm.embeddings.word_embeddings.weight",
+        "lm_head.decoder.weight", "roberta_prelayernorm.embeddings.word_embeddings.weight"
     ),
     "esm": ("lm_head.decoder.weight", "esm.embeddings.word_embeddings.weight"),
     "jina_embeddings_v3": ("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
     "nomic_bert": (
-        "cls.predictions.decoder.weight",
-        "nomic_bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.weight", "nomic_bert.embeddings.word_embeddings.weight"
     ),
     "gte": ("lm_head.decoder.weight", "gte.embeddings.word_embeddings.weight"),
     "ultrabert": ("head.decoder.weight", "model.embed_tokens.weight"),
     "electra": ("generator_lm_head.weight", "electra.embeddings.word_embeddings.weight"),
     "neobert": ("decoder.weight", "model.encoder.weight"),
     "deberta-v2": ("cls.predictions.decoder.weight", "deberta.embeddings.word_embeddings.weight"),
-}
+}  # fmt: skip
 TIED = [preset for preset in PRESETS if "tie_word_embeddings" not in FAMILIES[preset].fixed]
 TWO_BIASES = [preset for preset in PRESETS if FAMILIES[preset].tied_bias]
 UNLEARNED = ("inv_freq", "contact_head")
@@ -181,15 +179,11 @@ def respell(tensors: Tensors, old: str, *new: str) -> None:
 FUSED = {
     "jina_embeddings_v3": (
         "roberta.encoder.layers.0.mixer.Wqkv",
-        "roberta.layers.0.self_attn.q_proj",
-        "roberta.layers.0.self_attn.k_proj",
-        "roberta.layers.0.self_attn.v_proj",
+        *(f"roberta.layers.0.self_attn.{one}_proj" for one in "qkv"),
     ),
     "nomic_bert": (
         "nomic_bert.encoder.layers.0.attn.Wqkv",
-        "nomic_bert.layers.0.self_attn.q_proj",
-        "nomic_bert.layers.0.self_attn.k_proj",
-        "nomic_bert.layers.0.self_attn.v_proj",
+        *(f"nomic_bert.layers.0.self_attn.{one}_proj" for one in "qkv"),
     ),
     "gte": (
         "gte.encoder.layer.0.mlp.up_gate_proj",

@@ -29,32 +29,20 @@ ESM = {"vocab_size": 33, "pad_token_id": 1, "position_embedding_type": "rotary"}
 # Fields, the nearest class, and what it has not.
 OTHERS = [
     ({"first_attention_norm": True}, "ModernBertForMaskedLM", "first_attention_norm = True"),
-    (
-        {"first_attention_norm": True, "qk_norm": True},
-        "ModernBertForMaskedLM",
-        "first_attention_norm = True; no qk_norm = True",
-    ),
-    (
-        {"preset": "roberta", "type_vocab_size": 0, "hidden_act": "relu"},
-        "RobertaForMaskedLM",
-        "type_vocab_size = 0",
-    ),
-    (
-        {"preset": "ultrabert", "prediction_head_size": 0},
-        "UltrabertForMaskedLM",
-        "prediction_head_size = 0",
-    ),
+    ({"first_attention_norm": True, "qk_norm": True}, "ModernBertForMaskedLM",
+     "first_attention_norm = True; no qk_norm = True"),
+    ({"preset": "roberta", "type_vocab_size": 0, "hidden_act": "relu"}, "RobertaForMaskedLM",
+     "type_vocab_size = 0"),
+    ({"preset": "ultrabert", "prediction_head_size": 0}, "UltrabertForMaskedLM",
+     "prediction_head_size = 0"),
     ({"preset": "gte", "mlp_output_bias": False}, "GteForMaskedLM", "mlp_output_bias = False"),
-    (
-        {"preset": "eurobert", "global_attn_every_n_layers": 2},
-        "EuroBertForMaskedLM",
-        "sliding_attention in layer_types",
-    ),
+    ({"preset": "eurobert", "global_attn_every_n_layers": 2}, "EuroBertForMaskedLM",
+     "sliding_attention in layer_types"),
     ({"preset": "eurobert", "decoder_bias": True}, "EuroBertForMaskedLM", "decoder_bias = True"),
     ({"preset": "neobert", "intermediate_size": 50}, "NeoBERTLMHead", "intermediate_size = 50"),
     ({"preset": "deberta-v2", "embedding_size": 8}, "DebertaV2ForMaskedLM", "embedding_size = 8"),
     ({"preset": "bert", "head_act": "relu"}, "BertForMaskedLM", "head_act = relu"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -144,12 +144,10 @@ def test_a_failing_save_leaves_the_older_model(
     ("change", "message"),
     [
         (lambda t: t.update({QKV: t[QKV].int()}), f"{QKV} holds I32, not one of F64"),
-        (
-            lambda t: t.update(extra=torch.zeros(1), zest=torch.ones(1)),
-            "extra (and 1 more) is unknown",
-        ),
+        (lambda t: t.update(extra=torch.zeros(1), zest=torch.ones(1)),
+         "extra (and 1 more) is unknown"),
     ],
-)
+)  # fmt: skip
 def test_wrong_tensors_are_named(
     folder: Path, change: Callable[[dict[str, Tensor]], object], message: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import torch
 
 from maskwright.data.batch import Batch
 from maskwright.data.config import MaskingConfig
-from maskwright.data.loader import LoadedStep, StepRequest
+from maskwright.data.loader import LoadedStep, RowSource, StepRequest
 from maskwright.data.rows import DataPosition
-from maskwright.distributed.world import World
+from maskwright.distributed.world import ALONE, World
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
@@ -27,10 +28,13 @@ from tests.train.helpers import Recorder, make_trainer
 ROW = 16
 
 
-def load(row: int, share: float = 0.5, world: World | None = None) -> LoadedStep:
-    source = row_source(random_corpus(), masking=MaskingConfig(causal_share=share))
-    source.world = world or source.world
-    return source.load(StepRequest(ROW, 4, 4, 0.15), DataPosition(ROW, 0, row))
+@cache
+def source(share: float, world: World) -> RowSource:
+    return row_source(random_corpus(), masking=MaskingConfig(causal_share=share), world=world)
+
+
+def load(row: int, share: float = 0.5, world: World = ALONE) -> LoadedStep:
+    return source(share, world).load(StepRequest(ROW, 4, 4, 0.15), DataPosition(ROW, 0, row))
 
 
 def load_causal() -> Batch:

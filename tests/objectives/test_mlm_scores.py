@@ -1,13 +1,12 @@
 import math
 from collections.abc import Iterable
-from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from maskwright.attention_context import AttentionContext
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.data import PinnedText
@@ -36,14 +35,7 @@ class ConstantModel(MaskedLanguageModel):
         self.logits = logits
 
     def forward(
-        self,
-        input_ids: Tensor,
-        context: AttentionContext,
-        masked_positions: Tensor,
-        token_type_ids: Tensor | None = None,
-        pair_positions: Tensor | None = None,
-        candidates: object = None,
-        with_hidden: bool = False,
+        self, input_ids: Tensor, context: Any, masked_positions: Tensor, *_: Any, **__: Any
     ) -> Tensor:
         return self.logits.expand(len(masked_positions), -1)
 
@@ -135,15 +127,3 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one() -> None:
     few, many = batches_of(random_corpus(300), 16 * 40), batches_of(random_corpus(300))
     assert sum(len(batch.input_ids) for batch in few) == 16 * 40
     assert torch.equal(few[0].input_ids, many[0].input_ids)
-
-
-def test_an_evaluation_twice_gives_the_same_scores_and_leaves_no_gradient() -> None:
-    model, batches = small_model().eval(), batches_of(random_corpus(100))
-    assert evaluate(model, batches) == evaluate(model, batches)
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_scores_are_named_as_validation_lines_are() -> None:
-    names = {field.name for field in fields(MaskedLMScores)}
-    assert {"loss", "masked_accuracy", "masked_accuracy_top5"} < names
-    assert {"unigram_loss", "unigram_accuracy", "num_predictions"} < names

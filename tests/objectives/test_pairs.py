@@ -77,7 +77,7 @@ def test_a_batch_without_a_pair_gives_zero_and_no_nan() -> None:
 def test_pairs_are_learned() -> None:
     """Tokens of the corpus count upwards, so where one text ends tells how the next begins."""
     recorder = Recorder()
-    train = {"max_steps": 160, "batch_tokens": 1024, "log_every_steps": 50}
+    train = {"max_steps": 160, "batch_tokens": 512, "log_every_steps": 50}
     model = {"preset": "bert", "hidden_size": 32, "norm_position": "pre", "hidden_dropout": 0.0}
     trainer = make_trainer(
         None, recorder, train=train, model=model, optim={"learning_rate": 1e-2}, pairs="next"

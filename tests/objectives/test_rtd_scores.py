@@ -6,11 +6,7 @@ from torch import Tensor
 
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.data import PinnedText
-from maskwright.model.electra import (
-    GeneratorAndDiscriminator,
-    ReplacedTokenHead,
-    narrow_config,
-)
+from maskwright.model.electra import GeneratorAndDiscriminator, ReplacedTokenHead, narrow_config
 from maskwright.objectives.rtd import evaluate_replaced_tokens, predict_replaced
 from tests.helpers import random_corpus, special_ids, vocabulary
 from tests.models import small_config

@@ -52,17 +52,6 @@ def test_muon_has_the_hidden_matrices_and_nothing_else() -> None:
     assert len(build(model, "adamw").optimizers) == 1
 
 
-def test_norms_and_biases_are_not_decayed() -> None:
-    model = small_model(preset="bert")
-    decays = {
-        id(p): group["weight_decay"]
-        for group in build(model, "adamw").optimizers[0].param_groups
-        for p in group["params"]
-    }
-    for parameter in model.parameters():
-        assert decays[id(parameter)] == (0.3 if parameter.ndim >= 2 else 0.0)
-
-
 @pytest.mark.parametrize("name", ["muon", "adamw"])
 @pytest.mark.parametrize(("decay", "keeps"), [(0.0, True), (0.01, False)])
 def test_no_decay_is_no_decay(name: Name, decay: float, keeps: bool) -> None:

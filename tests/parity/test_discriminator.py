@@ -13,28 +13,17 @@ from maskwright.model.electra import Discriminator
 from maskwright.model_folder.folder import open_encoder, open_model, save_model
 from tests.model.helpers import tiny_config
 from tests.model_folder.helpers import tiny_tokenizer
-from tests.twins import (
-    PACKED,
-    PADDED,
-    ROW,
-    TOLERANCE,
-    Rows,
-    fill_rows,
-    pack,
-    randomize,
-)
+from tests.twins import PACKED, PADDED, ROW, TOLERANCE, Rows, fill_rows, pack, randomize
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "electra": {"preset": "electra"},
     "narrow embeddings": {"preset": "electra", "embedding_size": 24, "hidden_act": "silu"},
     "bert": {"preset": "bert"},
     "what only a head that guesses words has": {
-        "preset": "electra",
-        "tie_word_embeddings": False,
-        "head_act": "relu",
+        "preset": "electra", "tie_word_embeddings": False, "head_act": "relu",
         "decoder_bias": False,
     },
-}
+}  # fmt: skip
 
 
 def tiny_discriminator(**fields: object) -> Discriminator:

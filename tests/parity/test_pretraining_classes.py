@@ -21,20 +21,12 @@ from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 from tests.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomize
 from tests.twins import pack as pack_rows
 
-CLASSES = {
-    "bert": "BertForPreTraining",
-    "megatron-bert": "MegatronBertForPreTraining",
-}
+CLASSES = {"bert": "BertForPreTraining", "megatron-bert": "MegatronBertForPreTraining"}
 LENGTHS = (16, 9, 5)
 SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": ROW,
-    "vocab_size": VOCAB_SIZE,
-    "pad_token_id": 0,
-}
+    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+    "max_position_embeddings": ROW, "vocab_size": VOCAB_SIZE, "pad_token_id": 0,
+}  # fmt: skip
 
 
 def build_theirs(model_type: str) -> Any:

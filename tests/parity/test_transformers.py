@@ -24,6 +24,7 @@ from tests.twins import (
 )
 
 INSTALLED = list(list_twins())
+BIASES = dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "head_bias"), True)
 # What the presets alone would leave untried.
 VARIANTS: dict[str, dict[str, Any]] = {
     **{preset: {"preset": preset} for preset in PRESETS},
@@ -32,67 +33,37 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "modernbert": {"preset": "modernbert", "local_attention": 6},
     "modernbert odd window": {"preset": "modernbert", "local_attention": 5, "rope_theta": 77.0},
     "modernbert biases": {
-        "preset": "modernbert",
-        "local_attention": 4,
-        "local_rope_theta": 50.0,
-        "global_attn_every_n_layers": 2,
-        "norm_bias": True,
-        "attention_bias": True,
-        "mlp_bias": True,
-        "head_bias": True,
-        "decoder_bias": False,
+        "preset": "modernbert", "local_attention": 4, "local_rope_theta": 50.0,
+        "global_attn_every_n_layers": 2, **BIASES, "decoder_bias": False,
     },
     "modernbert untied": {
-        "preset": "modernbert",
-        "tie_word_embeddings": False,
-        "hidden_act": "gelu_pytorch_tanh",
-        "head_act": "relu",
-        "global_attn_every_n_layers": 1,
+        "preset": "modernbert", "tie_word_embeddings": False, "hidden_act": "gelu_pytorch_tanh",
+        "head_act": "relu", "global_attn_every_n_layers": 1,
     },
     "eurobert tied biases": {
-        "preset": "eurobert",
-        "tie_word_embeddings": True,
-        "attention_bias": True,
-        "mlp_bias": True,
-        "rope_theta": 250.0,
-        "hidden_act": "relu2",
+        "preset": "eurobert", "tie_word_embeddings": True, "attention_bias": True,
+        "mlp_bias": True, "rope_theta": 250.0, "hidden_act": "relu2",
     },
     "bert spelled out of modernbert": {
-        "preset": "modernbert",
-        "norm_position": "post",
-        "positions": "learned",
-        "gated_mlp": False,
-        "norm_bias": True,
-        "attention_bias": True,
-        "mlp_bias": True,
-        "head_bias": True,
-        "type_vocab_size": 1,
-        "global_attn_every_n_layers": 1,
+        "preset": "modernbert", "norm_position": "post", "positions": "learned",
+        "gated_mlp": False, **BIASES, "type_vocab_size": 1, "global_attn_every_n_layers": 1,
     },
     "roberta untied": {"preset": "roberta", "tie_word_embeddings": False, "hidden_act": "relu"},
     "esm with an embedding norm": {"preset": "esm", "embedding_norm": True, "rope_theta": 99.0},
     "ultrabert odd window": {
-        "preset": "ultrabert",
-        "local_attention": 7,
-        "prediction_head_size": 20,
-        "tie_word_embeddings": True,
-        "mlp_bias": True,
+        "preset": "ultrabert", "local_attention": 7, "prediction_head_size": 20,
+        "tie_word_embeddings": True, "mlp_bias": True,
     },
     "deberta-v2 with few buckets": {
-        "preset": "deberta-v2",
-        "position_buckets": 6,
-        "type_vocab_size": 2,
-        "tie_word_embeddings": False,
-        "hidden_act": "relu",
+        "preset": "deberta-v2", "position_buckets": 6, "type_vocab_size": 2,
+        "tie_word_embeddings": False, "hidden_act": "relu",
     },
     "electra with narrow embeddings": {"preset": "electra", "embedding_size": 24},
     "electra with wide embeddings": {
-        "preset": "electra",
-        "embedding_size": 40,
-        "tie_word_embeddings": False,
+        "preset": "electra", "embedding_size": 40, "tie_word_embeddings": False,
         "hidden_act": "relu",
     },
-}
+}  # fmt: skip
 
 
 def test_every_family_has_a_twin() -> None:

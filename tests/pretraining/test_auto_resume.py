@@ -39,17 +39,6 @@ def test_the_first_time_it_begins_and_then_it_goes_on(
     assert "at step 30 (it had ended; its last weights are" in capsys.readouterr().out
 
 
-def test_another_configuration_is_refused(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    flags = [*command, *SMALL, "--train.max_steps", "10"]
-    assert main(flags) == 0
-    assert main([*flags, "--masking.rate", "0.35"]) == 2
-    error = capsys.readouterr().err
-    assert "masking.rate = 0.35 cannot change when a run is resumed" in error
-    assert steps_of(tmp_path / "run") == [10]
-
-
 def test_a_run_that_exists_is_refused_by_a_restarted_process_too(
     command: list[str],
     tmp_path: Path,

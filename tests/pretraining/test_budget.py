@@ -111,18 +111,11 @@ def test_a_wide_run_keeps_its_size_and_tokens_a_step() -> None:
 
 
 def test_a_run_keeps_the_size_with_which_it_began(
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    speed: float,
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], speed: float
 ):
     data = data_of(workplace)
-    small = [
-        flag
-        for pair in zip(SMALL[::2], SMALL[1::2], strict=True)
-        if "model." not in pair[0]
-        for flag in pair
-    ]
+    pairs = zip(SMALL[::2], SMALL[1::2], strict=True)
+    small = [flag for pair in pairs if "model." not in pair[0] for flag in pair]
     where = ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
     command = [*where, *small, "--model.sizes", "0:64x1,1000:128x2"]
     assert main([*command, "--train.max_steps", "10"]) == 0
@@ -179,24 +172,9 @@ def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
     assert f"embeddings {width * 16384:,}" in shown
 
 
+WIDE = adopt_size(resolve("auto"), Size(0.0, 512, 12))
 THREE_SIZES = [Size(0.0, 64, 1), Size(1.0, 128, 2), Size(3.0, 192, 2)]
 LADDER = [Size(*size) for size in parse_sizes(resolve("auto").model.sizes)]
-
-
-@pytest.mark.parametrize(
-    ("paid", "width", "needs"),
-    [
-        (0.0, 64, "width 128, layers 2 needs"),
-        (0.5, 64, "20 minutes on this machine would buy width 128, layers 2"),
-        (1.0, 128, "30 minutes on this machine would buy width 192, layers 2"),
-        (9.0, 192, "no larger one"),
-    ],
-)
-def test_the_largest_size_that_is_paid_is_picked(paid: float, width: int, needs: str) -> None:
-    size, reason = pick_size(THREE_SIZES, lambda _: Pay(paid, paid, 600.0), "this machine")
-    assert size.width == width
-    assert needs in reason
-    assert "FLOP" not in reason
 
 
 def test_the_reason_says_whether_budget_or_text_decided() -> None:
@@ -252,8 +230,7 @@ def test_values_of_the_user_stay() -> None:
 def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
     peak: float, flops: float, update: float, tokens: float
 ) -> None:
-    config = adopt_size(resolve("auto"), Size(0.0, 512, 12))
-    step = fill_step(config, peak, flops, update, tokens).train.batch_tokens
+    step = fill_step(WIDE, peak, flops, update, tokens).train.batch_tokens
     assert step >= 8192
     assert math.log2(step).is_integer()
     assert step == 8192 or tokens / step >= 2000

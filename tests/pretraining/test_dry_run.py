@@ -1,8 +1,9 @@
 """What a dry run says of this machine, of GPUs that are not here, and to several ranks."""
 
-import subprocess
-import sys
+import os
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.cards import parse_cards
 from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
-from tests.architecture.sources import ROOT
-from tests.distributed.worlds import find_free_port
+from tests.cli.test_bad_input import fails_with
+from tests.distributed.worlds import list_names, start_rank
 from tests.workplace import SMALL, data_of, write_corpus
 
 CPU = torch.device("cpu")
@@ -117,9 +118,6 @@ def test_machine_and_text_choose_the_size():
     assert choose("L4", None) < choose("H200", None)
     assert choose("H200", 1e12) == choose("H200", None)
     assert choose("H200", 1e5) == 64
-    without = resolve("tiny")
-    cards = parse_cards("H200", "device")
-    assert choose_size(without, None, None, cards=cards) == (without, "")
 
 
 @pytest.mark.parametrize(
@@ -131,8 +129,7 @@ def test_machine_and_text_choose_the_size():
     ],
 )
 def test_mistakes(flags: list[str], text: str, capsys: pytest.CaptureFixture[str]):
-    assert main(["pretrain", text, "--name", "run", *flags]) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = fails_with(capsys, ["pretrain", text, "--name", "run", *flags])
     assert line.startswith("ConfigError: for_device = ")
     assert not Path("runs").exists()
 
@@ -164,24 +161,20 @@ def test_a_run_with_sizes_warns_at_its_start(
     assert "warning: about" in capsys.readouterr().out
 
 
-LAUNCHERS = {
-    "torch.distributed.run": ("--nproc-per-node=2", "--master-port="),
-    "accelerate.commands.launch": ("--multi_gpu", "--num_processes=2", "--main_process_port="),
-}
+def say_dry_run(names: dict[str, str], arguments: list[str]) -> str:
+    """What ``pretrain ARGUMENTS --dry-run`` prints on the rank of these names."""
+    os.environ.update(names)
+    with redirect_stdout(StringIO()) as said:
+        assert main(["pretrain", *arguments, "--dry-run"]) == 0
+    return said.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("launcher", "flags"), [*zip(LAUNCHERS, [[], ["--for-device", "8xH200"]], strict=True)]
-)
-def test_one_of_several_ranks_prints(launcher: str, flags: list[str], workplace: Path):
-    """accelerate starts ranks as torchrun does; what it calls several GPUs may be a CPU."""
-    *place, port = LAUNCHERS[launcher]
-    run = ["pretrain", str(data_of(workplace)), *SMALL, "--name", "never", "--dry-run"]
-    run += ["--train.max_steps", "9", *flags]
-    command = [sys.executable, "-m", launcher, *place, f"{port}{find_free_port()}"]
-    command += ["-m", "maskwright", *run]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+@pytest.mark.parametrize("flags", [[], ["--for-device", "8xH200"]])
+def test_one_of_several_ranks_prints(flags: list[str], workplace: Path):
+    run = [str(data_of(workplace)), *SMALL, "--name", "never", "--train.max_steps", "9", *flags]
+    ranks = [start_rank(say_dry_run, names, run) for names in list_names(2)]
+    first, second = (rank.result(timeout=180) for rank in ranks)
     for name in ("model", "memory", "device", "speed", "estimate"):
-        assert result.stdout.count(f"{name}  ") == 1, result.stdout
-    assert ("one of 2 ranks" in result.stdout) == (not flags)
+        assert first.count(f"{name}  ") == 1, first
+    assert ("one of 2 ranks" in first) == (not flags)
+    assert second == ""

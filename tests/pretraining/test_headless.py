@@ -18,12 +18,6 @@ from maskwright.runs.config import resolve
 from maskwright.runs.find_model import find_model_folder
 from tests.hub_folders import TWINS, write_twin
 from tests.pretraining.test_init_from import command
-from tests.workplace import write_corpus
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt", 100)
 
 
 def write_headless(root: Path, model_type: str) -> tuple[Path, Path]:

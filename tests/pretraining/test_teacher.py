@@ -17,12 +17,7 @@ from maskwright.files import hash_file
 from maskwright.logs import read_metrics
 from maskwright.model_folder.folder import describe_folder, open_model
 from maskwright.pretraining.build import build_model, build_trainer
-from maskwright.pretraining.init_from import (
-    adopt_model,
-    load_teacher,
-    spread_layers,
-    take_layers,
-)
+from maskwright.pretraining.init_from import adopt_model, load_teacher, spread_layers, take_layers
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import load_run_config

@@ -1,5 +1,7 @@
 import json
+import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,23 @@ from maskwright.errors import ConfigError, InputError
 from maskwright.evaluation import data as evaluation_data
 from maskwright.evaluation.data import EvaluationText, PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.pretraining import build, validation
+from maskwright.pretraining import build as build_module
+from maskwright.pretraining import validation
 from maskwright.pretraining.build import build_trainer, check_machine, objective_of, resolve_model
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.pretraining.validation import TrainingSuites
 from maskwright.runs.run_directory import load_run_config
 from maskwright.tokenizer.tokenizer import EncodedText
 from maskwright.train.signals import AbandonedError
+from maskwright.train.trainer import Trainer
 from tests.workplace import data_of
+
+
+def build(workplace: Path, checkpoints: Path, **changes: dict[str, Any]) -> Trainer:
+    """A trainer of the run ``small``, with other values."""
+    config = load_run_config(workplace / "runs" / "small", changes)
+    data = PreparedData(data_of(workplace), verify="sizes")
+    return build_trainer(config, data, checkpoints, ALONE)[0]
 
 
 def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> None:
@@ -31,9 +42,7 @@ def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> No
     pairs.write_text('{"sentence_good": "The cat eats fish.", "sentence_bad": "The cat eat."}\n')
     suites = {"suites": ["blimp", "fill", "mlm", "pll"], "blimp": str(pairs)}
     evaluate = {**suites, "every_validations": 2}
-    config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
-    data = PreparedData(data_of(workplace), verify="sizes")
-    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    trainer = build(workplace, tmp_path, evaluate=evaluate)
     due = [0] * 4
     for number in range(4):  # of 5 in 150 steps
         trainer.state = replace(trainer.state, step=30 * number)
@@ -46,41 +55,36 @@ def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> No
     assert scores == trainer.score(final=True)
 
 
-def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_path: Path) -> None:
-    evaluate = {"suites": ["fill", "pll"]}
-    config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
-    data = PreparedData(data_of(workplace), verify="sizes")
-    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
-    num_asked = 0
+def test_a_validation_and_its_suites_stop_between_passes_through_the_model(
+    workplace: Path, tmp_path: Path
+) -> None:
+    trainer = build(workplace, tmp_path, evaluate={"suites": ["fill", "pll"]})
 
-    def is_asked_to_stop() -> bool:
-        nonlocal num_asked
-        num_asked += 1
-        return False
+    def score(stop_at: float) -> int:
+        num_asked = 0
 
-    trainer.score(final=True, is_asked_to_stop=is_asked_to_stop)
-    num_in_all, num_asked = num_asked, 0
+        def is_asked_to_stop() -> bool:
+            nonlocal num_asked
+            num_asked += 1
+            return num_asked >= stop_at
+
+        with nullcontext() if stop_at == math.inf else pytest.raises(AbandonedError):
+            trainer.score(final=True, is_asked_to_stop=is_asked_to_stop)
+        return num_asked
+
+    num_in_all = score(math.inf)
     assert num_in_all > 10
-
-    def is_asked_in_the_middle() -> bool:
-        is_asked_to_stop()
-        return num_asked >= num_in_all - 2
-
-    with pytest.raises(AbandonedError):
-        trainer.score(final=True, is_asked_to_stop=is_asked_in_the_middle)
-    assert num_asked == num_in_all - 2
-    trainer.score(final=True)  # nobody asks any more
-    assert num_asked == num_in_all - 2
+    for number in (2, num_in_all - 2):
+        assert score(number) == number
+    assert trainer.score(final=True)["num_predictions"] > 0  # nobody asks any more
 
 
 def test_suites_leave_no_trace_in_the_weights(workplace: Path, tmp_path: Path) -> None:
-    data = PreparedData(data_of(workplace), verify="sizes")
     train = {"max_steps": 6, "num_validations": 3}
     weights: list[dict[str, Tensor]] = []
     for suites in ([], ["fill", "mlm"]):
         values = {"train": train, "evaluate": {"suites": suites}}
-        config = load_run_config(workplace / "runs" / "small", values)
-        trainer, _ = build_trainer(config, data, tmp_path / str(len(suites)), ALONE)
+        trainer = build(workplace, tmp_path / str(len(suites)), **values)
         trainer.fit()
         assert trainer.last_scores is not None
         assert ("fill/accuracy" in trainer.last_scores) == bool(suites)
@@ -155,9 +159,7 @@ def test_the_text_of_suites_is_cut_once(
         return cut(*arguments)
 
     monkeypatch.setattr(evaluation_data, "_cut_sentences", watch)
-    config = load_run_config(workplace / "runs" / "small", {"evaluate": {"suites": ["fill"]}})
-    data = PreparedData(data_of(workplace), verify="sizes")
-    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    trainer = build(workplace, tmp_path, evaluate={"suites": ["fill"]})
     assert trainer.model.training
     for _ in range(2):
         assert "fill/accuracy" in trainer.score(final=True)
@@ -172,43 +174,23 @@ def test_missing_minimal_pairs_are_noticed_before_anything_is_prepared(workplace
 
 
 def test_bf16_needs_a_gpu_that_has_it(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "choose_device", lambda *_: torch.device("cuda"))
-    monkeypatch.setattr(build, "computes_in_bf16", lambda _: False)
+    monkeypatch.setattr(build_module, "choose_device", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr(build_module, "computes_in_bf16", lambda _: False)
     config = load_run_config(workplace / "runs" / "small", {"train": {"precision": "bf16"}})
     with pytest.raises(ConfigError) as caught:
         check_machine(config)
     assert caught.value.field == "train.precision"
 
 
-def test_a_validation_stops_between_batches(workplace: Path, tmp_path: Path) -> None:
-    config = load_run_config(workplace / "runs" / "small", {})
-    data = PreparedData(data_of(workplace), verify="sizes")
-    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
-    num_asked = 0
-
-    def is_asked_to_stop() -> bool:
-        nonlocal num_asked
-        num_asked += 1
-        return num_asked >= 2
-
-    with pytest.raises(AbandonedError):
-        trainer.score(final=True, is_asked_to_stop=is_asked_to_stop)
-    assert num_asked == 2
-    assert trainer.score(final=True)["num_predictions"] > 0
-
-
 def test_rows_of_a_validation_have_their_own_length(
     workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = load_run_config(workplace / "runs" / "small", {})
-    config = replace(config, train=replace(config.train, valid_seq_length=16))
-    data = PreparedData(data_of(workplace), verify="sizes")
-    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    trainer = build(workplace, tmp_path, train={"valid_seq_length": 16})
     seen: set[int] = set()
-    build = PinnedText.batches
+    batches = PinnedText.batches
 
     def watch(text: PinnedText, **arguments: Any) -> Iterator[Batch]:
-        for batch in build(text, **arguments):
+        for batch in batches(text, **arguments):
             seen.add(batch.context.row_length)
             yield batch
 

@@ -36,7 +36,6 @@ from tests.hub_folders import write_twin
 from tests.models import small_model
 from tests.pretraining.test_init_from import command
 from tests.shards.helpers import write_prepared
-from tests.workplace import write_corpus
 
 WORDS, DECODER, BIAS = (
     "encoder.embeddings.word.weight",
@@ -50,11 +49,6 @@ def test_the_first_tokens_are_read_across_shards(tmp_path: Path, most: int) -> N
     write_prepared(tmp_path)
     whole = [7, 300, 9, 8, *[5] * 9, 6, 399]
     assert read_first_tokens(TokenStore.open(tmp_path, "train"), most).tolist() == whole[:most]
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt", 100)
 
 
 def trained(text: Path, kind: TokenizerKind = "wordpiece", size: int = 320) -> Tokenizer:
@@ -216,14 +210,6 @@ def test_rows_are_means(tied: bool) -> None:
         assert torch.allclose(grown[name][64], (old[7] + old[9]) / 2)
         assert torch.allclose(grown[name][65], (old[10] + old[11] + old[12]) / 3)
         assert torch.allclose(grown[name][66:], old.mean(0).expand(62, *old.shape[1:]))
-
-
-def test_a_vocabulary_may_have_room_already() -> None:
-    model = small_model()
-    tensors = {name: p.detach() for name, p in model.named_parameters()}
-    grown = grow_vocabulary(tensors, 64, {63: [5, 6]})
-    assert torch.equal(grown[WORDS][:63], tensors[WORDS][:63])
-    assert torch.equal(grown[WORDS][63], tensors[WORDS][5:7].mean(0))
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -12,7 +12,6 @@ from maskwright import MaskwrightError, pretrain
 from maskwright.cli.main import main
 from maskwright.errors import CheckpointError, InputError
 from maskwright.logs import read_metrics
-from maskwright.runs.config import resolve
 from maskwright.runs.run_directory import begin_run, check_new, locking_run, read_provenance
 from maskwright.train.trainer import Trainer
 from tests.workplace import SMALL, data_of
@@ -55,14 +54,8 @@ def test_a_run_in_progress_is_left_alone(tmp_path: Path):
         pass
 
 
-def test_a_whole_configuration_takes_no_sections():
-    with pytest.raises(TypeError, match="not both"):
-        pretrain("pydocs", config=resolve("tiny"), train={"max_steps": 1})
-
-
 @pytest.mark.parametrize(
-    ("number", "error"),
-    [(signal.SIGTERM, MaskwrightError), (signal.SIGINT, KeyboardInterrupt)],
+    ("number", "error"), [(signal.SIGTERM, MaskwrightError), (signal.SIGINT, KeyboardInterrupt)]
 )
 def test_python_is_told_that_a_run_was_stopped(
     workplace: Path,

@@ -4,13 +4,11 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from maskwright.selection.near_duplicates import (
     BAND_BITS,
     NUM_HASHES,
     SHINGLE,
-    Records,
     Signer,
     choose_rows,
     connect,
@@ -103,28 +101,6 @@ def test_a_hash_names_its_band_and_is_that_of_its_rows(threshold: float) -> None
             for other in range(3):
                 same = (parts[one] == parts[other]).all()
                 assert (values[one] == values[other]) == same
-
-
-EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
-
-
-def connect_in_ranges(pairs: Records, num_ranges: int, draw: random.Random) -> dict[int, int]:
-    """The smallest document of each component, by rounds shared over ranges of places."""
-    for _ in range(100):
-        cuts = sorted(draw.randrange(1 << 64) for _ in range(num_ranges - 1))
-        parts = np.searchsorted(np.array(cuts, np.uint64), pairs["place"], side="right")
-        # Some ranges have no pairs at all.
-        rounds = [
-            connect(pairs[parts == part]) for part in draw.sample(range(num_ranges), num_ranges)
-        ]
-        pairs = np.concatenate([one.pairs for one in rounds])
-        if not any(one.changed for one in rounds):
-            return {
-                node: least
-                for one in rounds
-                for node, least in zip(one.nodes.tolist(), one.least.tolist(), strict=True)
-            }
-    raise AssertionError("it does not end")
 
 
 def test_no_pairs_are_no_components() -> None:

@@ -1,8 +1,10 @@
 """A small prepared folder made by hand."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from maskwright.shards.manifest import (
     COUNTS_NAME,
@@ -26,7 +28,7 @@ SHARDS = {
 
 
 def write_shard(
-    folder: Path, name: str, documents: list[tuple[list[int], list[int]]], dtype: str = "uint16"
+    folder: Path, name: str, documents: Iterable[tuple[ArrayLike, ArrayLike]], dtype: str = "uint16"
 ) -> ShardInfo:
     writer = ShardWriter(folder, name, dtype)
     for ids, starts in documents:

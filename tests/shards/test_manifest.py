@@ -6,7 +6,7 @@ import pytest
 
 from maskwright.errors import ShardError
 from maskwright.shards.manifest import read_manifest
-from tests.shards.helpers import write_prepared
+from tests.shards.helpers import VOCAB_SIZE, write_prepared
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -29,51 +29,31 @@ def test_a_file_that_is_no_manifest(content: str, tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-def break_version(values: dict[str, Any]) -> None:
-    values["version"] = 99
-
-
-def break_key(values: dict[str, Any]) -> None:
-    del values["splits"]["valid"]
-
-
-def break_dtype(values: dict[str, Any]) -> None:
-    values["dtype"] = "uint32"
-
-
-def break_total(values: dict[str, Any]) -> None:
-    values["splits"]["train"]["num_tokens"] += 1
-
-
-def break_file(values: dict[str, Any]) -> None:
-    del values["splits"]["train"]["shards"][0]["files"]["ends"]
-
-
-def break_vocabulary(values: dict[str, Any]) -> None:
-    values["vocab_size"] += 1
-
-
-def break_dropped(values: dict[str, Any]) -> None:
-    values["dropped"] = [1]
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("place", "value", "message"),
     [
-        (break_version, "version 99"),
-        (break_key, "valid.* is missing"),
-        (break_dtype, "not stored as uint32"),
-        (break_total, "do not add up"),
-        (break_file, "ends.* is missing"),
-        (break_vocabulary, "bytes do not hold"),
-        (break_dropped, "damaged"),
+        ("version", 99, "version 99"),
+        ("splits/valid", None, "valid.* is missing"),
+        ("dtype", "uint32", "not stored as uint32"),
+        ("splits/train/num_tokens", 16, "do not add up"),
+        ("splits/train/shards/0/files/ends", None, "ends.* is missing"),
+        ("vocab_size", VOCAB_SIZE + 1, "bytes do not hold"),
+        ("dropped", [1], "damaged"),
     ],
 )
-def test_a_manifest_that_contradicts_itself(change: Any, message: str, tmp_path: Path) -> None:
+def test_a_manifest_that_contradicts_itself(
+    place: str, value: Any, message: str, tmp_path: Path
+) -> None:
     write_prepared(tmp_path)
     file = tmp_path / "manifest.json"
     values = json.loads(file.read_text())
-    change(values)
+    inner, (*way, last) = values, place.split("/")
+    for name in way:
+        inner = inner[int(name) if name.isdigit() else name]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
     file.write_text(json.dumps(values))
     with pytest.raises(ShardError, match=message):
         read_manifest(tmp_path)

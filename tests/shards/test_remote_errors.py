@@ -4,11 +4,7 @@ import errno
 
 import pytest
 from aiohttp import ClientPayloadError, ClientResponseError, RequestInfo
-from botocore.exceptions import (
-    ClientError,
-    ConnectionClosedError,
-    NoCredentialsError,
-)
+from botocore.exceptions import ClientError, ConnectionClosedError, NoCredentialsError
 from gcsfs.retry import HttpError, validate_response
 from google.auth.exceptions import DefaultCredentialsError, TransportError
 from multidict import CIMultiDict, CIMultiDictProxy

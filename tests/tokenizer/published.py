@@ -60,9 +60,7 @@ def _template(backend: Tokenizer, cls: str, sep: str, pair: str) -> None:
 def _learn_bytes(backend: Tokenizer) -> tuple[list[str], list[tuple[str, str]]]:
     """Tokens and merges of a byte-level vocabulary, in the order of learning."""
     trainer = trainers.BpeTrainer(
-        vocab_size=_SIZE,
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=_SIZE, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
     backend.train_from_iterator(_texts(), trainer)
     model = json.loads(backend.to_str())["model"]

@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.tokenizer import encoding
@@ -13,23 +13,8 @@ from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts
 
 # Words, and what could make a cut between them wrong.
 WORDS = [
-    "the",
-    "Statement",
-    "a",
-    "b2",
-    "7",
-    "don't",
-    "'S",
-    "e",
-    "İ",
-    "ﬁ",
-    "½",
-    "한국어",
-    "中文",
-    "ไทย",
-    "ខ្មែរ\u200bភាសា",
-    "ภาษา" * 40,
-    "हिन्दी",
+    *("the", "Statement", "a", "b2", "7", "don't", "'S", "e", "İ", "ﬁ", "½"),
+    *("한국어", "中文", "ไทย", "ខ្មែរ\u200bភាសា", "ภาษา" * 40, "हिन्दी"),
 ]
 TOKENS = ["[MASK]", "[UNK]", "[unused0]", "▁", "##a", "Ġ", "é", "😀", "e\u0301", "\u0301", "\u0338"]
 BLANKS = [" ", "  ", "\n", "\t", "\r\n", "\x0b", "\x1c", "\x85", "\xa0", "\u2003", "\u3000"]
@@ -50,7 +35,6 @@ def assert_same(tokenizer: Tokenizer, text: str) -> None:
 def test_fast_encoding_is_the_slow_one(kind: TokenizerKind, lowercase: bool) -> None:
     tokenizer = trained(kind, lowercase)
 
-    @settings(max_examples=150)
     @given(TEXTS)
     def check(text: str) -> None:
         assert_same(tokenizer, text)
@@ -60,7 +44,7 @@ def test_fast_encoding_is_the_slow_one(kind: TokenizerKind, lowercase: bool) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fast_encoding_is_the_slow_one_on_prose(kind: TokenizerKind) -> None:
-    for text in [*english_texts(), KOREAN, CHINESE, MIXED]:
+    for text in [*english_texts()[:10], KOREAN, CHINESE, MIXED]:
         assert_same(trained(kind), text)
 
 

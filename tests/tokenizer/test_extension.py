@@ -11,11 +11,7 @@ from transformers import AutoTokenizer
 from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer import extension
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
-from maskwright.tokenizer.extension import (
-    extend_tokenizer,
-    extends,
-    measure_extension,
-)
+from maskwright.tokenizer.extension import extend_tokenizer, extends, measure_extension
 from maskwright.tokenizer.learning import Merges, learn_joins
 from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -168,29 +164,27 @@ def test_joins_make_new_tokens_only() -> None:
     assert merges.counts == [8, 5]
 
 
-def test_a_new_token_must_not_make_words_unknown(tmp_path: Path) -> None:
-    """ "xy" would leave "##z", which no token spells, of the word that was "x ##yz"."""
+def make_small(*tokens: str) -> Tokenizer:
+    """A WordPiece of these tokens beside the special ones."""
     base = trained("wordpiece")
-    model = base.description["model"]
-    vocabulary = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x", "##y", "##yz"])
+    vocabulary = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *tokens)
     numbered = {token: place for place, token in enumerate(vocabulary)}
-    small = {**base.description, "model": {**model, "vocab": numbered}}
-    tokenizer = Tokenizer(small, base.special_tokens)
+    model = {**base.description["model"], "vocab": numbered}
+    return Tokenizer({**base.description, "model": model}, base.special_tokens)
+
+
+def test_a_new_token_must_not_make_words_unknown() -> None:
+    """ "xy" would leave "##z", which no token spells, of the word that was "x ##yz"."""
+    tokenizer = make_small("x", "##y", "##yz")
     with pytest.raises(TokenizerError, match="supports only 0 new tokens"):
         extend_tokenizer(tokenizer, ["xy xy xy xyz"], config(1))
     more = extend_tokenizer(tokenizer, ["xy xy xy xyz"], config(2, min_frequency=1))
     assert more.tokens(range(8, 10)) == ["xy", "xyz"]
 
 
-def test_a_word_that_was_unknown_before_costs_no_token(tmp_path: Path) -> None:
+def test_a_word_that_was_unknown_before_costs_no_token() -> None:
     """No token spells "q", so "xyq" was unknown and stays so."""
-    base = trained("wordpiece")
-    model = base.description["model"]
-    vocabulary = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x", "##y"])
-    numbered = {token: place for place, token in enumerate(vocabulary)}
-    small = {**base.description, "model": {**model, "vocab": numbered}}
-    tokenizer = Tokenizer(small, base.special_tokens)
-    more = extend_tokenizer(tokenizer, ["xy xy xy xyq"], config(1))
+    more = extend_tokenizer(make_small("x", "##y"), ["xy xy xy xyq"], config(1))
     assert more.tokens(range(7, 8)) == ["xy"]
 
 

@@ -7,10 +7,7 @@ from transformers import AutoTokenizer
 
 from maskwright.errors import TokenizerError
 from maskwright.tokenizer.config import TokenizerKind
-from maskwright.tokenizer.files import (
-    calling_library,
-    read_max_length,
-)
+from maskwright.tokenizer.files import calling_library, read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import KINDS, MIXED, trained
 

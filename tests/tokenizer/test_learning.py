@@ -85,14 +85,6 @@ def words_of(texts: list[str]) -> Counter[str]:
     return Counter(word for text in texts for word in text.split())
 
 
-def test_a_worked_example() -> None:
-    learned = learn_merges({"low": 5, "lower": 2, "newest": 6}, sorted("lowernst"), 12, 1)
-    assert learned.pairs[0] == ("w", "e")  # 8 times
-    assert learned.pairs[1] == ("l", "o")  # 7 times, as (o, w), whose ids are larger
-    # Then all pairs of n-e-we-s-t occur 6 times, and the smallest id is that of e.
-    assert learned.tokens[8:] == ["we", "lo", "ewe", "newe"]
-
-
 def test_the_same_vocabulary_as_the_library() -> None:
     texts = english_texts()
     library = tokenizers.Tokenizer(models.BPE())

@@ -126,25 +126,15 @@ def letters() -> Tokenizer:
 
 def test_the_numbers_of_a_small_text() -> None:
     stats = measure_tokenizer(letters(), ["ab é", "", "c"])
-    assert (stats.num_tokens, stats.num_characters, stats.num_bytes, stats.num_words) == (
-        5,
-        5,
-        6,
-        3,
-    )
+    counts = (stats.num_tokens, stats.num_characters, stats.num_bytes, stats.num_words)
+    assert counts == (5, 5, 6, 3)
     assert stats.fertility == pytest.approx(5 / 3)
     assert stats.tokens_per_character == 1.0
     assert stats.bytes_per_token == pytest.approx(6 / 5)
     assert stats.unknown_share == pytest.approx(1 / 5)
     assert stats.split_share == pytest.approx(1 / 4)  # ab, the blank, é, c
     assert stats.used_share == pytest.approx(4 / 5)
-    assert sorted(stats.most_frequent) == [
-        ("[UNK]", 1),
-        ("a", 1),
-        ("b", 1),
-        ("c", 1),
-        ("▁", 1),
-    ]
+    assert sorted(stats.most_frequent) == [("[UNK]", 1), ("a", 1), ("b", 1), ("c", 1), ("▁", 1)]
 
 
 ENGLISH = ["the cat sleeps . the dog sees it ! does it ?", "cats sleep."] * 20

@@ -88,15 +88,6 @@ def test_the_mask_of_bytes_takes_the_blank_before_it() -> None:
     assert tokens == ["the", "[MASK]", "Ġis"]
 
 
-def test_token_and_id() -> None:
-    tokenizer = trained("wordpiece")
-    the = tokenizer.token_id("the")
-    assert the is not None
-    assert tokenizer.token(the) == "the"
-    assert tokenizer.token_id("no such token") is None
-    assert tokenizer.token(10**6) == "[UNK]"
-
-
 def test_fingerprints_tell_tokenizers_apart_and_ignore_truncation() -> None:
     tokenizer = trained("wordpiece")
     truncation = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}

@@ -40,7 +40,7 @@ from tests.helpers import random_corpus, row_source
 from tests.models import small_model
 from tests.train.helpers import Recorder, make_trainer
 
-TRAIN = {"max_steps": 16, "micro_batch_tokens": 64, "ema_decay": 0.9}
+TRAIN = {"max_steps": 8, "micro_batch_tokens": 64, "ema_decay": 0.9}
 # An operator, with what is no tensor among its arguments.
 Call = tuple[str, str]
 

@@ -184,11 +184,7 @@ def test_a_damaged_later_checkpoint_does_not_push_out_a_whole_one(
 def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     path = save(tmp_path, 4)
     shutil.copy(path / "state.json", path / "stray.json")
-    assert names(save(tmp_path, 4)) == [
-        "manifest.json",
-        "state.json",
-        "tensors.safetensors",
-    ]
+    assert names(save(tmp_path, 4)) == ["manifest.json", "state.json", "tensors.safetensors"]
 
 
 def test_a_run_folder_is_not_made_again(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from maskwright.errors import ConfigError
-from maskwright.train.config import TrainConfig, parse_schedule
+from maskwright.train.config import TrainConfig
 
 
 @pytest.mark.parametrize(
@@ -72,29 +72,10 @@ def test_a_curriculum_goes_from_stage_to_stage() -> None:
     assert config.seq_lengths(256) == [64, 128]
 
 
-def test_without_stages_the_default_holds_throughout() -> None:
-    config = TrainConfig(batch_tokens=512)
-    assert config.batch_tokens_at(0.9) == 512
-    assert config.seq_lengths(128) == [128]
-    assert parse_schedule("x", (), 7) == [(0.0, 7)]
-
-
 def test_the_mean_of_a_batch_curriculum_counts_the_share_of_each_stage() -> None:
     assert TrainConfig(batch_tokens=512).mean_batch_tokens == 512
     curriculum = TrainConfig(batch_tokens_schedule=("0:1000", "0.2:2000", "0.5:4000"))
     assert curriculum.mean_batch_tokens == pytest.approx(200 + 600 + 2000)
-
-
-def test_each_budget_has_its_share() -> None:
-    config = TrainConfig(max_steps=10, max_tokens=1000, max_minutes=1.0)
-    assert config.used_shares(5, 900, 6.0) == {
-        "max_steps": 0.5,
-        "max_tokens": 0.9,
-        "max_minutes": 0.1,
-    }
-    assert config.used_shares(5, 900, 36.0, startup_seconds=30.0)["max_minutes"] == 0.2
-    assert TrainConfig(max_minutes=0.05).used_shares(5, 900, 6.0)["max_minutes"] == 2.0
-    assert TrainConfig(max_epochs=1.0).used_shares(5, 900, 6.0) == {}
 
 
 def test_the_shortest_budget_says_how_long_a_run_takes() -> None:

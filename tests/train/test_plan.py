@@ -87,18 +87,6 @@ def test_at_full_rate_every_token_could_have_been_a_candidate(
     assert found in (0, num_candidates)
 
 
-def test_candidates_begin_after_the_first_steps_of_a_short_run() -> None:
-    schedule = make_schedule(TrainConfig(num_candidates=2048, max_steps=60))
-    counts = [schedule.step_at(step / 60, step).request.num_candidates for step in range(60)]
-    assert counts == [2048] * 2 + [0] * 13 + [2048] * 27 + [0] * 18
-
-
-def test_a_warm_up_of_more_steps_leaves_all_candidates() -> None:
-    schedule = make_schedule(TrainConfig(num_candidates=2048, max_steps=1000))
-    counts = [schedule.step_at(step / 1000, step).request.num_candidates for step in range(700)]
-    assert counts == [2048] * 700
-
-
 def test_micro_batches_are_whole_rows() -> None:
     def rows_at_once(micro_batch_tokens: int | None) -> int:
         train = TrainConfig(batch_tokens=1024, micro_batch_tokens=micro_batch_tokens)
@@ -114,8 +102,7 @@ def test_micro_batches_are_whole_rows() -> None:
         (
             "batch_tokens_schedule",
             TrainConfig(
-                batch_tokens_schedule=("0:64", "0.7:128"),
-                seq_length_schedule=("0:64", "0.6:128"),
+                batch_tokens_schedule=("0:64", "0.7:128"), seq_length_schedule=("0:64", "0.6:128")
             ),
         ),
     ],

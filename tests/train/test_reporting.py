@@ -9,32 +9,21 @@ import pytest
 
 from maskwright import console
 from maskwright.console import Console
-from maskwright.logs import Record, read_metrics
+from maskwright.logs import Record
 from maskwright.objectives.mlm import MaskedTokens
 from maskwright.train import reporting
 from maskwright.train.reporting import RunReporter, color_sample, describe_record
 
 SCORES = MaskedTokens.scores
+HERE = {"step": 1200, "tokens": 2_000_000}
+RATES = {"learning_rate": 0.003, "tokens_per_second": 3456.7}
 TRAIN: Record = {
-    "split": "train",
-    "step": 1200,
-    "tokens": 2_000_000,
-    "seconds": 60.0,
-    "loss": 5.25,
-    "masked_accuracy": 0.21,
-    "learning_rate": 0.003,
-    "tokens_per_second": 3456.7,
-}
+    "split": "train", **HERE, "seconds": 60.0, "loss": 5.25, "masked_accuracy": 0.21, **RATES
+}  # fmt: skip
 VALID: Record = {
-    "split": "valid",
-    "step": 1200,
-    "tokens": 2_000_000,
-    "seconds": 61.0,
-    "loss": 5.5,
-    "masked_accuracy": 0.2,
-    "unigram_accuracy": 0.05,
-    "samples": ["✓ a [MASK] cat  →  black 40%"],
-}
+    "split": "valid", **HERE, "seconds": 61.0, "loss": 5.5, "masked_accuracy": 0.2,
+    "unigram_accuracy": 0.05, "samples": ["✓ a [MASK] cat  →  black 40%"],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -156,12 +145,6 @@ def test_on_a_terminal_there_is_a_panel(tmp_path: Path) -> None:
     assert "validation loss 5.500" in shown
     assert "[MASK]" in shown
     assert "1:01 ? left" in shown  # the pace is not known yet
-
-
-@pytest.mark.usefixtures("no_board")
-def test_every_record_is_in_metrics_jsonl(tmp_path: Path) -> None:
-    run_report(tmp_path, [TRAIN, VALID])
-    assert read_metrics(tmp_path / "metrics.jsonl") == [TRAIN, VALID]
 
 
 @pytest.mark.usefixtures("no_board")

@@ -1,4 +1,4 @@
-"""10 + 10 steps are 20 steps, bit for bit."""
+"""5 + 5 steps are 10 steps, bit for bit."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dropout": {"model": {"hidden_dropout": 0.2, "attention_dropout": 0.1, "mlp_dropout": 0.1}},
     "ema": {"train": {"ema_decay": 0.99}},
     "adamw": {"optim": {"name": "adamw", "schedule": "cosine"}},
-    "tokens-budget": {"train": {"max_steps": None, "max_tokens": 1150}},
+    "tokens-budget": {"train": {"max_steps": None, "max_tokens": 575}},
     "micro-batches": {"train": {"micro_batch_tokens": 16}},
     "curricula": {
         "train": {
@@ -36,19 +36,28 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def run_interrupted(folder: Path, stops: list[int], variant: dict[str, Any]) -> Trainer:
-    """Trains to the end, with a stop and a new trainer (as in a new process) at each of `stops`."""
-    for stop in stops:
-        trainer = make_trainer(folder, Recorder(stop), **variant)
-        checkpoint, _ = find_newest(folder)
-        if checkpoint is not None:
-            trainer.restore(checkpoint)
-        assert trainer.fit() is not None
-        assert trainer.state.step == stop
-    trainer = make_trainer(folder, Recorder(), **variant)
+def make_run(
+    folder: Path | None, recorder: Recorder, train: dict[str, Any] | None = None, **more: Any
+) -> Trainer:
+    return make_trainer(folder, recorder, train={"max_steps": 10, **(train or {})}, **more)
+
+
+def restore_newest(trainer: Trainer, folder: Path) -> Trainer:
     checkpoint, _ = find_newest(folder)
     assert checkpoint is not None
     trainer.restore(checkpoint)
+    return trainer
+
+
+def run_interrupted(folder: Path, stops: list[int], variant: dict[str, Any]) -> Trainer:
+    """Trains to the end, with a stop and a new trainer (as in a new process) at each of `stops`."""
+    for number, stop in enumerate(stops):
+        trainer = make_run(folder, Recorder(stop), **variant)
+        if number:
+            restore_newest(trainer, folder)
+        assert trainer.fit() is not None
+        assert trainer.state.step == stop
+    trainer = restore_newest(make_run(folder, Recorder(), **variant), folder)
     assert trainer.fit() is None
     return trainer
 
@@ -64,9 +73,9 @@ def tensors_of(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, variant: str) -> None:
-    whole = make_trainer(None, Recorder(), **VARIANTS[variant])
+    whole = make_run(None, Recorder(), **VARIANTS[variant])
     whole.fit()
-    resumed = run_interrupted(tmp_path, [10], VARIANTS[variant])
+    resumed = run_interrupted(tmp_path, [5], VARIANTS[variant])
     expected, actual = tensors_of(whole), tensors_of(resumed)
     assert expected.keys() == actual.keys()
     assert all(torch.equal(expected[name], actual[name]) for name in expected)
@@ -78,9 +87,9 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, variant: str) ->
 
 
 def test_a_run_may_be_interrupted_again_and_again(tmp_path: Path) -> None:
-    whole = make_trainer(None, Recorder())
+    whole = make_run(None, Recorder())
     whole.fit()
-    resumed = run_interrupted(tmp_path, [1, 2, 9, 19], {})
+    resumed = run_interrupted(tmp_path, [1, 2, 5, 9], {})
     for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(a, b)
 
@@ -97,21 +106,17 @@ def without_clocks(*recorders: Recorder) -> list[dict[str, Any]]:
 def test_records_after_a_resumption_are_the_same(tmp_path: Path, log_every_steps: int) -> None:
     """Of three steps, also where the stop comes after the first of them."""
     train = {"log_every_steps": log_every_steps}
-    whole, first, second = Recorder(), Recorder(10), Recorder()
-    make_trainer(None, whole, train=train).fit()
-    make_trainer(tmp_path, first, train=train).fit()
-    trainer = make_trainer(tmp_path, second, train=train)
-    checkpoint, _ = find_newest(tmp_path)
-    assert checkpoint is not None
-    trainer.restore(checkpoint)
-    trainer.fit()
+    whole, first, second = Recorder(), Recorder(4), Recorder()
+    make_run(None, whole, train).fit()
+    make_run(tmp_path, first, train).fit()
+    restore_newest(make_run(tmp_path, second, train), tmp_path).fit()
     assert without_clocks(first, second) == without_clocks(whole)
 
 
 def test_compiling_again_takes_no_step_from_a_budget_of_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 2 minutes; the first step of a process takes 50 seconds, and each other one second."""
+    """Of 85 seconds; the first step of a process takes 50, and each other one second."""
     now, apply = [0.0], StepParts.apply_gradients
     monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     took = {"seconds": 50.0}
@@ -122,15 +127,14 @@ def test_compiling_again_takes_no_step_from_a_budget_of_time(
         return apply(parts, own)
 
     monkeypatch.setattr(StepParts, "apply_gradients", apply_in_time)
-    train = {"max_steps": None, "max_minutes": 2.0}
-    whole, first, second = Recorder(), Recorder(21), Recorder()
+    train = {"max_steps": None, "max_minutes": 85 / 60}
+    whole, first, second = Recorder(), Recorder(12), Recorder()
     make_trainer(None, whole, train=train).fit()
     for recorder in (first, second):
         took["seconds"] = 50.0
         trainer = make_trainer(tmp_path, recorder, train=train)
-        checkpoint, _ = find_newest(tmp_path)
-        if checkpoint is not None:
-            trainer.restore(checkpoint)
+        if recorder is second:
+            restore_newest(trainer, tmp_path)
         trainer.fit()
     records = [*first.of("train"), *second.of("train")]
     assert [record["step"] for record in records] == list(range(1, len(whole.of("train")) + 2))
@@ -141,7 +145,7 @@ def test_compiling_again_takes_no_step_from_a_budget_of_time(
 
 
 def test_another_seed_is_another_run() -> None:
-    runs = [make_trainer(None, Recorder(), seed=seed) for seed in (0, 1)]
+    runs = [make_trainer(None, Recorder(), seed=seed, train={"max_steps": 1}) for seed in (0, 1)]
     for run in runs:
         run.fit()
     a, b = (next(iter(run.model.parameters())) for run in runs)
@@ -150,24 +154,18 @@ def test_another_seed_is_another_run() -> None:
 
 def test_an_extended_run_validates_to_its_new_end(tmp_path: Path) -> None:
     make_trainer(tmp_path, Recorder(), train={"max_steps": 4, "num_validations": 2}).fit()
-    checkpoint, _ = find_newest(tmp_path)
-    assert checkpoint is not None
     recorder = Recorder()
     trainer = make_trainer(tmp_path, recorder, train={"max_steps": 8, "num_validations": 2})
-    trainer.restore(checkpoint)
-    trainer.fit()
+    restore_newest(trainer, tmp_path).fit()
     assert [record["step"] for record in recorder.of("valid")] == [8]
     assert trainer.last_scores == recorder.of("valid")[-1]
 
 
 def test_an_extended_run_reads_the_rows_of_an_uninterrupted_one(tmp_path: Path) -> None:
     make_trainer(tmp_path, Recorder(), train={"max_steps": 5}).fit()
-    checkpoint, _ = find_newest(tmp_path)
-    assert checkpoint is not None
-    extended = make_trainer(tmp_path, Recorder(), train={"max_steps": 10})
-    extended.restore(checkpoint)
+    extended = restore_newest(make_run(tmp_path, Recorder()), tmp_path)
     extended.fit()
-    whole = make_trainer(None, Recorder(), train={"max_steps": 10})
+    whole = make_run(None, Recorder())
     whole.fit()
     assert extended.state.position == whole.state.position
     assert extended.state.tokens == whole.state.tokens
@@ -175,10 +173,8 @@ def test_an_extended_run_reads_the_rows_of_an_uninterrupted_one(tmp_path: Path) 
 
 def test_averaging_can_begin_when_a_run_is_resumed(tmp_path: Path) -> None:
     make_trainer(tmp_path, Recorder(), train={"max_steps": 4}).fit()
-    checkpoint, _ = find_newest(tmp_path)
-    assert checkpoint is not None
     trainer = make_trainer(tmp_path, Recorder(), train={"max_steps": 8, "ema_decay": 0.9})
-    trainer.restore(checkpoint)
+    restore_newest(trainer, tmp_path)
     assert trainer.average is not None
     for name, parameter in trainer.model.named_parameters():
         assert torch.equal(trainer.average.averages[name], parameter)

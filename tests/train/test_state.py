@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,14 +40,6 @@ def test_compiling_does_not_move_progress_back() -> None:
     before = TrainState(HERE, seconds=300.0, startup_seconds=60.0)
     after = TrainState(HERE, seconds=360.0, startup_seconds=120.0)
     assert after.progress(config) >= before.progress(config)
-
-
-def test_compiling_again_uses_up_nothing() -> None:
-    """A run of 2 minutes, 50 seconds of which it compiled, compiled again when it was resumed."""
-    config = TrainConfig(max_minutes=2.0)
-    before = TrainState(HERE, seconds=70.0, startup_seconds=50.0)
-    after = replace(before, seconds=120.0, startup_seconds=100.0, repeated_startup_seconds=50.0)
-    assert after.progress(config) == before.progress(config) < 0.3
 
 
 @pytest.mark.parametrize(

@@ -132,16 +132,6 @@ def test_gradients_are_clipped_to_a_norm(limit: float, clipped: bool) -> None:
     assert seen == [pytest.approx(limit if clipped else norm, rel=1e-3)]
 
 
-def test_a_learning_rate_of_zero_changes_nothing() -> None:
-    model = small_model()
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    gradients_of(model, load(8, 8))
-    optimizers = build_optimizers(OptimConfig(), model.named_parameters(), {})
-    optimizers.scale_learning_rates(0.0)
-    optimizers.step()
-    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-
-
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_the_device_decides_whether_a_step_is_done(name: Literal["adamw", "muon"]) -> None:
     model, config = small_model(), OptimConfig(name=name)
@@ -168,20 +158,6 @@ def test_the_device_decides_whether_a_step_is_done(name: Literal["adamw", "muon"
     assert len(moved) == len(before)
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_a_good_step_is_the_step_that_nobody_asks_about(name: Literal["adamw", "muon"]) -> None:
-    weights: list[torch.Tensor] = []
-    for is_good in (None, torch.tensor(True)):
-        model = small_model()
-        num_stacked = count_stacked_matrices(model)
-        optimizers = build_optimizers(OptimConfig(name=name), model.named_parameters(), num_stacked)
-        for _ in range(2):
-            gradients_of(model, load(8, 8))
-            optimizers.step(is_good)
-        weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
-    torch.testing.assert_close(weights[0], weights[1], atol=1e-7, rtol=1e-6)
-
-
 def test_figures_are_good_where_all_are_finite() -> None:
     figures = StepFigures.join(torch.tensor([[1.5, 3.0]]), torch.tensor(0.5))
     assert figures.values.tolist() == [1.5, 3.0, 0.5]
@@ -202,7 +178,8 @@ def test_dropout_follows_seed_step_and_rank() -> None:
 @pytest.mark.parametrize("name", ["mlm", "rtd"])
 def test_a_compiled_objective_is_one_graph_for_any_number_of_predictions(name: str) -> None:
     """A batch holds counts that differ from step to step; they must not become constants of it."""
-    objective = make_trainer(objective={"name": name}).parallel.loss
+    shallow = {"num_hidden_layers": 1}
+    objective = make_trainer(objective={"name": name}, model=shallow).parallel.loss
     assert isinstance(objective, Loss)
     torch.compiler.reset()
     counter = CompileCounter()

@@ -102,13 +102,6 @@ def test_minutes_end_within_the_step_that_passes_them(monkeypatch: pytest.Monkey
     assert (trainer.state.step, trainer.state.seconds) == (8, 8.0)
 
 
-def test_validations_are_spread_evenly_and_end_with_the_final_one() -> None:
-    recorder = Recorder()
-    make_trainer(None, recorder, train={"num_validations": 4}).fit()
-    assert [record["step"] for record in recorder.of("valid")] == [5, 10, 15, 20]
-    assert [record["final"] for record in recorder.of("valid")] == [False, False, False, True]
-
-
 def test_the_beginning_is_scored_on_the_text_of_the_end_if_it_is_worth_it() -> None:
     asked: list[bool] = []
     recorder = Recorder()
@@ -132,9 +125,7 @@ def test_every_step_and_every_pass_of_a_validation_is_told() -> None:
     recorder = Recorder()
     trainer = make_trainer(None, recorder, train={"max_steps": 4, "num_validations": 2})
 
-    def validate(
-        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
-    ) -> dict[str, float]:
+    def validate(number: int, final: bool, is_asked_to_stop: IsAsked) -> dict[str, float]:
         assert [is_asked_to_stop() for _ in range(3)] == [False] * 3
         return {"loss": 0.0}
 
@@ -150,9 +141,7 @@ def test_validation_sees_averaged_weights_in_evaluation_mode() -> None:
     words = dict(trainer.model.named_parameters())[name]
     seen: list[tuple[torch.Tensor, bool]] = []
 
-    def validate(
-        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
-    ) -> dict[str, float]:
+    def validate(number: int, final: bool, is_asked_to_stop: IsAsked) -> dict[str, float]:
         seen.append((words.detach().clone(), trainer.model.training))
         return {"loss": 0.0}
 
@@ -199,9 +188,7 @@ def test_a_validation_that_a_signal_cut_short_is_made_on_resume(tmp_path: Path, 
     recorder = Recorder()
     trainer = make_trainer(tmp_path, recorder, train=train)
 
-    def validate(
-        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
-    ) -> dict[str, float]:
+    def validate(number: int, final: bool, is_asked_to_stop: IsAsked) -> dict[str, float]:
         if trainer.state.step == step:
             os.kill(os.getpid(), signal.SIGTERM)
         if is_asked_to_stop():

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.corpus.readers.columns import (
-    HubName,
-    opening_parquet,
-    parse_hub_name,
-    read_batches,
-)
+from maskwright.corpus.readers.columns import HubName, opening_parquet, parse_hub_name, read_batches
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError, MissingPackageError
 from tests.corpus.helpers import read_all, write

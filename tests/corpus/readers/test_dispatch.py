@@ -27,7 +27,6 @@ from maskwright.errors import CorpusError
 from maskwright.finetuning.table_files import read_columns
 from tests.corpus.helpers import read_all, write
 
-SUFFIXES = [s for form in FORMATS.values() for s in (*form.suffixes, *form.suffixes_if_named)]
 CONTENTS = {
     ".txt": "one\n\ntwo\n",
     ".jsonl": '{"text": "one"}\n{"text": "two"}\n',

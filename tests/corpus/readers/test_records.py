@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.corpus.readers import records
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import read_all, write
 
@@ -85,11 +86,14 @@ def test_tsv_takes_quotation_marks_as_they_are(tmp_path: Path) -> None:
     assert read_all(path) == ['"Oh", she said', '"never closed']
 
 
-def test_an_unclosed_quotation_mark_is_bounded(tmp_path: Path) -> None:
-    content = 'text\ngood\n"never closed\n' + "swallowed words\n" * 700_000 + '"after"\n'
+def test_an_unclosed_quotation_mark_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MAX_ROW_CHARACTERS", 10_000)
+    content = 'text\ngood\n"never closed\n' + "swallowed words\n" * 700 + '"after"\n'
     counts: Counter[str] = Counter()
     documents = read_all(write(tmp_path / "x.csv", content), counts)
-    assert (documents[0], len(documents), documents[-1]) == ("good", 700_002, "after")
+    assert (documents[0], len(documents), documents[-1]) == ("good", 702, "after")
     assert counts["bad table row"] == 1
 
 

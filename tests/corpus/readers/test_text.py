@@ -154,13 +154,3 @@ def test_an_empty_file_is_an_error_if_named_and_counted_in_a_folder(
     counts: Counter[str] = Counter()
     assert read_all(str(tmp_path), counts) == []
     assert sum(counts.values()) == 1
-
-
-def test_a_binary_file_is_an_error_if_named_and_counted_in_a_folder(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.txt", bytes(range(256)) * 9)
-    write(tmp_path / "y.txt", "Text.")
-    with pytest.raises(CorpusError, match=r"x\.txt is binary"):
-        read_all(path)
-    counts: Counter[str] = Counter()
-    assert read_all(str(tmp_path), counts) == ["Text."]
-    assert counts == {"binary file": 1}
