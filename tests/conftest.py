@@ -9,6 +9,7 @@ import os
 import torch
 from hypothesis import settings
 
+from tests.graphs import traced_once as traced_once
 from tests.workplace import workplace as workplace
 
 torch.set_num_threads(1)

@@ -41,11 +41,10 @@ def test_hf_gives_the_same_ids_and_logits(tmp_path: Path, preset: str) -> None:
     assert (tmp_path / "out/README.md").read_text() == (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("to", ["hf", "sentence-transformers", "onnx"])
+@pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
 def test_a_head_that_judges_pairs_is_in_nobodys_way(tmp_path: Path, to: str) -> None:
     """It stays where there is a class for it, and is left out elsewhere."""
-    library = {"hf": "transformers", "sentence-transformers": "sentence_transformers"}
-    pytest.importorskip(library.get(to, "onnxruntime"))
+    pytest.importorskip("transformers" if to == "hf" else "sentence_transformers")
     folder = write_model(tmp_path / "model", NATIVE["bert"], judges_pairs=True)
     assert export(folder, to, tmp_path / "out").comparison.largest <= 1e-5
     if to == "hf":

@@ -29,21 +29,24 @@ from tests.tokenizer.helpers import trained
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
+KINDS = dict(zip(PRESETS, get_args(TokenizerKind), strict=True))  # a tokenizer for each model
 LENGTHS = ([1], [LONGEST], [2, 7, 1], [LONGEST, 3, 30, 9])  # none is of the shape that was traced
 
 
 @pytest.fixture(scope="module", params=PRESETS)
 def exported(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, traced_once: None
 ) -> tuple[str, Path, ExportResult]:
-    """A model folder and its export, which takes seconds."""
-    folder = tmp_path_factory.mktemp(request.param)
+    """A model folder and its export. A graph has no head that judges pairs."""
+    preset, folder = request.param, tmp_path_factory.mktemp(request.param)
+    tokenizer, pairs = trained(KINDS[preset]), preset == "bert"
     with pytest.MonkeyPatch.context() as patch:
-        if request.param == "own":
+        if preset == "own":
             patch.setattr(onnx, "MAX_BYTES_WITHIN", 0)  # as if it had gigabytes
-        write_model(folder / "model", PRESETS[request.param], "# Larvae")
+        fields = PRESETS[preset]
+        write_model(folder / "model", fields, "# Larvae", judges_pairs=pairs, tokenizer=tokenizer)
         report = export(folder / "model", "onnx", folder / "out")
-    return request.param, folder, report
+    return preset, folder, report
 
 
 def test_onnx_gives_the_same_logits_for_sizes_that_were_not_traced(
@@ -166,18 +169,11 @@ def test_the_padded_model_predicts_from_the_token_before() -> None:
     torch.testing.assert_close(theirs, expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", get_args(TokenizerKind))
 def test_the_program_of_the_docs_fills_masks_of_every_tokenizer(
-    kind: TokenizerKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    exported: tuple[str, Path, ExportResult], capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = Path(__file__).parents[2].joinpath("docs", "interchange.md").read_text()
-    (program,) = (
-        block
-        for block in re.findall(r"```python\n(.*?)```", page, re.S)
-        if "InferenceSession" in block
-    )
-    tokenizer = trained(kind)
-    write_model(tmp_path / "model", PRESETS["bert"], tokenizer=tokenizer)
-    export(tmp_path / "model", "onnx", tmp_path / "out")
-    exec(program.replace("exports/NAME", str(tmp_path / "out")), {})
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    (program,) = (block for block in blocks if "InferenceSession" in block)
+    exec(program.replace("exports/NAME", str(exported[1] / "out")), {})
     assert len(literal_eval(capsys.readouterr().out)) == 3

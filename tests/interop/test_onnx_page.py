@@ -20,6 +20,7 @@ from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import export
 from maskwright.model_folder.folder import open_model
 from tests.interop.models import NATIVE, OWN, encode, write_model
+from tests.tokenizer.helpers import trained
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -27,9 +28,10 @@ LIBRARY = os.environ.get("MASKWRIGHT_TRANSFORMERS_JS")
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bert")
-    write_model(folder / "model", NATIVE["bert"])
+def exported(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> Path:
+    folder = tmp_path_factory.mktemp("bert")  # the model of test_onnx, and so its graph
+    tokenizer = trained("wordpiece")
+    write_model(folder / "model", NATIVE["bert"], judges_pairs=True, tokenizer=tokenizer)
     assert export(folder / "model", "transformers-js", folder / "out").comparison.largest <= 1e-5
     return folder / "out"
 
