@@ -1,5 +1,4 @@
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from maskwright.cli.main import main
 from maskwright.interop import onnx_int8
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.masked_lm_source import find_prepared_data
-from maskwright.interop.onnx import OnnxModel, write_graph
+from maskwright.interop.onnx import OnnxModel
 from maskwright.interop.onnx_int8 import DYNAMIC_RECIPES, STATIC_RECIPES
 from maskwright.model_folder.folder import open_model
 from tests.interop.receiving_hub import Hub
@@ -19,21 +18,9 @@ pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 
-@pytest.fixture(scope="module")
-def graph(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The graph of the run's model in fp32, which takes seconds."""
-    path = tmp_path_factory.mktemp("graph") / "model.onnx"
-    model = open_model(workplace / "runs/small/model").model
-    write_graph(path, model)
-    return path
-
-
 @pytest.fixture
-def export(
-    workplace: Path, tmp_path: Path, graph: Path, monkeypatch: pytest.MonkeyPatch
-) -> list[str]:
-    """The command to export the run to int8, with a graph that has been made already."""
-    monkeypatch.setattr(onnx_int8, "write_graph", lambda path, model: shutil.copy(graph, path))
+def export(workplace: Path, tmp_path: Path, traced_once: None) -> list[str]:
+    """The command to export the run to int8."""
     run = str(workplace / "runs/small")
     return ["export", run, "--to", "onnx-int8", "--out", str(tmp_path / "out")]
 

@@ -77,11 +77,12 @@ def classifier(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder / "run"
 
 
+@pytest.mark.usefixtures("traced_once")
 @pytest.mark.parametrize(
     ("kind", "target"),
     [
         *(("masked", target) for target in TARGETS if target not in ("onnx", OTHER)),
-        *(("classifier", target) for target in ("hf", "onnx-int8")),
+        ("classifier", "hf"),
     ],
 )
 def test_no_export_holds_text(
