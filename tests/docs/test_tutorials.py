@@ -3,14 +3,17 @@
 import json
 import random
 import re
+import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
+import yaml
 
 from docs.tools.api_page import PAGE, convert, write_api_page
 from docs.tools.tutorials import PAGES, read_outputs, run_cell, run_page, write_notebook
+from maskwright import recipes
 from maskwright.corpus.readers import pydocs
 
 NAMES = sorted(path.stem for path in PAGES.glob("*.md"))
@@ -35,12 +38,17 @@ def read_page(name: str) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One working directory, so that the pages share prepared text and the first encoder.
 
-    The built-in corpus is a small part of itself.
+    The built-in corpus is a small part of itself, and so is the model of their recipe.
     """
     folder = tmp_path_factory.mktemp("tutorials")
     (folder / "articles.txt").write_text(write_articles(300), encoding="utf-8")
+    own = shutil.copytree(recipes._FOLDER, folder / "recipes") / "quickstart.yaml"
+    recipe = yaml.safe_load(own.read_text(encoding="utf-8"))
+    recipe["model"] |= {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 48}
+    own.write_text(yaml.safe_dump(recipe), encoding="utf-8")
     find_all = pydocs._find_modules
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipes, "_FOLDER", own.parent)
         patch.setattr(pydocs, "_find_modules", lambda folder: islice(find_all(folder), 0, None, 4))
         yield folder
 

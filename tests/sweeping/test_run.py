@@ -18,6 +18,7 @@ from maskwright.cli.main import main
 from maskwright.errors import ConfigError, InputError, MaskwrightError, StoppedError, TrainingError
 from maskwright.files import locking_folder
 from maskwright.finetuning.config import FinetuneConfig
+from maskwright.report import pages
 from maskwright.runs.config import PretrainConfig
 from maskwright.sweeping import run
 from maskwright.sweeping.run import Dimension, parse_space, sweep
@@ -52,8 +53,10 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Fake runs; the page, which is written after each, has fake charts, too."""
     machine = Machine()
     monkeypatch.setattr(run, "run_process", machine)
+    monkeypatch.setattr(pages, "draw_scatter", lambda *_, **__: "<svg/>")
     return machine
 
 
@@ -137,9 +140,7 @@ def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tm
         search(tmp_path / "sweep", 3)
 
 
-def test_a_first_trial_that_diverges_is_one_failure(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_first_trial_that_diverges_is_one_failure(machine: Machine, tmp_path: Path) -> None:
     machine.codes, machine.said = {0: 2}, "TrainingError: the loss is not finite\n"
     assert [trial.score is None for trial in search(tmp_path / "sweep", 3)] == [False, False, True]
 
@@ -176,6 +177,7 @@ def test_nothing_is_recommended_if_all_trials_fail(
     assert machine.rates[0] == machine.rates[1]
 
 
+@pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(
     ("flags", "direction"),
     [
@@ -263,14 +265,13 @@ def test_a_sweep_that_is_stopped_waits_for_its_trial(
     assert received == [number.name]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"over": ["masking.rate=0.1..0.5"]}, {"seed": 1}, {"minutes": 3.0}],
-)
-def test_a_folder_has_one_sweep(machine: Machine, tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_folder_has_one_sweep(machine: Machine, tmp_path: Path) -> None:
     search(tmp_path / "sweep", 1)
-    with pytest.raises(InputError, match="another command, space or seed"):
-        search(tmp_path / "sweep", 2, **changes)
+    changes: list[dict[str, Any]]
+    changes = [{"over": ["masking.rate=0.1..0.5"]}, {"seed": 1}, {"minutes": 3.0}]
+    for change in changes:
+        with pytest.raises(InputError, match="another command, space or seed"):
+            search(tmp_path / "sweep", 2, **change)
 
 
 def test_mistakes(machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,35 +298,27 @@ def test_mistakes(machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_real_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = write_corpus(tmp_path / "animals.txt", 60)
     flags = [*SMALL, "--train.max_steps", "2", "--data-dir", str(tmp_path / "data")]
-    where = ["--trials", "2", "--out", str(tmp_path / "sweep")]
+    where = ["--trials", "1", "--out", str(tmp_path / "sweep")]
     assert main(["sweep", "pretrain", str(text), *flags, "--over", OVER[0], *where]) == 0
     said = capsys.readouterr().out
     assert "Best: --masking.rate 0." in said
     assert (tmp_path / "sweep" / "trial-000" / "model").is_dir()
-    assert (tmp_path / "sweep" / "trial-001" / "report.html").exists() or "--train.report" in SMALL
+    assert "<svg" in (tmp_path / "sweep" / "report.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
     ("text", "dimension"),
     [
-        (
-            "optim.learning_rate=1e-4..3e-3:log",
-            Dimension("optim.learning_rate", 1e-4, 3e-3, is_log=True),
-        ),
-        ("masking.rate=0.15..0.5", Dimension("masking.rate", 0.15, 0.5)),
-        (
-            "train.batch_tokens=1024..8192:log",
-            Dimension("train.batch_tokens", 1024, 8192, True, True),
-        ),
-        ("masking.rate=0.15,0.3", Dimension("masking.rate", choices=("0.15", "0.3"))),
-        (
-            "masking.strategy=words,tokens",
-            Dimension("masking.strategy", choices=("words", "tokens")),
-        ),
+        ("optim.learning_rate=1e-4..3e-3:log", (1e-4, 3e-3, True)),
+        ("masking.rate=0.15..0.5", (0.15, 0.5)),
+        ("train.batch_tokens=1024..8192:log", (1024, 8192, True, True)),
+        ("masking.rate=0.15,0.3", (0, 0, False, False, ("0.15", "0.3"))),
+        ("masking.strategy=words,tokens", (0, 0, False, False, ("words", "tokens"))),
     ],
 )
-def test_ranges_and_choices(text: str, dimension: Dimension) -> None:
-    assert parse_space([text], PretrainConfig) == [dimension]
+def test_ranges_and_choices(text: str, dimension: tuple[Any, ...]) -> None:
+    name, _, _ = text.partition("=")
+    assert parse_space([text], PretrainConfig) == [Dimension(name, *dimension)]
 
 
 @pytest.mark.parametrize(
