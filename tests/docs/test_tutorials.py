@@ -20,7 +20,7 @@ NAMES = sorted(path.stem for path in PAGES.glob("*.md"))
 # The first cell of each page has some of these.
 SHORT = {
     "TOKENS": 6_000,
-    "ADAPT_TOKENS": 5_000,
+    "ADAPT_TOKENS": 20_000,
     "SENTENCES": 200,
     "DOCUMENTS": 300,
     "FILES": 24,
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "articles.txt").write_text(write_articles(300), encoding="utf-8")
     own = shutil.copytree(recipes._FOLDER, folder / "recipes") / "quickstart.yaml"
     recipe = yaml.safe_load(own.read_text(encoding="utf-8"))
-    recipe["model"] |= {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 48}
+    recipe["model"] |= {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 96}
     own.write_text(yaml.safe_dump(recipe), encoding="utf-8")
     find_all = pydocs._find_modules
     with pytest.MonkeyPatch.context() as patch:
