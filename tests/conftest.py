@@ -5,7 +5,9 @@ threads that wait for one another take none of the time of other tests.
 """
 
 import os
+from collections.abc import Generator
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -22,3 +24,12 @@ os.fsync = lambda fd: None
 # Examples are the same in every run, and slow machines are no failures.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("default")
+
+
+@pytest.fixture(scope="module")
+def no_charts() -> Generator[None]:
+    """Leave the charts of pages empty, which take longer than the rest of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("report.charts", "finetuning.report"):
+            patch.setattr(f"maskwright.{module}.render", lambda *_: "<svg></svg>")
+        yield

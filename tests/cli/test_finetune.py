@@ -15,6 +15,8 @@ from maskwright.model_folder.card import read_example
 from maskwright.provenance import show_computation
 from maskwright.train.device import describe_computation
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
 
 

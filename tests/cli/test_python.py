@@ -19,6 +19,8 @@ import pytest
 import maskwright
 from maskwright.errors import ConfigError, CorpusError, InputError, UnknownKeyError
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 TINY: dict[str, Any] = {
     "tokenizer": {"vocab_size": 96, "min_frequency": 1},
     "corpus": {"valid_fraction": 0.1, "deduplicate": False},

@@ -24,6 +24,8 @@ from tests.cli.test_finetune import FAST, write_table
 from tests.finetuning.helpers import NOUNS, TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, LABELS
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 PRECISE = replace(CONFIG, precision="fp32", distill=SoftTargetsConfig(0.7, 3.0))
 COLUMNS = {
     "classification": LABELS,

@@ -10,6 +10,8 @@ from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.glue import find_gaps, find_tasks
 from maskwright.provenance import show_computation
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
 
 

@@ -33,6 +33,8 @@ from maskwright.tokenizer.words import WordRule
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.tokenizer.helpers import trained
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 WORDS = ["the", "\u200b", "cat", "\ufe0f"]
 
 

@@ -15,6 +15,8 @@ from maskwright.finetuning.task import Labels, choose_metrics, load_label_task
 from maskwright.finetuning.text_tasks import Classification
 from tests.cli.test_finetune import FAST, write_table
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 
 class Focal(Classification):
     """Classification by focal loss, which attends to what is wrong; of accuracy alone."""

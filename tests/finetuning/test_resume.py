@@ -16,6 +16,8 @@ from maskwright.logs import read_metrics
 from maskwright.runs.run_directory import locking_run
 from tests.cli.test_finetune import FAST, write_table
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 CLOCKS = ("seconds",)
 
 

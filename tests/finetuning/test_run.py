@@ -24,6 +24,8 @@ from maskwright.model_folder.folder import save_model
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, CPU, LABELS
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 FAST = ["--epochs", "0.5", "--learning_rate", "0.003", "--device", "cpu"]
 
 

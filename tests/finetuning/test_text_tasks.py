@@ -28,6 +28,8 @@ from maskwright.finetuning.text_tasks import (
 )
 from maskwright.finetuning.token_task import Tokens
 
+pytestmark = pytest.mark.usefixtures("no_charts")
+
 CLASSES, SEVERAL, NUMBER = Classification(), MultiLabel(), Regression()
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@cache  # its charts take a second
 def evaluated_run() -> str:
     scores = (
         Score("masked_accuracy", 0.3, 0.28, 0.32, 900, 0.05),
@@ -73,6 +75,7 @@ def selected_text() -> str:
     return render_selection("data", replace(manifest, source=source, splits=splits), tally)
 
 
+@cache
 def compared_runs() -> str:
     return render_page([make_run("first-run"), make_run("second_run_with_a_long_name", 800)])
 
@@ -81,7 +84,9 @@ PAGES = {
     "run": evaluated_run,
     "runs": compared_runs,
     "selection": selected_text,
-    "classifier": lambda: render_classifier("classification", [*LABELS], [*LABELS[::-1]], LABELS),
+    "classifier": cache(
+        lambda: render_classifier("classification", [*LABELS], [*LABELS[::-1]], LABELS)
+    ),
 }
 
 
