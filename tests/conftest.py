@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.command import cli as cli
 from tests.graphs import traced_once as traced_once
 from tests.workplace import workplace as workplace
 

@@ -10,6 +10,7 @@ import torch
 import maskwright.cli.main
 from maskwright.cli.main import main
 from maskwright.train import step
+from tests.command import Cli
 from tests.workplace import SMALL, data_of
 
 ON_GPU = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …"
@@ -38,11 +39,10 @@ def test_every_command_names_what_to_lower(
     fields: tuple[str, ...],
     job: Callable[[Sequence[str]], int],
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
     monkeypatch.setattr(maskwright.cli.main, "_find_command", lambda _: job)
-    assert main([command]) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = cli.refuse(command)
     assert line.startswith("DeviceMemoryError: ")
     places = [line.index(field) for field in fields]
     assert places == sorted(places)
@@ -61,6 +61,7 @@ def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
     workplace: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    cli: Cli,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     compute, steps = step.compute_gradients, list[int]()
@@ -79,5 +80,4 @@ def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
     [line] = capsys.readouterr().err.splitlines()
     assert "train.micro_batch_tokens" in line
     again = ["--resume", str(tmp_path / "run"), "--train.micro_batch_tokens", "128"]
-    assert main(["pretrain", *again]) == 0
-    assert "at step 6" in capsys.readouterr().out
+    assert "at step 6" in cli("pretrain", *again)

@@ -11,6 +11,7 @@ from maskwright.interop.masked_lm_source import find_prepared_data
 from maskwright.interop.onnx import OnnxModel
 from maskwright.interop.onnx_int8 import DYNAMIC_RECIPES, STATIC_RECIPES
 from maskwright.model_folder.folder import open_model
+from tests.command import Cli
 from tests.interop.receiving_hub import Hub
 from tests.workplace import data_of
 
@@ -53,11 +54,7 @@ def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
 
 
 def test_too_much_lost_in_int8_fails_and_leaves_nothing(
-    export: list[str],
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    export: list[str], workplace: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[object] = []
 
@@ -72,10 +69,7 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
         onnx.save(graph, target)
 
     monkeypatch.setattr(onnx_int8, "quantize", quantize_badly)
-    capsys.readouterr()
-    assert main(export) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert "--max-loss = 0.01" in line
+    assert "--max-loss = 0.01" in cli.refuse(*export)
     assert tried == list(DYNAMIC_RECIPES)
     assert main([*export, "--max-loss", "1"]) == 2  # too many predictions change
     assert main([*export, "--calibrate", str(data_of(workplace))]) == 2
@@ -132,29 +126,18 @@ def test_int8_is_static_after_calibration(
     ],
 )
 def test_settings_of_int8_that_do_not_fit_are_refused(
-    workplace: Path,
-    tmp_path: Path,
-    to: str,
-    options: list[str],
-    field: str,
-    capsys: pytest.CaptureFixture[str],
+    workplace: Path, tmp_path: Path, to: str, options: list[str], field: str, cli: Cli
 ) -> None:
     run, out = str(workplace / "runs/small"), str(tmp_path / "out")
-    capsys.readouterr()
-    assert main(["export", run, "--to", to, "--out", out, *options]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert field in line
+    assert field in cli.refuse("export", run, "--to", to, "--out", out, *options)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
-def test_other_targets(
-    workplace: Path, tmp_path: Path, to: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_targets(workplace: Path, tmp_path: Path, to: str, cli: Cli) -> None:
     pytest.importorskip("sentence_transformers")
     run, out = workplace / "runs/small", tmp_path / "out"
-    assert main(["export", str(run), "--to", to, "--out", str(out)]) == 0
-    said = capsys.readouterr().out
+    said = cli("export", run, "--to", to, "--out", out)
     [data] = (workplace / "data").iterdir()
     assert f"({data.name})" in said
     assert "largest difference of" in said
@@ -171,30 +154,21 @@ def test_other_targets(
     ],
 )
 def test_what_cannot_be_done_is_one_line(
-    workplace: Path,
-    tmp_path: Path,
-    arguments: list[str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
+    workplace: Path, tmp_path: Path, arguments: list[str], said: str, cli: Cli
 ) -> None:
     model = str(workplace / "runs/small/model")  # not the run, so its data is not known
-    capsys.readouterr()
-    assert main(["export", model, "--out", str(tmp_path / "out"), *arguments]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert said in cli.refuse("export", model, "--out", tmp_path / "out", *arguments)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_current_folder_is_not_written_over(
-    workplace: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model = str((workplace / "runs/small/model").resolve())
-    assert main(["export", model, "--to", "hf", "--out", "."]) == 2
-    assert "--out = . must be a new folder" in capsys.readouterr().err
+    assert "--out = . must be a new folder" in cli.refuse(
+        "export", model, "--to", "hf", "--out", "."
+    )
 
 
 def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path) -> None:
@@ -216,13 +190,11 @@ def publish(workplace: Path) -> list[str]:
 
 
 def test_a_dry_run_shows_files_and_card_and_asks_no_network(
-    publish: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    publish: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.socket.connect", None)
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    capsys.readouterr()
-    assert main([*publish, "--dry-run", "--license", "cc0-1.0", "--language", "en,ko"]) == 0
-    said = capsys.readouterr().out
+    said = cli(*publish, "--dry-run", "--license", "cc0-1.0", "--language", "en,ko")
     above, _, card = said.partition("\n---\n")
     assert [line.split()[0] for line in above.strip().splitlines()] == [
         *("README.md", "config.json", "tokenizer.json", "tokenizer_config.json"),
@@ -233,25 +205,21 @@ def test_a_dry_run_shows_files_and_card_and_asks_no_network(
 
 
 def test_the_card_says_how_the_model_came_about_and_not_where(
-    publish: list[str], workplace: Path, capsys: pytest.CaptureFixture[str]
+    publish: list[str], workplace: Path, cli: Cli
 ) -> None:
-    capsys.readouterr()
-    assert main([*publish, "--dry-run"]) == 0
-    card = capsys.readouterr().out
+    card = cli(*publish, "--dry-run")
     for part in ("unigram baseline", "Seed 0, 150 steps", "torch 2", "`animals.txt`", "- animals"):
         assert part in card
     assert str(workplace) not in card
 
 
-def test_a_run_is_published(
-    publish: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_published(publish: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = Hub()
     monkeypatch.setattr("huggingface_hub.HfApi", hub.open)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    capsys.readouterr()
-    assert main([*publish, "--private", "--revision", "v1", "--message", "First"]) == 0
-    assert "published: https://hub.test/me/animals/tree/v1" in capsys.readouterr().out
+    assert "published: https://hub.test/me/animals/tree/v1" in cli(
+        *publish, "--private", "--revision", "v1", "--message", "First"
+    )
     [(name, branch, message, files)] = hub.commits
     assert (name, branch, message, len(files)) == ("me/animals", "v1", "First", 5)
     assert hub.repositories == {"me/animals": True}
@@ -267,10 +235,7 @@ def test_a_run_is_published(
     ],
 )
 def test_what_cannot_be_published_is_one_line(
-    workplace: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    workplace: Path, arguments: list[str], said: str, cli: Cli
 ) -> None:
     run = str(workplace / "runs/small")
-    capsys.readouterr()
-    assert main(["publish", *(run if part == "RUN" else part for part in arguments)]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert said in cli.refuse("publish", *(run if part == "RUN" else part for part in arguments))

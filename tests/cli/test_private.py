@@ -11,6 +11,7 @@ from maskwright.cli.main import main
 from maskwright.interop.targets import TARGETS
 from maskwright.model_folder.card import add_example
 from maskwright.serving.pages import DOCS_PATHS
+from tests.command import Cli
 from tests.finetuning.helpers import write_nouns
 from tests.serving.helpers import serve
 from tests.workplace import SMALL, data_of
@@ -150,9 +151,8 @@ def test_only_report_and_predictions_of_fine_tuning_show_texts(
     assert find_canary(tmp_path / "run") == []
 
 
-def test_a_run_stays_as_private_as_it_began(
-    workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_stays_as_private_as_it_began(workplace: Path, cli: Cli) -> None:
     """Its log holds the samples that it has written."""
-    assert main(["pretrain", "--resume", str(workplace / "runs" / "small"), "--private"]) == 2
-    assert "private" in capsys.readouterr().err
+    assert "private" in cli.refuse(
+        "pretrain", "--resume", workplace / "runs" / "small", "--private"
+    )

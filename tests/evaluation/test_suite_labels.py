@@ -13,6 +13,7 @@ from maskwright.cli.main import main
 from maskwright.evaluation.suite_labels import resample_metric
 from maskwright.finetuning.metrics import compute_metric
 from maskwright.model_folder.folder import save_model
+from tests.command import Cli
 from tests.finetuning.helpers import make_loaded, write_nouns, write_tags
 
 pytestmark = pytest.mark.usefixtures("no_charts")
@@ -77,7 +78,7 @@ def test_scores_are_those_of_fine_tuning(task: str, tune: Tune) -> None:
 
 
 def test_columns_of_other_names_are_found_and_unknown_labels_are_named(
-    encoder: Path, tune: Tune, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    encoder: Path, tune: Tune, tmp_path: Path, cli: Cli
 ) -> None:
     run, test = tune("classification")
     [expected] = maskwright.evaluate(run, suite="labels", data=test)["suites"]
@@ -90,26 +91,27 @@ def test_columns_of_other_names_are_found_and_unknown_labels_are_named(
         assert [s["value"] for s in found["scores"]] == [s["value"] for s in expected["scores"]]
     test = tmp_path / "test.tsv"
     test.write_text("\n".join([header, *lines]).replace("animal", "beast"))
-    assert main(["evaluate", str(run), "--suite", "labels", "--data", str(test)]) == 2
-    assert "has the label beast, which no training example has" in capsys.readouterr().err
+    assert "has the label beast, which no training example has" in cli.refuse(
+        "evaluate", run, "--suite", "labels", "--data", test
+    )
     test.write_text(header + "\n")
-    assert main(["evaluate", str(run), "--suite", "labels", "--data", str(test)]) == 2
-    assert "test.tsv" in capsys.readouterr().err
-    assert main(["evaluate", str(run), "--suite", "labels"]) == 2
-    assert "--data" in capsys.readouterr().err
+    assert "test.tsv" in cli.refuse("evaluate", run, "--suite", "labels", "--data", test)
+    assert "--data" in cli.refuse("evaluate", run, "--suite", "labels")
     assert main(["evaluate", str(run), "--suite", "labels,fill", "--data", str(test)]) == 2
-    assert main(["evaluate", str(encoder), "--suite", "labels", "--data", str(test)]) == 2
-    assert "not a classifier" in capsys.readouterr().err.splitlines()[-1]
+    assert "not a classifier" in cli.refuse(
+        "evaluate", encoder, "--suite", "labels", "--data", test
+    )
 
 
 def test_single_texts_and_pairs_are_not_taken_for_each_other(
-    tune: Tune, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tune: Tune, tmp_path: Path, cli: Cli
 ) -> None:
     pairs, _ = tune("regression")
     single = tmp_path / "single.tsv"
     single.write_text("text\tlabel\nthe cat\t1\nthe dog sees\t2\n")
-    assert main(["evaluate", str(pairs), "--suite", "labels", "--data", str(single)]) == 2
-    assert "was trained on pairs" in capsys.readouterr().err
+    assert "was trained on pairs" in cli.refuse(
+        "evaluate", pairs, "--suite", "labels", "--data", single
+    )
     texts, test = tune("classification")
     named = tmp_path / "named.tsv"
     named.write_text(test.read_text().replace("sentence1\tsentence2", "premise\thypothesis"))

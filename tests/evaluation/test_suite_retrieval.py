@@ -13,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 import maskwright
-from maskwright.cli.main import main
 from maskwright.errors import MaskwrightError
 from maskwright.evaluation.suite_vectors import (
     measure_ndcg,
@@ -24,6 +23,7 @@ from maskwright.evaluation.suite_vectors import (
     read_collection,
     rerank,
 )
+from tests.command import Cli
 
 DOCUMENTS = [
     {"_id": "a", "title": "Cats", "text": "The old cat in the village eats fish."},
@@ -161,12 +161,11 @@ def test_a_model_is_scored(workplace: Path, folder: Path) -> None:
     assert scores["retrieval/ndcg_10"]["num_samples"] == 2
 
 
-def test_mistakes(workplace: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(workplace: Path, folder: Path, cli: Cli) -> None:
     model = str(workplace / "runs" / "small" / "model")
     for flags, field in (
         (["--suite", "retrieval"], "--data"),
         (["--suite", "retrieval,mlm", "--data", str(folder)], "--suite retrieval"),
         (["--suite", "retrieval", "--data", str(folder / "qrels")], "corpus.jsonl"),
     ):
-        assert main(["evaluate", model, *flags]) == 2
-        assert field in capsys.readouterr().err
+        assert field in cli.refuse("evaluate", model, *flags)

@@ -10,7 +10,6 @@ import pytest
 
 import maskwright
 from maskwright.cli.evaluate import evaluate_parser
-from maskwright.cli.main import main
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import mean_interval
@@ -19,6 +18,7 @@ from maskwright.inference.embed import Embedder
 from maskwright.inference.text_model import TextModel
 from maskwright.runs.config import SuiteName
 from maskwright.runs.evaluation_file import Score, SuiteResult
+from tests.command import Cli
 
 
 def _sentences(request: Request) -> Sequence[Sequence[int]]:
@@ -56,9 +56,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_toy_suite_is_scored_shown_and_helped(
-    workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_toy_suite_is_scored_shown_and_helped(workplace: Path, cli: Cli) -> None:
     model, text = workplace / "runs" / "small" / "model", workplace / "animals.txt"
     full = maskwright.evaluate(model, suite="toy", data=text)
     fast = maskwright.evaluate(model, suite=["toy", "fill"], data=text, fast=True)
@@ -67,8 +65,7 @@ def test_a_toy_suite_is_scored_shown_and_helped(
         [score] = suite["scores"]
         assert (score["name"], score["num_samples"]) == ("toy/mean_length", count)
         assert suite["settings"]["fast"] is (count == 4)
-    assert main(["evaluate", str(model), "--suite", "toy", "--data", str(text)]) == 0
-    assert "toy/mean_length" in capsys.readouterr().out
+    assert "toy/mean_length" in cli("evaluate", model, "--suite", "toy", "--data", text)
     assert "  toy     mean length of a sentence\n" in evaluate_parser().format_help()
 
 

@@ -21,6 +21,7 @@ from maskwright.logs import read_metrics
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.objectives.config import SoftTargetsConfig
 from tests.cli.test_finetune import FAST, write_table
+from tests.command import Cli
 from tests.finetuning.helpers import NOUNS, TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, LABELS
 
@@ -120,9 +121,7 @@ def test_a_teacher_that_cuts_sentences_elsewhere_is_refused(tmp_path: Path) -> N
         ask_teacher(teacher, data, PRECISE, Pulse())
 
 
-def test_a_run_names_its_teacher(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_names_its_teacher(workplace: Path, tmp_path: Path, cli: Cli) -> None:
     table, model = write_table(tmp_path / "train.tsv"), str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "classification", "--train", str(table), *FAST]
     command += ["--columns", "sentence1=text", "label=right"]
@@ -135,11 +134,9 @@ def test_a_run_names_its_teacher(
     assert str(teacher / "model" / "model.safetensors") in asked["sha256"]
     first, taught_first = (read_metrics(out / "metrics.jsonl")[0] for out in (teacher, student))
     assert first["loss"] != taught_first["loss"]
-    assert main(["finetune", "--resume", str(student)]) == 0
-    assert "already finished" in capsys.readouterr().out
+    assert "already finished" in cli("finetune", "--resume", student)
     shutil.copy(Path(model) / "model" / "config.json", teacher / "model")
-    assert main(taught) == 2
-    assert "student" in capsys.readouterr().err
+    assert "student" in cli.refuse(*taught)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +149,14 @@ def test_a_run_names_its_teacher(
 )
 def test_bad_input_is_one_line(
     flags: list[str], message: str, workplace: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli
 ) -> None:  # fmt: skip
     table, model = write_table(tmp_path / "train.tsv"), str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "classification", "--train", str(table), *FAST]
     command += ["--columns", "sentence1=text", "label=right", "--out", str(tmp_path / "run")]
     if "embedding" in flags:
         command[command.index("label=right")] = "sentence2=right"
-    assert main([*command, *(flag.format(model=model) for flag in flags)]) == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert message in cli.refuse(*command, *(flag.format(model=model) for flag in flags))
 
 
 def test_other_tasks_refuse_a_teacher() -> None:

@@ -9,6 +9,7 @@ from maskwright.cli.main import main
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.glue import find_gaps, find_tasks
 from maskwright.provenance import show_computation
+from tests.command import Cli
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -28,7 +29,9 @@ def test_presets_know_their_files(tmp_path: Path):
     assert GLUE_TASKS["stsb"].find_layout(Path("mine.tsv")).columns["label"] == "score"
 
 
-def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_glue_is_one_table(
+    workplace: Path, tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
+):
     (tmp_path / "RTE").mkdir()
     lines = ["index\tsentence1\tsentence2\tlabel"]
     for number in range(60):
@@ -61,14 +64,14 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     assert found["test"]["examples"] == 8
     assert row[:3] == ["RTE", "accuracy", "0.5000"]
     assert f"{found['test']['scores']['accuracy']['mean']:.4f}" == row[4]
-    assert main([*arguments, "--data", str(workplace)]) == 2
-    assert "holds no GLUE task. It needs one of CoLA, SST-2" in capsys.readouterr().err
-    assert main(arguments) == 2
-    assert "the suite glue needs --data DIR" in capsys.readouterr().err
+    assert "holds no GLUE task. It needs one of CoLA, SST-2" in cli.refuse(
+        *arguments, "--data", workplace
+    )
+    assert "the suite glue needs --data DIR" in cli.refuse(*arguments)
 
 
 def test_short_rows_of_a_preset_are_skipped_and_shown(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Path, tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
 ):
     """As some of QQP's are."""
     lines = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"]
@@ -77,8 +80,7 @@ def test_short_rows_of_a_preset_are_skipped_and_shown(
     (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
     arguments = ["finetune", str(workplace / "runs" / "small"), "--preset", "qqp", *FAST]
     arguments += ["--train", str(tmp_path / "train.tsv"), "--out", str(tmp_path / "run")]
-    assert main([*arguments, "--columns", "label=5"]) == 2
-    assert "train.tsv:21 has 4 columns" in capsys.readouterr().err
+    assert "train.tsv:21 has 4 columns" in cli.refuse(*arguments, "--columns", "label=5")
     assert main(arguments) == 0
     shown = f"1 row of {tmp_path / 'train.tsv'} skipped: fewer columns than the task needs\n"
     assert shown in capsys.readouterr().out

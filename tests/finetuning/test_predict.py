@@ -30,6 +30,7 @@ from maskwright.serving.pipelines import (
 )
 from maskwright.serving.schemas import TextClassificationParameters, TokenClassificationParameters
 from maskwright.tokenizer.words import WordRule
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.tokenizer.helpers import trained
 
@@ -298,27 +299,22 @@ def test_entities_have_their_characters_in_the_text() -> None:
     assert found[-1].start > found[0].end
 
 
-def test_entities_are_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_entities_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     save_tagger(tmp_path / "ner", ("O", "B-animal"))
     monkeypatch.setattr(Predictor, "tag", lambda _, words: [*map(answer_words, words)])
     (tmp_path / "lines.txt").write_text(f"{TEXT}\n\nthe\n", encoding="utf-8")
     asked = ["predict", str(tmp_path / "ner"), str(tmp_path / "lines.txt"), "--entities"]
-    assert main(asked) == 0
-    lines = capsys.readouterr().out.split("\n")
+    lines = cli(*asked).split("\n")
     start = TEXT.index("New")
     assert lines[2] == f"LOC\t0.6000\tNew York\t{start}\t{start + 8}"
     assert lines[4:] == ["", "", "", ""]  # of the blank line and the one without entities
-    assert main([*asked, "--json"]) == 0
-    first, blank, other = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    first, blank, other = [json.loads(line) for line in cli(*asked, "--json").splitlines()]
     assert first["text"] == TEXT
     assert [TEXT[one["start"] : one["end"]] for one in first["entities"]] == [
         one["text"] for one in first["entities"]
     ]
     assert (blank, other["entities"]) == ({"text": "", "entities": []}, [])
-    assert main([*asked[:-1], "--json"]) == 0
-    words = json.loads(capsys.readouterr().out.splitlines()[0])
+    words = json.loads(cli(*asked[:-1], "--json").splitlines()[0])
     assert [TEXT[one["start"] : one["end"]] for one in words] == [one["word"] for one in words]
 
 

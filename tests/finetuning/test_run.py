@@ -21,6 +21,7 @@ from maskwright.finetuning.split import cut_folds
 from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import TaskData
 from maskwright.model_folder.folder import save_model
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, CPU, LABELS
 
@@ -51,7 +52,7 @@ def write_notes(path: Path, header: str, row: str) -> Path:
 def test_columns_of_any_names_are_understood(
     workplace: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     name: str,
     header: str,
     row: str,
@@ -60,11 +61,9 @@ def test_columns_of_any_names_are_understood(
     table = write_notes(tmp_path / name, header, row)
     command = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     command += ["--train", str(table), "--out", str(tmp_path / "run")]
-    assert main([*command, *(("--columns", *columns) if columns else ())]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(*command, *(("--columns", *columns) if columns else ())).splitlines()
     assert lines[0] == "columns: sentence1 = note, label = department"
-    assert main(["predict", str(tmp_path / "run"), str(table), "--columns", "text=note"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 80
+    assert len(cli("predict", tmp_path / "run", table, "--columns", "text=note").splitlines()) == 80
 
 
 @pytest.mark.parametrize(
@@ -226,15 +225,12 @@ def test_more_folds_than_examples_are_too_many(
         validate(files, monkeypatch, count=40)
 
 
-def test_a_run_reports_folds_and_writes_a_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_reports_folds_and_writes_a_model(tmp_path: Path, cli: Cli) -> None:
     save_model(tmp_path / "start", make_loaded().model, TOKENIZER)
     table = write_nouns(tmp_path / "a.tsv", 60)
     command = ["finetune", str(tmp_path / "start"), "--train", str(table), "--epochs", "1"]
     command += ["--columns", "text=sentence1", "label=label", "--task", "classification"]
-    assert main([*command, "--folds", "3", "--seeds", "2", "--out", str(tmp_path / "run")]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(*command, "--folds", "3", "--seeds", "2", "--out", tmp_path / "run").splitlines()
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert len(results["runs"]) == 2
     [saved] = [line for line in lines if line.startswith("the model that is saved")]
@@ -257,17 +253,15 @@ def test_a_run_reports_folds_and_writes_a_model(
     ],
 )
 def test_a_number_of_folds_that_is_none_is_one_line(
-    flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str], message: str, tmp_path: Path, cli: Cli
 ) -> None:
     save_model(tmp_path / "start", make_loaded().model, TOKENIZER)
     table = write_nouns(tmp_path / "a.tsv", 60)
     command = ["finetune", str(tmp_path / "start"), "--train", str(table)]
     command += ["--out", str(tmp_path / "run")]
-    assert main([*command, "--task", "embedding", "--folds", "3"]) == 2
-    assert "--folds has no effect with --task embedding" in capsys.readouterr().err
+    assert "--folds has no effect with --task embedding" in cli.refuse(
+        *command, "--task", "embedding", "--folds", "3"
+    )
     columns = ["--columns", "text=sentence1", "label=label"]
-    assert main([*command, *columns, "--task", "classification", *flags]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in cli.refuse(*command, *columns, "--task", "classification", *flags)
     assert not (tmp_path / "run").exists()

@@ -27,6 +27,7 @@ from maskwright.finetuning.span_task import (
     score_answer,
 )
 from maskwright.finetuning.task import Labels
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER
 
 CONTEXT = "Most land snails eat leaves, and slugs eat mushrooms."
@@ -159,16 +160,13 @@ TRAIN = [
 ]
 
 
-def test_a_model_learns_to_answer(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_learns_to_answer(workplace: Path, tmp_path: Path, cli: Cli) -> None:
     train = write_squad(tmp_path / "train.json", *TRAIN)
     test = write_squad(tmp_path / "dev.json", *TRAIN[:2], ask("x", "Who?", is_impossible=True))
     out, model = tmp_path / "run", str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "spans", "--train", str(train), "--out", str(out)]
     command += ["--valid", str(train), "--test", str(test), "--device", "cpu"]
     assert main([*command, "--epochs", "20", "--learning_rate", "0.003"]) == 0
-    capsys.readouterr()
     results = json.loads((out / "results.json").read_text())
     assert results["deciding_metric"] == "f1"
     assert results["scores"]["exact_match"]["mean"] > 0.9
@@ -181,26 +179,25 @@ def test_a_model_learns_to_answer(
     assert first.texts == ("What do snails eat?", CONTEXT)
     [answer] = Predictor(out)([("What do slugs eat?", CONTEXT)])
     assert (answer.label, answer.span) == ("mushrooms", (43, 52))
-    assert main(["predict", str(out), str(test), "--json"]) == 0
-    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    shown = [json.loads(line) for line in cli("predict", out, test, "--json").splitlines()]
     assert shown[0]["label"] == "leaves"
     assert shown[0]["span"] == [21, 27]
     for verb in (["serve", str(out)], ["export", str(out), "--to", "onnx"]):
-        assert main([*verb, *(["--out", str(tmp_path / "x")] if verb[0] == "export" else [])]) == 2
-        assert "answers questions" in capsys.readouterr().err
+        assert "answers questions" in cli.refuse(
+            *verb, *(["--out", str(tmp_path / "x")] if verb[0] == "export" else [])
+        )
 
 
 @pytest.mark.parametrize(
     "flags", [["--class_weights", "true"], ["--pooling", "mean"], ["--columns", "label=x"]]
 )
 def test_what_has_no_effect_on_questions_is_refused(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+    workplace: Path, tmp_path: Path, cli: Cli, flags: list[str]
 ) -> None:
     train = write_squad(tmp_path / "train.json", *TRAIN)
     model, out = str(workplace / "runs" / "small"), tmp_path / "run"
     command = ["finetune", model, "--task", "spans", "--train", str(train), "--out", str(out)]
-    assert main([*command, *flags]) == 2
-    assert "spans" in capsys.readouterr().err
+    assert "spans" in cli.refuse(*command, *flags)
     assert not out.exists()
 
 

@@ -27,6 +27,7 @@ from maskwright.finetuning.text_tasks import (
     measure_reciprocal_rank,
 )
 from maskwright.finetuning.token_task import Tokens
+from tests.command import Cli
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -212,7 +213,7 @@ def test_the_loss_is_binary_cross_entropy() -> None:
 
 
 def test_a_cross_encoder_loads_what_was_trained_and_search_uses_it(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Path, tmp_path: Path, cli: Cli
 ) -> None:
     path, out = write_triplets(tmp_path / "train.tsv"), tmp_path / "ranker"
     model = str(workplace / "runs" / "small")
@@ -221,19 +222,18 @@ def test_a_cross_encoder_loads_what_was_trained_and_search_uses_it(
     results = json.loads((out / "results.json").read_text())
     assert results["deciding_metric"] == "mrr"
     assert results["baselines"]["majority"]["mrr"] == 0.5
-    capsys.readouterr()
     folder = write_collection(tmp_path / "beir")
     evaluate = ["evaluate", model, "--suite", "retrieval", "--data", str(folder)]
-    assert main([*evaluate, "--rerank", str(out), "--json"]) == 0
-    [suite] = json.loads(capsys.readouterr().out)["suites"]
+    [suite] = json.loads(cli(*evaluate, "--rerank", out, "--json"))["suites"]
     scores = {score["name"]: score["value"] for score in suite["scores"]}
     assert scores["retrieval/reranked/recall_100"] == scores["retrieval/recall_100"]
     predict = Predictor(out)
     pairs = [("what does the cat eat", text) for text in ("the fox eats", "the cat eats")]
     best = int(np.argmax([answer.label for answer in predict(pairs)]))
     assert scores["retrieval/reranked/mrr_10"] == (0.5, 1.0)[best]
-    assert main(["evaluate", model, "--suite", "fill", "--rerank", str(out)]) == 2
-    assert "--rerank needs --suite retrieval" in capsys.readouterr().err
+    assert "--rerank needs --suite retrieval" in cli.refuse(
+        "evaluate", model, "--suite", "fill", "--rerank", out
+    )
 
 
 def write_collection(folder: Path) -> Path:

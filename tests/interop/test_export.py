@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from maskwright.cli.main import main
 from maskwright.errors import ExportError, InputError, MissingPackageError, ModelFolderError
 from maskwright.extras import how_to_install
 from maskwright.interop import masked_lm_source as masked_model
@@ -18,6 +17,7 @@ from maskwright.interop.export import export
 from maskwright.interop.targets import TARGETS, Target
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import open_model, read_dimensions, save_model, write_dimensions
+from tests.command import Cli
 from tests.interop.models import LONGEST, NATIVE, OWN, write_model
 
 pytest.importorskip("transformers")
@@ -227,15 +227,11 @@ def test_unknown_targets_and_folders_are_refused(bert: Path, tmp_path: Path) -> 
 
 
 def test_a_target_is_one_file_and_one_line_of_registration(
-    bert: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     toy = Target("tests.interop.toy_target:write", ("torch",))
     monkeypatch.setitem(TARGETS, "toy", toy)
-    assert main(["export", str(bert), "--to", "toy", "--out", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr().out.splitlines()
+    said = cli("export", bert, "--to", "toy", "--out", tmp_path / "out").splitlines()
     assert said[0].endswith("for toy")
     assert said[1].startswith("torch ")
     assert said[2:] == ["a toy"]

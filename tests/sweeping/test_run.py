@@ -22,6 +22,7 @@ from maskwright.report import pages
 from maskwright.runs.config import PretrainConfig
 from maskwright.sweeping import run
 from maskwright.sweeping.run import Dimension, parse_space, sweep
+from tests.command import Cli
 from tests.reliability.test_locks import wait_until
 from tests.workplace import SMALL, write_corpus
 
@@ -274,7 +275,7 @@ def test_a_folder_has_one_sweep(machine: Machine, tmp_path: Path) -> None:
             search(tmp_path / "sweep", 2, **change)
 
 
-def test_mistakes(machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(machine: Machine, tmp_path: Path, cli: Cli) -> None:
     out = ["--out", str(tmp_path / "sweep")]
     for flags, field in (
         (["pretrain", "corpus"], "--over"),
@@ -283,24 +284,21 @@ def test_mistakes(machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixtur
         (["pretrain", "corpus", "--over", "masking.rate=1"], "masking.rate = 1"),
         (["pretrain", "corpus", "--masking.rate", "0.3", "--over", OVER[0]], "--masking.rate"),
     ):
-        assert main(["sweep", *flags, *out]) == 2
-        assert field in capsys.readouterr().err
+        assert field in cli.refuse("sweep", *flags, *out)
     with pytest.raises(InputError, match="--learning_rate sets what the sweep varies"):
         sweep("finetune", DEFAULTS, out=tmp_path / "sweep")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "book.txt").touch()
     flags = ["pretrain", "corpus", "--over", OVER[0], "--out", str(tmp_path / "full")]
-    assert main(["sweep", *flags]) == 2
-    assert "holds something else" in capsys.readouterr().err
+    assert "holds something else" in cli.refuse("sweep", *flags)
     assert machine.rates == []
 
 
-def test_real_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_runs(tmp_path: Path, cli: Cli) -> None:
     text = write_corpus(tmp_path / "animals.txt", 60)
     flags = [*SMALL, "--train.max_steps", "2", "--data-dir", str(tmp_path / "data")]
     where = ["--trials", "1", "--out", str(tmp_path / "sweep")]
-    assert main(["sweep", "pretrain", str(text), *flags, "--over", OVER[0], *where]) == 0
-    said = capsys.readouterr().out
+    said = cli("sweep", "pretrain", text, *flags, "--over", OVER[0], *where)
     assert "Best: --masking.rate 0." in said
     assert (tmp_path / "sweep" / "trial-000" / "model").is_dir()
     assert "<svg" in (tmp_path / "sweep" / "report.html").read_text("utf-8")
