@@ -41,7 +41,7 @@ def compare(cli: Cli, *arguments: object) -> tuple[int, str, str]:
     return cli.run("compare", *arguments, "--device", "cpu")
 
 
-def test_two_runs_of_one_tokenizer(small: Path, worse: Path, tmp_path: Path, cli: Cli) -> None:
+def test_two_runs_of_one_tokenizer(small: Path, worse: Path, tmp_path: Path, cli: Cli):
     code, out, _ = compare(cli, small, worse, "--fast", "--out", tmp_path / "out")
     assert code == 0
     assert "paired by row" in out
@@ -81,7 +81,7 @@ def copy_seeds(run: Path, folder: Path, seeds: dict[int, float]) -> list[Path]:
 )
 def test_groups_of_seeds_are_compared_by_their_means(
     theirs: dict[int, float], is_paired: bool, small: Path, worse: Path, tmp_path: Path, cli: Cli
-) -> None:
+):
     ours = copy_seeds(worse, tmp_path, {7: 1.0, 8: 1.05})
     others = copy_seeds(small, tmp_path, theirs)
     code, out, _ = compare(cli, *ours, "--against", *others, "--fast", "--out", tmp_path / "out")
@@ -109,7 +109,7 @@ def test_groups_of_seeds_are_compared_by_their_means(
 
 def test_tokenizers_that_differ_are_compared_by_characters(
     small: Path, workplace: Path, tmp_path: Path, cli: Cli
-) -> None:
+):
     text = workplace / "animals.txt"
     tokenizer = train_tokenizer([text.read_text()], TokenizerConfig(kind="character"))
     save_model(tmp_path / "letters", make_model("bert", tokenizer), tokenizer)
@@ -129,7 +129,7 @@ def test_tokenizers_that_differ_are_compared_by_characters(
 
 def test_other_tokenizers_need_a_text_that_all_are_scored_on(
     small: Path, workplace: Path, tmp_path: Path, cli: Cli
-) -> None:
+):
     folders = ["--runs-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
     options = [*SMALL, "--tokenizer.kind", "character", "--train.max_steps", "2"]
     text = str(workplace / "animals.txt")
@@ -142,7 +142,7 @@ def test_other_tokenizers_need_a_text_that_all_are_scored_on(
 
 def test_one_model_is_in_memory_at_a_time(
     small: Path, worse: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     alive: WeakSet[torch.nn.Module] = WeakSet()
     most = 0
     read = folder.read_model
@@ -161,7 +161,7 @@ def test_one_model_is_in_memory_at_a_time(
 
 def test_rows_are_not_packed_if_one_run_does_not_pack(
     small: Path, worse: Path, tmp_path: Path, cli: Cli
-) -> None:
+):
     run = Path(shutil.copytree(worse, tmp_path / "unpacked"))
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("packed: true", "packed: false"))
@@ -171,7 +171,7 @@ def test_rows_are_not_packed_if_one_run_does_not_pack(
     assert result["differences_from_first"][0]["is_paired"]
 
 
-def test_what_is_refused(small: Path, tmp_path: Path, cli: Cli) -> None:
+def test_what_is_refused(small: Path, tmp_path: Path, cli: Cli):
     (tmp_path / "file").touch()
     for arguments, message in {
         (small,): "needs two runs or more",

@@ -47,7 +47,7 @@ def scores_of(results: dict[str, Any], suite: str) -> dict[str, dict[str, Any]]:
     return {score["name"]: score for score in found["scores"]}
 
 
-def test_a_run_is_scored_on_its_own_data(run: Path, pairs: Path, cli: Cli) -> None:
+def test_a_run_is_scored_on_its_own_data(run: Path, pairs: Path, cli: Cli):
     suites = "mlm,fill,pll,blimp"
     arguments = (run, "--suite", suites, "--blimp", pairs, "--fast", "--details")
     code, out, err = evaluate(cli, *arguments)
@@ -72,7 +72,7 @@ def test_a_run_is_scored_on_its_own_data(run: Path, pairs: Path, cli: Cli) -> No
     assert out.count("cpu in float32") == len(results["suites"])
 
 
-def test_each_suite_says_in_which_precision_it_computed(run: Path, pairs: Path, cli: Cli) -> None:
+def test_each_suite_says_in_which_precision_it_computed(run: Path, pairs: Path, cli: Cli):
     arguments = (run, "--suite", "mlm,blimp", "--blimp", pairs, "--fast", "--precision", "bf16")
     code, out, err = evaluate(cli, *arguments)
     assert (code, err) == (0, "")
@@ -81,7 +81,7 @@ def test_each_suite_says_in_which_precision_it_computed(run: Path, pairs: Path, 
     assert "cpu in float32 and cpu in bfloat16" in out
 
 
-def test_what_a_model_is_known_by_is_one_short_table(run: Path, pairs: Path, cli: Cli) -> None:
+def test_what_a_model_is_known_by_is_one_short_table(run: Path, pairs: Path, cli: Cli):
     arguments = (run, "--suite", "mlm,fill,pll,blimp", "--blimp", pairs, "--fast")
     code, out, _ = evaluate(cli, *arguments)
     assert code == 0
@@ -100,16 +100,14 @@ def test_what_a_model_is_known_by_is_one_short_table(run: Path, pairs: Path, cli
     assert rows[-1] == f"all scores are in {written}"
 
 
-def test_a_suite_that_takes_its_time_says_so(
-    run: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suite_that_takes_its_time_says_so(run: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(console, "EVERY_SECONDS", 0)
     code, _, err = evaluate(cli, run, "--suite", "fill", "--fast")
     assert code == 0
     assert set(err.splitlines()) == {"fill: 0.0 minutes so far"}
 
 
-def test_the_last_validation_of_a_run_is_found_again(run: Path, cli: Cli) -> None:
+def test_the_last_validation_of_a_run_is_found_again(run: Path, cli: Cli):
     """Training and evaluating look at the same masks, if at as many of them."""
     evaluate(cli, run, "--suite", "mlm")
     mlm = scores_of(json.loads((run / "evaluation.json").read_text()), "mlm")
@@ -119,7 +117,7 @@ def test_the_last_validation_of_a_run_is_found_again(run: Path, cli: Cli) -> Non
     assert mlm["loss"]["low"] - 0.2 < last["loss"] < mlm["loss"]["high"] + 0.2
 
 
-def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(run: Path, cli: Cli) -> None:
+def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(run: Path, cli: Cli):
     path = run / "evaluation.json"
     evaluate(cli, run, "--suite", "fill", "--fast")
     first = json.loads(path.read_text())
@@ -144,9 +142,7 @@ def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_sentences")
-def test_results_on_other_data_and_of_other_sizes_stay(
-    run: Path, workplace: Path, cli: Cli
-) -> None:
+def test_results_on_other_data_and_of_other_sizes_stay(run: Path, workplace: Path, cli: Cli):
     text = workplace / "animals.txt"
     for arguments in (("--fast",), ("--fast", "--data", text), (), ("--fast",)):
         assert evaluate(cli, run, "--suite", "fill", *arguments)[0] == 0
@@ -161,7 +157,7 @@ def test_results_on_other_data_and_of_other_sizes_stay(
     assert choose_result(results, "mlm") is None
 
 
-def test_a_fast_form_that_leaves_nothing_out_is_a_full_result(run: Path, cli: Cli) -> None:
+def test_a_fast_form_that_leaves_nothing_out_is_a_full_result(run: Path, cli: Cli):
     path = run / "evaluation.json"
     results: list[Any] = []
     for arguments in (("--fast",), ()):
@@ -173,7 +169,7 @@ def test_a_fast_form_that_leaves_nothing_out_is_a_full_result(run: Path, cli: Cl
 
 
 @pytest.mark.usefixtures("few_sentences")
-def test_a_part_of_the_text_is_said_to_be_one(run: Path, cli: Cli) -> None:
+def test_a_part_of_the_text_is_said_to_be_one(run: Path, cli: Cli):
     _, short, _ = evaluate(cli, run, "--suite", "mlm,fill", "--fast")
     [line] = [line for line in short.splitlines() if "--fast" in line]
     assert line.startswith("on ")
@@ -185,7 +181,7 @@ def test_a_part_of_the_text_is_said_to_be_one(run: Path, cli: Cli) -> None:
 
 def test_text_that_is_cut_is_told(
     run: Path, workplace: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     arguments = ("--data", workplace / "animals.txt", "--suite", "fill", "--fast", "--json")
     code, out, err = evaluate(cli, run, *arguments)
     [whole] = json.loads(out)["suites"]
@@ -199,7 +195,7 @@ def test_text_that_is_cut_is_told(
     assert err == f"animals.txt is long: only its first {count:,} characters are used\n"
 
 
-def test_rows_are_packed_as_in_training(run: Path, cli: Cli) -> None:
+def test_rows_are_packed_as_in_training(run: Path, cli: Cli):
     path = run / "config.yaml"
     for packed in (True, False):
         path.write_text(path.read_text().replace("packed: true", f"packed: {str(packed).lower()}"))
@@ -207,9 +203,7 @@ def test_rows_are_packed_as_in_training(run: Path, cli: Cli) -> None:
         assert json.loads(out)["suites"][0]["settings"]["packed"] is packed
 
 
-def test_text_files_and_a_model_folder(
-    run: Path, workplace: Path, tmp_path: Path, cli: Cli
-) -> None:
+def test_text_files_and_a_model_folder(run: Path, workplace: Path, tmp_path: Path, cli: Cli):
     text, out = workplace / "animals.txt", tmp_path / "results.json"
     arguments = ("--data", text, "--suite", "mlm,fill,pll", "--fast", "--json", "--out", out)
     code, printed, _ = evaluate(cli, run / "model", *arguments, "--seq-length", 24)
@@ -240,7 +234,7 @@ def test_what_is_refused(
     tmp_path: Path,
     cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     monkeypatch.delenv("MASKWRIGHT_DATA", raising=False)  # where BLiMP would be found
     data = data_of(workplace)
     other = Path(shutil.copytree(data, tmp_path / "other"))
@@ -280,13 +274,13 @@ def test_what_is_refused(
     assert not (run / "evaluation.json").exists()
 
 
-def test_numbers_that_json_does_not_have() -> None:
+def test_numbers_that_json_does_not_have():
     assert to_plain({"a": (1.0, float("inf")), "b": float("nan")}) == {"a": [1.0, None], "b": None}
 
 
 def test_pairs_are_found_where_the_environment_says(
     run: Path, pairs: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     (pairs.parent / "blimp").mkdir()
     pairs.rename(pairs.parent / "blimp" / "some.jsonl")
     monkeypatch.setenv("MASKWRIGHT_DATA", str(pairs.parent))
@@ -309,7 +303,7 @@ def test_pairs_are_found_where_the_environment_says(
         ("hf:org/babylm@refs/pr/3", "babylm/refs/pr/3"),
     ],
 )
-def test_a_submission_names_the_model_and_its_revision(argument: str, expected: str) -> None:
+def test_a_submission_names_the_model_and_its_revision(argument: str, expected: str):
     found = locate_submission(Path("results"), argument)
     assert found == Path("results", expected, "zero_shot", "mlm")
 
@@ -317,7 +311,7 @@ def test_a_submission_names_the_model_and_its_revision(argument: str, expected: 
 @pytest.mark.parametrize("is_ewok", [False, True])
 def test_choices_are_written_where_a_submission_to_babylm_has_them(
     run: Path, tmp_path: Path, cli: Cli, is_ewok: bool
-) -> None:
+):
     """Of the end of a run, and of a milestone."""
     model, revision, task, name = run, "main", "blimp", "supplement_filtered"
     texts = {"sentence_good": "The cat eats fish.", "sentence_bad": "The cat fish eats."}
@@ -339,7 +333,7 @@ def test_choices_are_written_where_a_submission_to_babylm_has_them(
     assert choice["pred"].removeprefix(" ") in texts.values()
 
 
-def test_sentences_longer_than_the_model_are_counted(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_sentences_longer_than_the_model_are_counted(run: Path, tmp_path: Path, cli: Cli):
     text = tmp_path / "text.txt"
     text.write_text("The big cat eats fish.\n" + "cat " * 500 + "\n")
     code, out, _ = evaluate(cli, run, "--suite", "pll", "--data", text)

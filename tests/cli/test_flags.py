@@ -71,7 +71,7 @@ def test_choices_are_spelled_as_they_are_accepted(cli: Cli, command: str):
 )
 def test_the_first_rank_says_that_torch_is_loaded(
     rank: str | None, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     if rank is not None:
         monkeypatch.setenv("RANK", rank)
     monkeypatch.setitem(sys.modules, "torch", sys)

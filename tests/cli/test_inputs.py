@@ -84,7 +84,7 @@ def write(path: Path, texts: list[str], field: str = "text", missing: object = "
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_line_has_its_row(command: str, run: Run, tmp_path: Path) -> None:
+def test_each_line_has_its_row(command: str, run: Run, tmp_path: Path):
     plain = "\n".join(TEXTS).encode()
     contents = {
         "a.txt": plain + b"\n",
@@ -101,7 +101,7 @@ def test_each_line_has_its_row(command: str, run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_row_of_a_table_has_its_row(command: str, run: Run, tmp_path: Path) -> None:
+def test_each_row_of_a_table_has_its_row(command: str, run: Run, tmp_path: Path):
     for name in TABLES:
         for missing in ("", None) if "csv" not in name and "tsv" not in name else ("",):
             file = write(tmp_path / name, TEXTS, missing=missing)
@@ -113,7 +113,7 @@ def test_each_row_of_a_table_has_its_row(command: str, run: Run, tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_column_is_given_by_its_position(command: str, run: Run, tmp_path: Path) -> None:
+def test_a_column_is_given_by_its_position(command: str, run: Run, tmp_path: Path):
     (tmp_path / "t.csv").write_text("1,the [MASK]\n2,a [MASK]\n")
     arguments = ("--file", str(tmp_path / "t.csv"), "--columns", "sentence1=1")
     assert run(command, *arguments) == (0, ["the [MASK]", "a [MASK]"], "")
@@ -121,7 +121,7 @@ def test_a_column_is_given_by_its_position(command: str, run: Run, tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_pipe_is_read(command: str, run: Run, tmp_path: Path) -> None:
+def test_a_pipe_is_read(command: str, run: Run, tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text("the [MASK]\n\n[MASK] cat\n"))
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_one_line(
     run: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     Path("bad.txt").write_bytes(b"the [MASK]\ncaf\xe9\n")
     Path("blank.txt").write_text("\n \n")

@@ -40,7 +40,7 @@ def test_every_command_names_what_to_lower(
     job: Callable[[Sequence[str]], int],
     monkeypatch: pytest.MonkeyPatch,
     cli: Cli,
-) -> None:
+):
     monkeypatch.setattr(maskwright.cli.main, "_find_command", lambda _: job)
     line = cli.refuse(command)
     assert line.startswith("DeviceMemoryError: ")
@@ -48,7 +48,7 @@ def test_every_command_names_what_to_lower(
     assert places == sorted(places)
 
 
-def test_other_errors_of_torch_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_of_torch_keep_their_traceback(monkeypatch: pytest.MonkeyPatch):
     def fail(_arguments: Sequence[str]) -> int:
         raise RuntimeError("shapes do not fit")
 
@@ -63,7 +63,7 @@ def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
     monkeypatch: pytest.MonkeyPatch,
     cli: Cli,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+):
     compute, steps = step.compute_gradients, list[int]()
 
     def run_out_in_step_7(*arguments: Any) -> Any:

@@ -28,7 +28,7 @@ def export(workplace: Path, tmp_path: Path, traced_once: None) -> list[str]:
 
 def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
     export: list[str], workplace: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+):
     capfd.readouterr()
     assert main(export) == 0
     said, complaints = capfd.readouterr()
@@ -55,7 +55,7 @@ def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
 
 def test_too_much_lost_in_int8_fails_and_leaves_nothing(
     export: list[str], workplace: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     tried: list[object] = []
 
     def quantize_badly(source: Path, target: Path, recipe: object, _: object) -> None:
@@ -79,7 +79,7 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
 
 def test_the_first_recipe_that_loses_little_is_taken(
     export: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     real, written = onnx_int8.quantize, list[object]()
 
     def fail_once(source: Path, target: Path, recipe: Any, calibration: Any) -> None:
@@ -107,7 +107,7 @@ def test_the_first_recipe_that_loses_little_is_taken(
 @pytest.mark.parametrize("text", ["prepared", "animals.txt"])
 def test_int8_is_static_after_calibration(
     export: list[str], workplace: Path, tmp_path: Path, text: str
-) -> None:
+):
     source = data_of(workplace) if text == "prepared" else workplace / text
     assert main([*export, "--calibrate", str(source)]) == 0
     scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]
@@ -127,14 +127,14 @@ def test_int8_is_static_after_calibration(
 )
 def test_settings_of_int8_that_do_not_fit_are_refused(
     workplace: Path, tmp_path: Path, to: str, options: list[str], field: str, cli: Cli
-) -> None:
+):
     run, out = str(workplace / "runs/small"), str(tmp_path / "out")
     assert field in cli.refuse("export", run, "--to", to, "--out", out, *options)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
-def test_other_targets(workplace: Path, tmp_path: Path, to: str, cli: Cli) -> None:
+def test_other_targets(workplace: Path, tmp_path: Path, to: str, cli: Cli):
     pytest.importorskip("sentence_transformers")
     run, out = workplace / "runs/small", tmp_path / "out"
     said = cli("export", run, "--to", to, "--out", out)
@@ -155,7 +155,7 @@ def test_other_targets(workplace: Path, tmp_path: Path, to: str, cli: Cli) -> No
 )
 def test_what_cannot_be_done_is_one_line(
     workplace: Path, tmp_path: Path, arguments: list[str], said: str, cli: Cli
-) -> None:
+):
     model = str(workplace / "runs/small/model")  # not the run, so its data is not known
     assert said in cli.refuse("export", model, "--out", tmp_path / "out", *arguments)
     assert list(tmp_path.iterdir()) == []
@@ -163,7 +163,7 @@ def test_what_cannot_be_done_is_one_line(
 
 def test_the_current_folder_is_not_written_over(
     workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     model = str((workplace / "runs/small/model").resolve())
     assert "--out = . must be a new folder" in cli.refuse(
@@ -171,7 +171,7 @@ def test_the_current_folder_is_not_written_over(
     )
 
 
-def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path) -> None:
+def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path):
     run = tmp_path / "run"
     run.mkdir()
     assert find_prepared_data(run, None) is None
@@ -191,7 +191,7 @@ def publish(workplace: Path) -> list[str]:
 
 def test_a_dry_run_shows_files_and_card_and_asks_no_network(
     publish: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr("socket.socket.connect", None)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     said = cli(*publish, "--dry-run", "--license", "cc0-1.0", "--language", "en,ko")
@@ -206,14 +206,14 @@ def test_a_dry_run_shows_files_and_card_and_asks_no_network(
 
 def test_the_card_says_how_the_model_came_about_and_not_where(
     publish: list[str], workplace: Path, cli: Cli
-) -> None:
+):
     card = cli(*publish, "--dry-run")
     for part in ("unigram baseline", "Seed 0, 150 steps", "torch 2", "`animals.txt`", "- animals"):
         assert part in card
     assert str(workplace) not in card
 
 
-def test_a_run_is_published(publish: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_published(publish: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch):
     hub = Hub()
     monkeypatch.setattr("huggingface_hub.HfApi", hub.open)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
@@ -236,6 +236,6 @@ def test_a_run_is_published(publish: list[str], cli: Cli, monkeypatch: pytest.Mo
 )
 def test_what_cannot_be_published_is_one_line(
     workplace: Path, arguments: list[str], said: str, cli: Cli
-) -> None:
+):
     run = str(workplace / "runs/small")
     assert said in cli.refuse("publish", *(run if part == "RUN" else part for part in arguments))

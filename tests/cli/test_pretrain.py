@@ -22,7 +22,7 @@ TRAIN_KEYS = {"split", "loss", "learning_rate", "tokens_per_second"}
 
 def test_a_line_is_printed_before_every_step_that_may_take_long(
     workplace: Path, tmp_path: Path, cli: Cli
-) -> None:
+):
     text = tmp_path / "text.txt"
     text.write_text((workplace / "animals.txt").read_text("utf-8")[:9000], encoding="utf-8")
     folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]

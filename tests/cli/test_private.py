@@ -45,7 +45,7 @@ def pretrain(workplace: Path, runs: Path, *flags: str) -> Path:
 
 def test_no_file_of_a_private_run_holds_its_text(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     run = pretrain(workplace, tmp_path / "runs", "--private")
     assert (run / "report.html").is_file()
     assert main(["evaluate", str(run), "--fast", "--suite", "mlm"]) == 0
@@ -59,7 +59,7 @@ def test_no_file_of_a_private_run_holds_its_text(
 
 def test_only_log_and_report_of_a_run_show_its_text(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     run = pretrain(workplace, tmp_path)
     assert find_canary(run) == ["metrics.jsonl", "report.html"]
     [proposed] = [one for one in capsys.readouterr().out.splitlines() if "maskwright fill" in one]
@@ -95,7 +95,7 @@ def test_no_export_holds_text(
     classifier: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+):
     capsys.readouterr()
     run = classifier if kind == "classifier" else workplace / "runs" / "small"
     code = main(["export", str(run), "--to", target, "--out", str(tmp_path / "out")])
@@ -112,7 +112,7 @@ def test_no_export_holds_text(
 )
 def test_a_report_on_data_is_private_if_asked(
     flag: list[str], found: list[str], workplace: Path, tmp_path: Path
-) -> None:
+):
     out = data_of(workplace)
     copy = tmp_path / "data"
     shutil.copytree(out, copy)
@@ -126,9 +126,7 @@ def test_a_report_on_data_is_private_if_asked(
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_no_route_without_the_token_shows_the_example(
-    workplace: Path, tmp_path: Path, path: str
-) -> None:
+def test_no_route_without_the_token_shows_the_example(workplace: Path, tmp_path: Path, path: str):
     folder = tmp_path / "model"
     shutil.copytree(workplace / "runs" / "small" / "model", folder)
     assert find_canary(folder) == []
@@ -142,7 +140,7 @@ def test_no_route_without_the_token_shows_the_example(
 
 def test_only_report_and_predictions_of_fine_tuning_show_texts(
     workplace: Path, classifier: Path, tmp_path: Path
-) -> None:
+):
     assert find_canary(classifier) == ["predictions.csv", "report.html"]
     train = str(write_nouns(tmp_path / "train.tsv", 60))
     flags = ["--train", train, "--out", str(tmp_path / "run"), "--epochs", "1", "--private"]
@@ -151,7 +149,7 @@ def test_only_report_and_predictions_of_fine_tuning_show_texts(
     assert find_canary(tmp_path / "run") == []
 
 
-def test_a_run_stays_as_private_as_it_began(workplace: Path, cli: Cli) -> None:
+def test_a_run_stays_as_private_as_it_began(workplace: Path, cli: Cli):
     """Its log holds the samples that it has written."""
     assert "private" in cli.refuse(
         "pretrain", "--resume", workplace / "runs" / "small", "--private"

@@ -30,7 +30,7 @@ def score(cli: Cli, *arguments: str) -> tuple[int, list[str], list[str]]:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_json_holds_the_scores_of_the_library(model: str, metric: Any, cli: Cli) -> None:
+def test_json_holds_the_scores_of_the_library(model: str, metric: Any, cli: Cli):
     texts = [GOOD, "The dogs see trees."]
     code, out, err = score(cli, model, *texts, "--json", "--tokens", "--metric", metric)
     assert (code, err) == (0, [])
@@ -51,7 +51,7 @@ def test_json_holds_the_scores_of_the_library(model: str, metric: Any, cli: Cli)
     assert corpus == {"metric": metric, "num_texts": 2, "num_tokens": num_tokens}
 
 
-def test_people_see_a_line_a_sentence(model: str, cli: Cli) -> None:
+def test_people_see_a_line_a_sentence(model: str, cli: Cli):
     code, out, _ = score(cli, model, "the [bold] cat")
     assert code == 0
     assert out[0].endswith("the [bold] cat  8 tokens")
@@ -61,7 +61,7 @@ def test_people_see_a_line_a_sentence(model: str, cli: Cli) -> None:
     assert [line.split()[-1] for line in out[1:3]] == ["cat", "##s"]
 
 
-def test_bad_lines_are_named_and_the_others_scored(model: str, tmp_path: Path, cli: Cli) -> None:
+def test_bad_lines_are_named_and_the_others_scored(model: str, tmp_path: Path, cli: Cli):
     file = tmp_path / "s.txt"
     file.write_text(f"{GOOD}\n{LONG}\n\n{GOOD}\n")
     code, out, err = score(cli, model, "--file", str(file), "--json")
@@ -77,7 +77,7 @@ def test_bad_lines_are_named_and_the_others_scored(model: str, tmp_path: Path, c
     assert "has 72 tokens, more than the model's max_position_embeddings = 64" in err[0]
 
 
-def test_no_text_could_be_scored(model: str, cli: Cli) -> None:
+def test_no_text_could_be_scored(model: str, cli: Cli):
     code, out, err = score(cli, model, LONG)
     assert (code, out, len(err)) == (2, [""], 1)
 
@@ -89,9 +89,7 @@ def test_no_text_could_be_scored(model: str, cli: Cli) -> None:
         (["a", "--metric", "salazar"], "invalid choice: 'salazar'"),
     ],
 )
-def test_what_cannot_be_scored_at_all(
-    model: str, cli: Cli, arguments: list[str], message: str
-) -> None:
+def test_what_cannot_be_scored_at_all(model: str, cli: Cli, arguments: list[str], message: str):
     code, out, err = score(cli, model, *arguments)
     assert (code, out, len(err)) == (2, [], 1)
     assert message in err[0]

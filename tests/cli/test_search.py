@@ -23,7 +23,7 @@ def texts(tmp_path: Path) -> str:
     return str(tmp_path / "texts.txt")
 
 
-def test_the_nearest_texts_have_their_cosine_and_line(run: str, texts: str, cli: Cli) -> None:
+def test_the_nearest_texts_have_their_cosine_and_line(run: str, texts: str, cli: Cli):
     first, second = cli("search", run, LINES[0], "--file", texts, "--top", "2").splitlines()
     assert first.split(maxsplit=2) == ["1.000", "1", LINES[0]]
     assert second.split()[1] in ("3", "4")
@@ -35,7 +35,7 @@ def test_the_nearest_texts_have_their_cosine_and_line(run: str, texts: str, cli:
 
 def test_queries_of_standard_input_and_json(
     run: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     table = tmp_path / "texts.csv"
     table.write_text('text,label\n"The old\nhorse",1\nthe cat,2\n', encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", io.StringIO("the cat\n\nThe old horse\n"))
@@ -60,8 +60,6 @@ def test_queries_of_standard_input_and_json(
         (["--file", "-"], "--file cannot both be standard input"),
     ],
 )
-def test_mistakes_are_one_line(
-    arguments: list[str], named: str, run: str, texts: str, cli: Cli
-) -> None:
+def test_mistakes_are_one_line(arguments: list[str], named: str, run: str, texts: str, cli: Cli):
     given = [texts if argument == "TEXTS" else argument for argument in arguments]
     assert named in cli.refuse("search", run, *given)

@@ -61,7 +61,7 @@ def tune(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Tune:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_scores_are_those_of_fine_tuning(task: str, tune: Tune) -> None:
+def test_scores_are_those_of_fine_tuning(task: str, tune: Tune):
     run, test = tune(task)
     expected = json.loads((run / "results.json").read_text())["test"]
     [suite] = maskwright.evaluate(run, suite="labels", data=test)["suites"]
@@ -79,7 +79,7 @@ def test_scores_are_those_of_fine_tuning(task: str, tune: Tune) -> None:
 
 def test_columns_of_other_names_are_found_and_unknown_labels_are_named(
     encoder: Path, tune: Tune, tmp_path: Path, cli: Cli
-) -> None:
+):
     run, test = tune("classification")
     [expected] = maskwright.evaluate(run, suite="labels", data=test)["suites"]
     header, *lines = test.read_text().splitlines()
@@ -103,9 +103,7 @@ def test_columns_of_other_names_are_found_and_unknown_labels_are_named(
     )
 
 
-def test_single_texts_and_pairs_are_not_taken_for_each_other(
-    tune: Tune, tmp_path: Path, cli: Cli
-) -> None:
+def test_single_texts_and_pairs_are_not_taken_for_each_other(tune: Tune, tmp_path: Path, cli: Cli):
     pairs, _ = tune("regression")
     single = tmp_path / "single.tsv"
     single.write_text("text\tlabel\nthe cat\t1\nthe dog sees\t2\n")
@@ -123,7 +121,7 @@ def test_single_texts_and_pairs_are_not_taken_for_each_other(
     assert scored[0] == scored[1] == scored[2]
 
 
-def test_an_interval_contains_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interval_contains_its_value(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("maskwright.evaluation.suite_labels.NUM_RESAMPLES", 100)
     draw = np.random.default_rng(0)
     true = draw.integers(0, 2, 200)

@@ -56,7 +56,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_toy_suite_is_scored_shown_and_helped(workplace: Path, cli: Cli) -> None:
+def test_a_toy_suite_is_scored_shown_and_helped(workplace: Path, cli: Cli):
     model, text = workplace / "runs" / "small" / "model", workplace / "animals.txt"
     full = maskwright.evaluate(model, suite="toy", data=text)
     fast = maskwright.evaluate(model, suite=["toy", "fill"], data=text, fast=True)
@@ -70,9 +70,7 @@ def test_a_toy_suite_is_scored_shown_and_helped(workplace: Path, cli: Cli) -> No
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_suite_is_checked_before_any_other_runs(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suite_is_checked_before_any_other_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch):
     scored: list[str] = []
     watched = replace(load_suite("fill"), score=lambda request: scored.append("fill"))
     monkeypatch.setattr("maskwright.evaluation.suite_sentences.FILL", watched)
@@ -83,7 +81,7 @@ def test_a_suite_is_checked_before_any_other_runs(
     assert scored == []
 
 
-def test_suites_state_what_they_are() -> None:
+def test_suites_state_what_they_are():
     for name in SUITES:
         suite = load_suite(name)
         assert suite.name == name
@@ -94,7 +92,7 @@ def test_suites_state_what_they_are() -> None:
     assert get_args(SuiteName) == tuple(n for n in SUITES if needs[n] in ("text", "pairs"))
 
 
-def test_names_are_read_once_each() -> None:
+def test_names_are_read_once_each():
     assert parse_names(" fill,mlm, fill,") == ("fill", "mlm")
     assert parse_names(["pll", "pll"]) == ("pll",)
     assert parse_names("glue") == ("glue",)
@@ -107,7 +105,7 @@ def test_names_are_read_once_each() -> None:
             parse_names(names)
 
 
-def test_vectors_keep_the_pooling_of_the_model(workplace: Path) -> None:
+def test_vectors_keep_the_pooling_of_the_model(workplace: Path):
     folder = workplace / "runs" / "small" / "model"
     models: list[Any] = [Embedder(folder, "cpu", "cls"), TextModel(folder, "cpu")]
     found = [Request(model, DataConfig()).make_embedder().pooling for model in models]

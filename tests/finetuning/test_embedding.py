@@ -48,7 +48,7 @@ def fit(
     return ContrastiveFitting(model, pairs, pairs, TOKENIZER, config, records.append), records
 
 
-def test_a_ruined_model_is_kept_as_it_was() -> None:
+def test_a_ruined_model_is_kept_as_it_was():
     fitting, records = fit(make_pairs(), rate=10.0)
     weights = {name: one.clone() for name, one in fitting.model.state_dict().items()}
     before = fitting.score()
@@ -59,7 +59,7 @@ def test_a_ruined_model_is_kept_as_it_was() -> None:
     assert all(torch.equal(weights[name], after[name]) for name in weights)
 
 
-def test_what_scored_best_is_kept() -> None:
+def test_what_scored_best_is_kept():
     fitting, records = fit(make_pairs("and {} and that did"), rate=1e-3)
     best = fitting.run()
     assert best["step"] > 0
@@ -67,7 +67,7 @@ def test_what_scored_best_is_kept() -> None:
     assert best.items() >= fitting.score().items()
 
 
-def test_another_pair_with_the_same_text_is_neither_found_nor_missed() -> None:
+def test_another_pair_with_the_same_text_is_neither_found_nor_missed():
     """Of (A, B) and (B, A), the nearest to A is A, in the pair that is no wrong answer."""
     pairs = make_pairs("and {} and that did")
     one, other = pairs.first[:1], pairs.second[:1]
@@ -76,7 +76,7 @@ def test_another_pair_with_the_same_text_is_neither_found_nor_missed() -> None:
     assert fitting.score() == whole
 
 
-def test_ranks_are_those_of_the_cosines() -> None:
+def test_ranks_are_those_of_the_cosines():
     texts = make_pairs().first
     pairs = Pairs(texts[:4], texts[4:8])
     fitting, _ = fit(pairs, rate=1e-3)
@@ -90,7 +90,7 @@ def test_ranks_are_those_of_the_cosines() -> None:
     assert scores["found"] <= scores["mrr"] < 1 == scores["recall_10"]  # of four candidates
 
 
-def test_numbers_order_the_cosines() -> None:
+def test_numbers_order_the_cosines():
     pairs = make_pairs("and {} and that did")
     scores = torch.arange(len(pairs), dtype=torch.float32)
     fitting, records = fit(replace(pairs, scores=scores), rate=3e-3, epochs=15, patience=0)
@@ -100,7 +100,7 @@ def test_numbers_order_the_cosines() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"dimensions": (4, 8)}])
-def test_negatives_are_told_from_partners(settings: dict[str, Any]) -> None:
+def test_negatives_are_told_from_partners(settings: dict[str, Any]):
     pairs = make_pairs("and {} and that did")
     negatives = [*pairs.second[1:], pairs.second[0]]
     fitting, records = fit(replace(pairs, negatives=negatives), rate=1e-3, **settings)
@@ -109,7 +109,7 @@ def test_negatives_are_told_from_partners(settings: dict[str, Any]) -> None:
     assert losses[-1] < losses[0] - 0.1
 
 
-def test_mined_negatives_are_partners_of_others() -> None:
+def test_mined_negatives_are_partners_of_others():
     pairs = make_pairs("and {} and that did")
     fitting, _ = fit(pairs, rate=1e-3)
     fitting.mine()
@@ -130,7 +130,7 @@ def write_table(path: Path, *columns: str) -> Path:
     return path
 
 
-def test_columns_choose_the_loss(tmp_path: Path) -> None:
+def test_columns_choose_the_loss(tmp_path: Path):
     task = Embedding()
     pair = {"sentence1": "query", "sentence2": "passage"}
     assert task.find_columns(write_table(tmp_path / "a.tsv"), {}) == pair
@@ -148,7 +148,7 @@ def test_columns_choose_the_loss(tmp_path: Path) -> None:
     assert task.find_columns(labeled, {"score": "label"}) == {**pair, "score": "label"}
 
 
-def test_runs(tmp_path: Path, cli: Cli) -> None:
+def test_runs(tmp_path: Path, cli: Cli):
     model = tmp_path / "model"
     save_model(model, make_loaded().model, TOKENIZER)
     flags = ["--epochs", "1", "--batch_size", "16"]
@@ -216,7 +216,7 @@ def write_sentences(folder: Path, how: str) -> Path:
 )
 def test_a_model_of_sentence_transformers_becomes_one_again(
     how: str, pooling: str, longest: int, tmp_path: Path, cli: Cli
-) -> None:
+):
     start, table = write_sentences(tmp_path, how), write_table(tmp_path / "a.tsv")
     command = ["finetune", str(start), "--task", "embedding", "--train", str(table)]
     flags = ["--epochs", "2", "--batch_size", "16", "--learning_rate", "0.01"]
@@ -250,7 +250,7 @@ def test_a_model_of_sentence_transformers_becomes_one_again(
 )
 def test_modules_that_would_be_lost_are_refused(
     pooling: object, others: tuple[str, ...], named: str, tmp_path: Path, cli: Cli
-) -> None:
+):
     save_model(tmp_path / "model", make_loaded().model, TOKENIZER)
     write_modules(tmp_path / "model", pooling, *others)
     command = ["finetune", str(tmp_path / "model"), "--task", "embedding"]
@@ -259,7 +259,7 @@ def test_modules_that_would_be_lost_are_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_text_without_labels_is_enough(tmp_path: Path, cli: Cli) -> None:
+def test_text_without_labels_is_enough(tmp_path: Path, cli: Cli):
     model, text = tmp_path / "model", tmp_path / "notes.txt"
     save_model(model, make_loaded().model, TOKENIZER)
     words = ("cat", "dog", "tree", "log", "bed", "sees")
@@ -277,12 +277,12 @@ def test_text_without_labels_is_enough(tmp_path: Path, cli: Cli) -> None:
     assert "dropout = 0" in cli.refuse(*command, "--out", tmp_path / "no", "--dropout", "0")
 
 
-def test_halves_are_of_one_text() -> None:
+def test_halves_are_of_one_text():
     row = halve(TableRow("a.txt:1", {"sentence1": "one two three four five"}))
     assert row.texts == ["one two three", "four five"]
 
 
-def test_halves_of_a_script_without_blanks() -> None:
+def test_halves_of_a_script_without_blanks():
     text = "去年 北京大学附属中学的学生参观了中华人民共和国全国人民代表大会会议中心"
     first, second = halve(TableRow("a.txt:1", {"sentence1": text})).texts
     assert first + second == text
@@ -300,7 +300,7 @@ def load_lines(folder: Path, lines: list[str], valid: list[str] | None = None) -
     return len(pairs), len(scored)
 
 
-def test_short_lines_are_trained_on_and_not_scored(tmp_path: Path) -> None:
+def test_short_lines_are_trained_on_and_not_scored(tmp_path: Path):
     words = ("cat", "dog", "tree", "log", "bed", "sees")
     short = [" ".join(three) for three in permutations(words, 3)]
     long = [f"{text} and the {text}" for text in short]
@@ -315,7 +315,7 @@ def test_short_lines_are_trained_on_and_not_scored(tmp_path: Path) -> None:
             load_lines(tmp_path, lines, valid)
 
 
-def test_scores_without_an_order_are_an_error(tmp_path: Path) -> None:
+def test_scores_without_an_order_are_an_error(tmp_path: Path):
     columns: dict[str, str | int] = {"sentence1": "query", "sentence2": "passage", "score": "score"}
     table, equal = (write_table(tmp_path / name, "score") for name in ("a.tsv", "b.tsv"))
     rows = [line.rpartition("\t")[0] for line in equal.read_text().splitlines()[1:]]

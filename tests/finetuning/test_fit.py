@@ -69,7 +69,7 @@ def compute_reference(task: str, student: Tensor, teacher: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("task", COLUMNS)
-def test_the_loss_is_a_mean_of_labels_and_answers(task: str, tmp_path: Path) -> None:
+def test_the_loss_is_a_mean_of_labels_and_answers(task: str, tmp_path: Path):
     data = read_examples(tmp_path / "train.tsv", task)
     teacher = save_untrained(tmp_path / "teacher", task, data.labels.names)
     answers = ask_teacher(teacher, data, PRECISE, Pulse())
@@ -87,7 +87,7 @@ def test_the_loss_is_a_mean_of_labels_and_answers(task: str, tmp_path: Path) -> 
     torch.testing.assert_close(found, 0.3 * alone + 0.7 * expected, atol=1e-5, rtol=1e-4)
 
 
-def test_labels_may_be_in_another_order(tmp_path: Path) -> None:
+def test_labels_may_be_in_another_order(tmp_path: Path):
     data = read_examples(tmp_path / "train.tsv", "classification")
     assert data.labels.names == ("animal", "thing")
     teacher = save_untrained(tmp_path / "teacher", "classification", ("thing", "animal"))
@@ -106,14 +106,14 @@ def test_labels_may_be_in_another_order(tmp_path: Path) -> None:
 )
 def test_another_task_or_other_labels_are_refused(
     task: str, labels: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
+):
     data = read_examples(tmp_path / "train.tsv", "classification")
     teacher = save_untrained(tmp_path / "teacher", task, labels)
     with pytest.raises(InputError, match=message):
         ask_teacher(teacher, data, PRECISE, Pulse())
 
 
-def test_a_teacher_that_cuts_sentences_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_teacher_that_cuts_sentences_elsewhere_is_refused(tmp_path: Path):
     files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
     data = read_task(files, make_loaded(), replace(CONFIG, max_length=8))
     teacher = save_untrained(tmp_path / "teacher", "tokens", data.labels.names)
@@ -121,7 +121,7 @@ def test_a_teacher_that_cuts_sentences_elsewhere_is_refused(tmp_path: Path) -> N
         ask_teacher(teacher, data, PRECISE, Pulse())
 
 
-def test_a_run_names_its_teacher(workplace: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_run_names_its_teacher(workplace: Path, tmp_path: Path, cli: Cli):
     table, model = write_table(tmp_path / "train.tsv"), str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "classification", "--train", str(table), *FAST]
     command += ["--columns", "sentence1=text", "label=right"]
@@ -150,7 +150,7 @@ def test_a_run_names_its_teacher(workplace: Path, tmp_path: Path, cli: Cli) -> N
 def test_bad_input_is_one_line(
     flags: list[str], message: str, workplace: Path, tmp_path: Path,
     cli: Cli
-) -> None:  # fmt: skip
+):  # fmt: skip
     table, model = write_table(tmp_path / "train.tsv"), str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "classification", "--train", str(table), *FAST]
     command += ["--columns", "sentence1=text", "label=right", "--out", str(tmp_path / "run")]
@@ -159,6 +159,6 @@ def test_bad_input_is_one_line(
     assert message in cli.refuse(*command, *(flag.format(model=model) for flag in flags))
 
 
-def test_other_tasks_refuse_a_teacher() -> None:
+def test_other_tasks_refuse_a_teacher():
     refused = {name for name in TASKS if "teacher" in load_task(name).unused}
     assert refused == TASKS.keys() - COLUMNS.keys() == {"embedding", "spans"}

@@ -55,7 +55,7 @@ def save_tagger(
 )
 def test_words_that_the_tokenizer_drops_have_no_probability(
     labels: tuple[str, ...], expected: str, tmp_path: Path
-) -> None:
+):
     save_tagger(tmp_path / "model", labels)
     predict = Predictor(tmp_path / "model", "cpu")
     [first, dropped, second, last] = predict.tag([WORDS])[0]
@@ -86,7 +86,7 @@ def write_chinese(path: Path) -> Path:
     return path
 
 
-def test_text_without_blanks_is_tagged_as_in_training(tmp_path: Path) -> None:
+def test_text_without_blanks_is_tagged_as_in_training(tmp_path: Path):
     tokenizer = trained("wordpiece")
     sizes = ModelConfig(preset="bert", hidden_size=32, num_hidden_layers=1, intermediate_size=48)
     config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=64)
@@ -122,7 +122,7 @@ def serve_entities(folder: Path, text: str) -> list[Any]:
 
 def test_words_that_must_be_given_are_asked_for_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     save_tagger(tmp_path / "model", ("O", "B"), words=WordRule("blanks", 3))
     predict = Predictor(tmp_path / "model", "cpu")
     assert len(predict.split("กิน ข้าว extraordinary")) == 3
@@ -134,7 +134,7 @@ def test_words_that_must_be_given_are_asked_for_once(
 
 
 @pytest.mark.parametrize("said", [{"splitting": "words"}, {"longest": "a"}, "blanks", {"x": 1}])
-def test_a_rule_of_words_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+def test_a_rule_of_words_that_is_none_is_one_line(said: object, tmp_path: Path):
     save_tagger(tmp_path / "model", ("O", "B"))
     change_config(tmp_path / "model", maskwright={"words": said})
     with pytest.raises(ModelFolderError, match=r"maskwright\.words") as caught:
@@ -157,7 +157,7 @@ def save_texts(
     return Predictor(folder, "cpu")
 
 
-def test_what_it_was_trained_to_read_is_read(tmp_path: Path) -> None:
+def test_what_it_was_trained_to_read_is_read(tmp_path: Path):
     short, long = "the cat " * 3 + "sees", "the cat " * 3 + "sees the log"
     predict = save_texts(tmp_path / "short", 10)
     assert AutoTokenizer.from_pretrained(tmp_path / "short").model_max_length == 10
@@ -172,7 +172,7 @@ def test_what_it_was_trained_to_read_is_read(tmp_path: Path) -> None:
     assert tagger.tag([long.split()])[0][: len(first)] == first  # cut between words
 
 
-def test_texts_that_are_compared_are_encoded_apart(tmp_path: Path) -> None:
+def test_texts_that_are_compared_are_encoded_apart(tmp_path: Path):
     predict = save_texts(tmp_path / "model", num_texts=2, pooling="bi")
     assert "maskwright predict" in (tmp_path / "model/README.md").read_text()
     pairs = [("the cat", "the dog sees"), ("the cat sees the x-ray", "the"), ("the", "the")]
@@ -183,21 +183,21 @@ def test_texts_that_are_compared_are_encoded_apart(tmp_path: Path) -> None:
     assert predict([("the cat", "")])[0].score is not None
 
 
-def test_nothing_is_answered_with_nothing(tmp_path: Path) -> None:
+def test_nothing_is_answered_with_nothing(tmp_path: Path):
     assert save_texts(tmp_path / "texts", None)([]) == []
     save_tagger(tmp_path / "tags", ("O", "B"))
     assert Predictor(tmp_path / "tags", "cpu").tag([[], []]) == [[], []]
 
 
 @pytest.mark.parametrize(("said", "longest"), [(1e30, 64), (None, 64), (8, 8), (12.0, 12)])
-def test_other_limits_are_understood(said: float | None, longest: int, tmp_path: Path) -> None:
+def test_other_limits_are_understood(said: float | None, longest: int, tmp_path: Path):
     save_texts(tmp_path / "model", None)
     change_limit(tmp_path / "model", said)
     assert Predictor(tmp_path / "model", "cpu").longest == longest
 
 
 @pytest.mark.parametrize("said", [7, -1, math.nan, "512", True, [8]])
-def test_a_limit_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+def test_a_limit_that_is_none_is_one_line(said: object, tmp_path: Path):
     save_texts(tmp_path / "model", None)
     change_limit(tmp_path / "model", said)
     with pytest.raises(TokenizerError, match=r"model_max_length = .* must be a number of tokens"):
@@ -210,7 +210,7 @@ def change_limit(folder: Path, said: object) -> None:
 
 
 @pytest.mark.parametrize("num_texts", [1, 2])
-def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: Path) -> None:
+def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: Path):
     predict = save_texts(tmp_path / "model", num_texts=num_texts)
     asked = ["the cat", ("the cat", "sees")]
     assert len(predict([asked[num_texts - 1]])) == 1
@@ -227,7 +227,7 @@ def change_config(folder: Path, **fields: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
-def test_a_regression_of_several_numbers_is_one_line(tmp_path: Path) -> None:
+def test_a_regression_of_several_numbers_is_one_line(tmp_path: Path):
     save_texts(tmp_path / "texts")
     change_config(tmp_path / "texts", problem_type="regression")
     with pytest.raises(ModelFolderError, match="problem_type = regression"):
@@ -237,7 +237,7 @@ def test_a_regression_of_several_numbers_is_one_line(tmp_path: Path) -> None:
     assert len(Predictor(tmp_path / "tags", "cpu").tag([["the", "cat"]])[0]) == 2
 
 
-def test_a_question_needs_its_text(tmp_path: Path) -> None:
+def test_a_question_needs_its_text(tmp_path: Path):
     model = build_classifier(make_loaded().model, FinetuneConfig(), "span", 2, seed=0)
     names, problem = ("start", "end"), "single_label_classification"
     save_classifier(tmp_path / "model", model, TOKENIZER, names, problem)
@@ -252,7 +252,7 @@ def test_a_question_needs_its_text(tmp_path: Path) -> None:
     assert asked.texts == ("the cat", "the dog sees the cat")
 
 
-def test_logits_that_are_no_numbers(tmp_path: Path) -> None:
+def test_logits_that_are_no_numbers(tmp_path: Path):
     texts = save_texts(tmp_path / "texts")
     save_tagger(tmp_path / "tags", ("O", "B"))
     tags = Predictor(tmp_path / "tags", "cpu")
@@ -265,7 +265,7 @@ def test_logits_that_are_no_numbers(tmp_path: Path) -> None:
         tags.tag([["the", "cat"]])
 
 
-def test_positions_are_of_tables_without_a_header(tmp_path: Path) -> None:
+def test_positions_are_of_tables_without_a_header(tmp_path: Path):
     bare, named, lines = (tmp_path / f"x.{end}" for end in ("tsv", "csv", "jsonl"))
     bare.write_text("a film that is fine\tgood\n")
     named.write_text("text,label\na film that is fine,good\n")
@@ -289,7 +289,7 @@ def answer_words(words: Sequence[str]) -> list[Answer]:
     return [Answer(tag, 0.6, each) for tag, each in zip(chosen, found, strict=True)]
 
 
-def test_entities_have_their_characters_in_the_text() -> None:
+def test_entities_have_their_characters_in_the_text():
     words = Sentence(TEXT, split_words(TEXT))
     found = list_entities(words, answer_words(words))
     expected = [("animal", "cat"), ("animal", "x-ray"), ("LOC", "New York"), ("animal", "cat")]
@@ -299,7 +299,7 @@ def test_entities_have_their_characters_in_the_text() -> None:
     assert found[-1].start > found[0].end
 
 
-def test_entities_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
+def test_entities_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli):
     save_tagger(tmp_path / "ner", ("O", "B-animal"))
     monkeypatch.setattr(Predictor, "tag", lambda _, words: [*map(answer_words, words)])
     (tmp_path / "lines.txt").write_text(f"{TEXT}\n\nthe\n", encoding="utf-8")
@@ -318,7 +318,7 @@ def test_entities_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert [TEXT[one["start"] : one["end"]] for one in words] == [one["word"] for one in words]
 
 
-def test_what_has_no_entities_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_has_no_entities_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     save_texts(tmp_path / "texts")
     save_tagger(tmp_path / "pos", ("DET", "NOUN"))
     for name in ("texts", "pos"):
@@ -329,7 +329,7 @@ def test_what_has_no_entities_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
         assert captured.err.count("\n") == 1
 
 
-def test_every_word_of_a_long_text_is_tagged(tmp_path: Path) -> None:
+def test_every_word_of_a_long_text_is_tagged(tmp_path: Path):
     save_tagger(tmp_path / "ner", ("O", "B-animal"))
     text = "the cat sees the dog. and the dog sees the cat! " * 40
     [found] = answer_all(tmp_path / "ner", text, device="cpu")
@@ -342,7 +342,7 @@ def test_every_word_of_a_long_text_is_tagged(tmp_path: Path) -> None:
 
 def test_a_text_that_is_cut_is_counted_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     save_texts(tmp_path / "texts", 10)
     lines = tmp_path / "lines.txt"
     lines.write_text("the cat\n" + "the cat sees the dog and " * 3 + "\n")

@@ -39,9 +39,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_registered_task_is_fine_tuned_and_answers(
-    workplace: Path, tmp_path: Path, cli: Cli
-) -> None:
+def test_a_registered_task_is_fine_tuned_and_answers(workplace: Path, tmp_path: Path, cli: Cli):
     table, out = write_table(tmp_path / "train.tsv"), tmp_path / "run"
     model = str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "focal", "--train", str(table), "--out", str(out)]
@@ -59,7 +57,7 @@ def test_a_registered_task_is_fine_tuned_and_answers(
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_registered_task_is_known_by_its_name() -> None:
+def test_a_registered_task_is_known_by_its_name():
     assert "one label, by focal loss" in finetune_parser().format_help()
     task = load_label_task("focal")
     assert task.loss(torch.tensor([[9.0, 0.0]]), torch.tensor([0])) < 1e-6

@@ -98,7 +98,7 @@ def test_a_killed_run_that_is_repeated_ends_with_the_same_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+):
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         stop_at(patch, num_runs, kill)
@@ -119,7 +119,7 @@ def test_sigterm_ends_a_run_with_one_line_that_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
     cli: Cli,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+):
     out = tmp_path / "run"
     before = signal.getsignal(signal.SIGTERM)
     stop_at(monkeypatch, 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -140,7 +140,7 @@ def test_sigterm_ends_a_run_with_one_line_that_says_how_to_go_on(
     assert (out / "checkpoints" / "step_00000001").is_dir()
 
 
-def test_a_finished_run_is_left_as_it_is(command: list[str], whole: Path, cli: Cli) -> None:
+def test_a_finished_run_is_left_as_it_is(command: list[str], whole: Path, cli: Cli):
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
     for arguments in ([*command, "--out", str(whole)], ["finetune", "--resume", str(whole)]):
         assert "is already finished" in cli(*arguments)
@@ -150,9 +150,7 @@ def test_a_finished_run_is_left_as_it_is(command: list[str], whole: Path, cli: C
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
 
 
-def test_a_second_process_is_refused(
-    command: list[str], whole: Path, tmp_path: Path, cli: Cli
-) -> None:
+def test_a_second_process_is_refused(command: list[str], whole: Path, tmp_path: Path, cli: Cli):
     out = tmp_path / "run"
     out.mkdir()
     with locking_run(out, print):  # as another process would
@@ -164,7 +162,7 @@ def test_a_second_process_is_refused(
 
 def test_what_is_no_unfinished_run_cannot_be_resumed(
     workplace: Path, whole: Path, tmp_path: Path, cli: Cli
-) -> None:
+):
     damaged = tmp_path / "damaged"
     shutil.copytree(whole, damaged)
     provenance = json.loads((damaged / "provenance.json").read_text())

@@ -120,7 +120,7 @@ def cut(rows: list[TableRow], count: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 10])
-def test_folds_have_equal_shares_of_all_labels(count: int) -> None:
+def test_folds_have_equal_shares_of_all_labels(count: int):
     rows = make_rows(["a", "a", "b", "b", "b", "b"] * 50)
     folds = cut(rows, count)
     assert sorted(n for fold in folds for n in fold) == list(range(len(rows)))
@@ -132,7 +132,7 @@ def test_folds_have_equal_shares_of_all_labels(count: int) -> None:
     assert sum(map(len, texts)) == len(set.union(*texts))  # copies stay together
 
 
-def test_folds_depend_on_no_order() -> None:
+def test_folds_depend_on_no_order():
     rows = make_rows(["a", "a", "b", "b", "c", "c"] * 20)
     mixed = Random(0).sample(rows, len(rows))
     first, second = (
@@ -141,7 +141,7 @@ def test_folds_depend_on_no_order() -> None:
     assert first == second
 
 
-def test_a_label_that_no_other_fold_has_is_always_trained_on() -> None:
+def test_a_label_that_no_other_fold_has_is_always_trained_on():
     rows = make_rows(["a", "a"] * 20 + ["twins", "twins", "once"])
     folds = cut(rows, 4)
     scored = {rows[n].values["label"] for fold in folds for n in fold}
@@ -183,7 +183,7 @@ def spell(data: Any) -> set[str]:
 )
 def test_every_example_is_scored_by_a_model_of_the_others(
     task: str, columns: dict[str, Any], metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     write = write_tags if task == "tokens" else write_nouns
     path = write(tmp_path / ("train.conll" if task == "tokens" else "train.tsv"), 90)
     files = TaskFiles(task=task, train=path, columns=columns)
@@ -207,7 +207,7 @@ def test_every_example_is_scored_by_a_model_of_the_others(
 
 def test_examples_that_choose_the_weights_may_be_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     train, valid = write_nouns(tmp_path / "a.tsv", 60), write_nouns(tmp_path / "b.tsv", 20)
     files = TaskFiles(task="classification", train=train, valid=valid, columns=LABELS)
     _, seen, _ = validate(files, monkeypatch)
@@ -215,9 +215,7 @@ def test_examples_that_choose_the_weights_may_be_given(
     assert all(len(data.train) + len(data.held_out[-1]) == 60 for data in seen)
 
 
-def test_more_folds_than_examples_are_too_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_folds_than_examples_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     files = TaskFiles(
         task="classification", train=write_nouns(tmp_path / "a.tsv", 9), columns=LABELS
     )
@@ -225,7 +223,7 @@ def test_more_folds_than_examples_are_too_many(
         validate(files, monkeypatch, count=40)
 
 
-def test_a_run_reports_folds_and_writes_a_model(tmp_path: Path, cli: Cli) -> None:
+def test_a_run_reports_folds_and_writes_a_model(tmp_path: Path, cli: Cli):
     save_model(tmp_path / "start", make_loaded().model, TOKENIZER)
     table = write_nouns(tmp_path / "a.tsv", 60)
     command = ["finetune", str(tmp_path / "start"), "--train", str(table), "--epochs", "1"]
@@ -254,7 +252,7 @@ def test_a_run_reports_folds_and_writes_a_model(tmp_path: Path, cli: Cli) -> Non
 )
 def test_a_number_of_folds_that_is_none_is_one_line(
     flags: list[str], message: str, tmp_path: Path, cli: Cli
-) -> None:
+):
     save_model(tmp_path / "start", make_loaded().model, TOKENIZER)
     table = write_nouns(tmp_path / "a.tsv", 60)
     command = ["finetune", str(tmp_path / "start"), "--train", str(table)]

@@ -74,7 +74,7 @@ def write_tags(path: Path) -> ExampleFile:
     return ExampleFile(path, {"word": 0, "tag": -1})
 
 
-def test_pairs_have_the_same_logits_in_both_libraries(tmp_path: Path) -> None:
+def test_pairs_have_the_same_logits_in_both_libraries(tmp_path: Path):
     model = write_classifier(tmp_path / "model", NATIVE["bert"])
     file = write_table(tmp_path / "examples.tsv", pairs=True)
     for to in ("hf", "onnx"):
@@ -93,7 +93,7 @@ def test_pairs_have_the_same_logits_in_both_libraries(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("preset", "pooling"), [(OWN, "mean"), (NATIVE["bert"], "bi")])
 def test_a_classifier_of_our_own_goes_to_onnx_alone(
     preset: dict[str, Any], pooling: Pooling, tmp_path: Path
-) -> None:
+):
     file = write_table(tmp_path / "examples.tsv", ("1", "2.5", "0"), pairs=True)
     labels = ("score",)
     model = write_classifier(
@@ -109,7 +109,7 @@ def test_a_classifier_of_our_own_goes_to_onnx_alone(
     assert report.comparison.largest <= 1e-4
 
 
-def test_tags_are_the_same_and_int8_is_scored_on_them(tmp_path: Path) -> None:
+def test_tags_are_the_same_and_int8_is_scored_on_them(tmp_path: Path):
     labels = ("O", "B-LIVING", "B-THING")
     model = write_classifier(tmp_path / "model", NATIVE["eurobert"], level="token", labels=labels)
     file = write_tags(tmp_path / "tags.conll")
@@ -120,7 +120,7 @@ def test_tags_are_the_same_and_int8_is_scored_on_them(tmp_path: Path) -> None:
     assert "pipeline_tag: token-classification" in (tmp_path / "int8/README.md").read_text()
 
 
-def test_several_labels_are_the_same_and_static_int8_is_scored_on_them(tmp_path: Path) -> None:
+def test_several_labels_are_the_same_and_static_int8_is_scored_on_them(tmp_path: Path):
     model = write_classifier(
         tmp_path / "model", NATIVE["eurobert"], problem="multi_label_classification", pooling="late"
     )
@@ -148,7 +148,7 @@ def check_int8(report: ExportResult, questions: str, metric: str) -> None:
     assert questions in "\n".join(report.describe())
 
 
-def test_int8_without_examples_and_vectors_are_refused(tmp_path: Path) -> None:
+def test_int8_without_examples_and_vectors_are_refused(tmp_path: Path):
     model = write_classifier(tmp_path / "model", NATIVE["bert"])
     with pytest.raises(InputError, match=r"labeled examples .*--data"):
         export(model, "onnx-int8", tmp_path / "out")
@@ -157,7 +157,7 @@ def test_int8_without_examples_and_vectors_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_examples_are_read_as_the_task_reads_them(tmp_path: Path) -> None:
+def test_examples_are_read_as_the_task_reads_them(tmp_path: Path):
     triplets, bars, table = (tmp_path / f"{name}.tsv" for name in ("triplets", "bars", "table"))
     triplets.write_text("query\tpassage\tnegative\nthe cat\tsat\tthe tree\n")
     bars.write_text("sentence1\tlabel\nthe cat\tbad|good\nthe dog\todd\n")
@@ -180,7 +180,7 @@ def test_examples_are_read_as_the_task_reads_them(tmp_path: Path) -> None:
         choose_examples(open_classifier(tagger), ExampleFile(table, {"label": "label"}))
 
 
-def test_examples_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_examples_that_do_not_fit_are_refused(tmp_path: Path):
     model = write_classifier(tmp_path / "model", NATIVE["bert"])
     file = write_table(tmp_path / "other.tsv", ("good", "unheard"))
     with pytest.raises(CorpusError, match=r"other\.tsv:3 has the label unheard"):
@@ -189,7 +189,7 @@ def test_examples_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         choose_examples(open_classifier(model), replace(file, columns={"sentence1": "sentence1"}))
 
 
-def test_another_function_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_function_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     model = write_classifier(tmp_path / "model", NATIVE["bert"])
     real = classifier.compute_logits
 
@@ -213,7 +213,7 @@ def test_another_function_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (11.0, 101, "int8 is no smaller and no faster on this machine than"),
     ],
 )
-def test_int8_that_is_no_gain_says_so(milliseconds: float, size: int, said: str | None) -> None:
+def test_int8_that_is_no_gain_says_so(milliseconds: float, size: int, said: str | None):
     scores = Int8Scores(
         "", "4 masks", "accuracy", 1, 1, "same", 1, 10.0, milliseconds, 8, 16, 100, size
     )

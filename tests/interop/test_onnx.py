@@ -51,7 +51,7 @@ def exported(
 
 def test_onnx_gives_the_same_logits_for_sizes_that_were_not_traced(
     exported: tuple[str, Path, ExportResult],
-) -> None:
+):
     preset, folder, report = exported
     assert report.comparison.largest <= 1e-5
     assert report.comparison.num_texts > 20
@@ -74,7 +74,7 @@ def test_onnx_gives_the_same_logits_for_sizes_that_were_not_traced(
 
 def test_another_graph_is_noticed_and_nothing_of_it_stays(
     exported: tuple[str, Path, ExportResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     _, folder, _ = exported
     write_other_graph(folder / "out" / GRAPH, tmp_path / "other.onnx")
     monkeypatch.setattr(
@@ -98,7 +98,7 @@ def write_other_graph(source: Path, target: Path) -> None:
 
 def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
     exported: tuple[str, Path, ExportResult], tmp_path: Path
-) -> None:
+):
     source = exported[1] / "out" / GRAPH
     inputs = pad_rows([[5, 6, 7, 8, 9], [10, 11, 3]], 0)
     plain = OnnxModel(source)(*inputs)
@@ -111,7 +111,7 @@ def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
 
 def test_padding_on_the_left_is_masked_in_fp32_and_int8(
     exported: tuple[str, Path, ExportResult], tmp_path: Path
-) -> None:
+):
     """A fused attention that takes the lengths of rows, not the mask, would see padding."""
     source = exported[1] / "out" / GRAPH
     right = pad_rows([[5, 6, 7, 8, 9, 10, 11], [10, 11, 3], [4]], 0)
@@ -134,7 +134,7 @@ def test_padding_on_the_left_is_masked_in_fp32_and_int8(
 @pytest.mark.parametrize("recipe", [DYNAMIC_RECIPES[0], STATIC_RECIPES[0]])
 def test_int8_is_what_is_stored_and_what_onnxruntime_computes_in(
     exported: tuple[str, Path, ExportResult], tmp_path: Path, recipe: QuantizationRecipe
-) -> None:
+):
     """A tied decoder has no matrix of its own, and no product of integers is done in fp32."""
     library: Any = pytest.importorskip("onnx")
     runtime: Any = pytest.importorskip("onnxruntime")
@@ -159,7 +159,7 @@ def count_matrices(graph: Any, kind: int) -> int:
     return sum(one.data_type == kind for one in matrices)
 
 
-def test_the_padded_model_predicts_from_the_token_before() -> None:
+def test_the_padded_model_predicts_from_the_token_before():
     model = small_model(next_token_prediction=True).eval()
     input_ids, attention_mask = pad_rows([[2, 9, 10, 11, 3], [2, 12, 3]], 0)
     logits = PaddedModel(model)(input_ids, attention_mask)
@@ -171,7 +171,7 @@ def test_the_padded_model_predicts_from_the_token_before() -> None:
 
 def test_the_program_of_the_docs_fills_masks_of_every_tokenizer(
     exported: tuple[str, Path, ExportResult], capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     page = Path(__file__).parents[2].joinpath("docs", "interchange.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
     (program,) = (block for block in blocks if "InferenceSession" in block)

@@ -24,7 +24,7 @@ RECORDS = [
 WITHOUT_A_NUMBER: list[dict[str, Any]] = [{"step": 40, "loss": None}, {"loss": 3.0}]
 
 
-def test_numbers_that_are_text_are_in_their_order() -> None:
+def test_numbers_that_are_text_are_in_their_order():
     def list_ticks(values: Sequence[str]) -> list[str]:
         picture = draw_scatter([(value, 1.0) for value in values], "setting", "loss")
         texts = re.findall("<text[^>]*>([^<]*)", picture)
@@ -34,7 +34,7 @@ def test_numbers_that_are_text_are_in_their_order() -> None:
     assert list_ticks(["muon", "adamw"]) == ["adamw", "muon"]
 
 
-def test_a_picture_has_names_axes_and_the_baseline_and_is_the_same_twice(tmp_path: Path) -> None:
+def test_a_picture_has_names_axes_and_the_baseline_and_is_the_same_twice(tmp_path: Path):
     curves = [Curve("first run", [*RECORDS, *WITHOUT_A_NUMBER]), Curve("second <run>", RECORDS[:2])]
     curves.append(Curve("nothing", []))
     png, svg = plot_curves(curves, tmp_path, note="a note")
@@ -50,14 +50,12 @@ def test_a_picture_has_names_axes_and_the_baseline_and_is_the_same_twice(tmp_pat
     assert [path.read_bytes() for path in again] == [png.read_bytes(), svg.read_bytes()]
 
 
-def test_records_without_a_number_are_skipped() -> None:
+def test_records_without_a_number_are_skipped():
     curve = Curve("run", [*RECORDS, *WITHOUT_A_NUMBER])
     assert curve.points("step", "loss", 10) == ([1, 2, 3], [6.9, 6.8, 6.7])
 
 
-def test_without_matplotlib_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(charts.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"\[plots\]"):
         plot_curves([], tmp_path)

@@ -92,14 +92,14 @@ PAGES = {
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("name", PAGES)
-def test_words_are_whole_at_every_width(name: str, width: int, browser: Browser) -> None:
+def test_words_are_whole_at_every_width(name: str, width: int, browser: Browser):
     page = open_page(browser, PAGES[name](), width)
     assert page.evaluate(FIND_BROKEN) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.close()
 
 
-def test_one_learning_curve_is_shown_and_can_be_switched(browser: Browser) -> None:
+def test_one_learning_curve_is_shown_and_can_be_switched(browser: Browser):
     page = open_page(browser, evaluated_run(), 1280)
     curves = page.locator(".switch figure")
     for number, cost in enumerate(("steps", "tokens", "wall-clock minutes")):

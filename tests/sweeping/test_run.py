@@ -68,7 +68,7 @@ def search(out: Path, trials: int, **changes: Any) -> list[run.Trial]:
     return sweep("pretrain", ["corpus"], **{"out": out, "over": OVER, "trials": trials, **changes})
 
 
-def test_the_best_comes_first(machine: Machine, tmp_path: Path) -> None:
+def test_the_best_comes_first(machine: Machine, tmp_path: Path):
     found = search(tmp_path / "sweep", 15)
     assert len(found) == len(machine.rates) == 15
     scores = [trial.score for trial in found if trial.score is not None]
@@ -79,7 +79,7 @@ def test_the_best_comes_first(machine: Machine, tmp_path: Path) -> None:
     assert page.count("<svg") == 2
 
 
-def test_one_process_at_a_time_sweeps_in_a_folder(machine: Machine, tmp_path: Path) -> None:
+def test_one_process_at_a_time_sweeps_in_a_folder(machine: Machine, tmp_path: Path):
     search(tmp_path / "sweep", 1)
     with (
         locking_folder(tmp_path / "sweep", lambda: None, print),
@@ -89,7 +89,7 @@ def test_one_process_at_a_time_sweeps_in_a_folder(machine: Machine, tmp_path: Pa
     assert len(machine.rates) == 1
 
 
-def test_a_sweep_that_was_stopped_tries_the_same_settings(machine: Machine, tmp_path: Path) -> None:
+def test_a_sweep_that_was_stopped_tries_the_same_settings(machine: Machine, tmp_path: Path):
     whole = [trial.settings for trial in search(tmp_path / "whole", 6)]
     machine.rates.clear()
     machine.codes = {2: -15}
@@ -103,7 +103,7 @@ def test_a_sweep_that_was_stopped_tries_the_same_settings(machine: Machine, tmp_
     assert len(more) == 8
 
 
-def test_choices_are_combined_once(machine: Machine, tmp_path: Path) -> None:
+def test_choices_are_combined_once(machine: Machine, tmp_path: Path):
     over = ["masking.rate=0.1,0.2,0.4", "optim.name=adamw,muon"]
     machine.codes = {2: -15}
     with pytest.raises(StoppedError):
@@ -115,7 +115,7 @@ def test_choices_are_combined_once(machine: Machine, tmp_path: Path) -> None:
     assert tried == list(product(("0.1", "0.2", "0.4"), ("adamw", "muon")))
 
 
-def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path) -> None:
+def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path):
     machine.codes = {1: 1}
     found = search(tmp_path / "sweep", 4)
     assert [trial.score is None for trial in found] == [False, False, False, True]
@@ -124,7 +124,7 @@ def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path) -> Non
         search(tmp_path / "other", 9)
 
 
-def test_failures_of_an_earlier_call_do_not_end_a_sweep(machine: Machine, tmp_path: Path) -> None:
+def test_failures_of_an_earlier_call_do_not_end_a_sweep(machine: Machine, tmp_path: Path):
     machine.codes = dict.fromkeys(range(1, 4), 1)
     with pytest.raises(TrainingError, match="3 trials failed"):
         search(tmp_path / "sweep", 6)
@@ -141,20 +141,20 @@ def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tm
         search(tmp_path / "sweep", 3)
 
 
-def test_a_first_trial_that_diverges_is_one_failure(machine: Machine, tmp_path: Path) -> None:
+def test_a_first_trial_that_diverges_is_one_failure(machine: Machine, tmp_path: Path):
     machine.codes, machine.said = {0: 2}, "TrainingError: the loss is not finite\n"
     assert [trial.score is None for trial in search(tmp_path / "sweep", 3)] == [False, False, True]
 
 
 def test_a_score_that_is_not_a_number_is_a_failure(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+):
     scores = iter([math.nan, 0.5, math.inf])
     monkeypatch.setattr(run, "read_score", lambda *_: next(scores))
     assert [trial.score for trial in search(tmp_path / "sweep", 3)] == [0.5, None, None]
 
 
-def test_a_checkpoint_keeps_the_folder_for_its_sweep(machine: Machine, tmp_path: Path) -> None:
+def test_a_checkpoint_keeps_the_folder_for_its_sweep(machine: Machine, tmp_path: Path):
     machine.codes = {0: -15}
     with pytest.raises(StoppedError):
         search(tmp_path / "sweep", 2)
@@ -165,7 +165,7 @@ def test_a_checkpoint_keeps_the_folder_for_its_sweep(machine: Machine, tmp_path:
 
 def test_nothing_is_recommended_if_all_trials_fail(
     machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     machine.codes = {0: 1}
     out = tmp_path / "sweep"
     flags = ["--over", OVER[0], "--trials", "1", "--out", str(out)]
@@ -190,7 +190,7 @@ def test_nothing_is_recommended_if_all_trials_fail(
 )
 def test_the_best_error_is_the_smallest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], direction: str
-) -> None:
+):
     def finetune(command: Sequence[str], _log: Path) -> tuple[int, None]:
         rate = float(command[command.index("--learning_rate") + 1])
         folder = Path(command[command.index("--out") + 1])
@@ -209,7 +209,7 @@ def test_the_best_error_is_the_smallest(
 
 
 @pytest.mark.parametrize("metric", ["found", "spearman"])
-def test_vectors_have_a_score(tmp_path: Path, metric: str) -> None:
+def test_vectors_have_a_score(tmp_path: Path, metric: str):
     results = {metric: 0.75, "valid_loss": 1.0, "before": {metric: 0.5}}
     (tmp_path / "results.json").write_text(json.dumps(results))
     assert run.read_score("finetune", tmp_path) == 0.75
@@ -245,7 +245,7 @@ sys.exit(main(["sweep", *arguments]))
 )
 def test_a_sweep_that_is_stopped_waits_for_its_trial(
     tmp_path: Path, number: signal.Signals, send: Any
-) -> None:
+):
     """As Ctrl-C does, SIGINT reaches the whole process group; SIGTERM only the sweep."""
     out = tmp_path / "sweep"
     with subprocess.Popen(
@@ -266,7 +266,7 @@ def test_a_sweep_that_is_stopped_waits_for_its_trial(
     assert received == [number.name]
 
 
-def test_a_folder_has_one_sweep(machine: Machine, tmp_path: Path) -> None:
+def test_a_folder_has_one_sweep(machine: Machine, tmp_path: Path):
     search(tmp_path / "sweep", 1)
     changes: list[dict[str, Any]]
     changes = [{"over": ["masking.rate=0.1..0.5"]}, {"seed": 1}, {"minutes": 3.0}]
@@ -275,7 +275,7 @@ def test_a_folder_has_one_sweep(machine: Machine, tmp_path: Path) -> None:
             search(tmp_path / "sweep", 2, **change)
 
 
-def test_mistakes(machine: Machine, tmp_path: Path, cli: Cli) -> None:
+def test_mistakes(machine: Machine, tmp_path: Path, cli: Cli):
     out = ["--out", str(tmp_path / "sweep")]
     for flags, field in (
         (["pretrain", "corpus"], "--over"),
@@ -294,7 +294,7 @@ def test_mistakes(machine: Machine, tmp_path: Path, cli: Cli) -> None:
     assert machine.rates == []
 
 
-def test_real_runs(tmp_path: Path, cli: Cli) -> None:
+def test_real_runs(tmp_path: Path, cli: Cli):
     text = write_corpus(tmp_path / "animals.txt", 60)
     flags = [*SMALL, "--train.max_steps", "2", "--data-dir", str(tmp_path / "data")]
     where = ["--trials", "1", "--out", str(tmp_path / "sweep")]
@@ -314,7 +314,7 @@ def test_real_runs(tmp_path: Path, cli: Cli) -> None:
         ("masking.strategy=words,tokens", (0, 0, False, False, ("words", "tokens"))),
     ],
 )
-def test_ranges_and_choices(text: str, dimension: tuple[Any, ...]) -> None:
+def test_ranges_and_choices(text: str, dimension: tuple[Any, ...]):
     name, _, _ = text.partition("=")
     assert parse_space([text], PretrainConfig) == [Dimension(name, *dimension)]
 
@@ -331,7 +331,7 @@ def test_ranges_and_choices(text: str, dimension: tuple[Any, ...]) -> None:
         "masking.rate=0.1..inf",
     ],
 )
-def test_what_is_no_space_is_refused(text: str) -> None:
+def test_what_is_no_space_is_refused(text: str):
     with pytest.raises(ConfigError) as caught:
         parse_space([text], PretrainConfig)
     assert caught.value.field == text.partition("=")[0]
@@ -346,13 +346,13 @@ def test_what_is_no_space_is_refused(text: str) -> None:
         ("metric=pearson,mean_squared_error", FinetuneConfig),
     ],
 )
-def test_what_changes_the_score_cannot_be_varied(text: str, config: type) -> None:
+def test_what_changes_the_score_cannot_be_varied(text: str, config: type):
     with pytest.raises(ConfigError, match="maskwright compare") as caught:
         parse_space([text], config)
     assert caught.value.field == text.partition("=")[0]
 
 
-def test_a_setting_must_exist_and_be_named_once() -> None:
+def test_a_setting_must_exist_and_be_named_once():
     with pytest.raises(MaskwrightError, match=r"masking\.rate"):
         parse_space(["masking.rat=0.1..0.2"], PretrainConfig)
     with pytest.raises(MaskwrightError, match="twice"):
