@@ -37,6 +37,12 @@ def worse(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the learning curves, which take longer than all else."""
+    monkeypatch.setattr("maskwright.evaluation.compare.plot_curves", lambda *_: [])
+
+
 def compare(cli: Cli, *arguments: object) -> tuple[int, str, str]:
     return cli.run("compare", *arguments, "--device", "cpu")
 
@@ -76,6 +82,7 @@ def copy_seeds(run: Path, folder: Path, seeds: dict[int, float]) -> list[Path]:
     return copies
 
 
+@pytest.mark.usefixtures("no_plots")
 @pytest.mark.parametrize(
     ("theirs", "is_paired"), [({8: 1.05, 7: 1.0}, True), ({7: 1.0, 8: 1.05, 9: 1.1}, False)]
 )
@@ -107,6 +114,7 @@ def test_groups_of_seeds_are_compared_by_their_means(
         assert loss["deviation"] == pytest.approx(expected)
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_tokenizers_that_differ_are_compared_by_characters(
     small: Path, workplace: Path, tmp_path: Path, cli: Cli
 ):
@@ -159,6 +167,7 @@ def test_one_model_is_in_memory_at_a_time(
     assert most == 1
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_rows_are_not_packed_if_one_run_does_not_pack(
     small: Path, worse: Path, tmp_path: Path, cli: Cli
 ):

@@ -23,7 +23,7 @@ from maskwright.model_folder.classifier_folder import (
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 
 CONFIG = FinetuneConfig(
-    epochs=12, batch_size=16, learning_rate=3e-3, layer_decay=1.0, dropout=0.0, patience=0
+    epochs=8, batch_size=16, learning_rate=3e-3, layer_decay=1.0, dropout=0.0, patience=0
 )
 CPU = torch.device("cpu")
 LABELS = {"sentence1": "sentence1", "label": "label"}
