@@ -85,12 +85,7 @@ def test_a_run_says_all_about_itself(answers: Path):
 
 
 def test_what_takes_its_time_is_heard_of(
-    workplace: Path,
-    answers: Path,
-    tmp_path: Path,
-    cli: Cli,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    workplace: Path, answers: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(console, "EVERY_SECONDS", 0)
     table = write_table(tmp_path / "train.tsv", count=60)
@@ -107,13 +102,10 @@ def test_what_takes_its_time_is_heard_of(
         f"  seed 0  step {step} of 8" for step in range(1, 9)
     ]
     assert "  60 of 60 examples scored" in lines
-    assert main(["predict", str(answers), str(table)]) == 0
-    assert capsys.readouterr().err == "60 texts answered\n"
+    assert cli.run("predict", answers, table)[2] == "60 texts answered\n"
 
 
-def test_it_answers_texts_files_and_tables(
-    answers: Path, tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
-):
+def test_it_answers_texts_files_and_tables(answers: Path, tmp_path: Path, cli: Cli):
     found = json.loads(cli("predict", answers, "The cat eats fish.", "--json"))
     assert found["label"] in ("yes", "no")
     assert sum(found["probabilities"].values()) == pytest.approx(1)
@@ -124,11 +116,9 @@ def test_it_answers_texts_files_and_tables(
     assert blank == ""  # its row stays, so that answers lie beside texts
     assert first == f"{found['label']}\t{found['score']:.4f}\tThe cat eats fish."
     lines.write_text("id,text\n1,The cat eats fish.\n")
-    assert main(["predict", str(answers), "--file", str(lines)]) == 2  # not three texts
-    assert "--table FILE" in capsys.readouterr().err
+    assert "--table FILE" in cli.refuse("predict", answers, "--file", lines)  # not three texts
     lines.write_text("text, with a comma, is no header of a table.\n")
-    assert main(["predict", str(answers), "--file", str(lines)]) == 0
-    capsys.readouterr()
+    cli("predict", answers, "--file", lines)
     table = tmp_path / "table.csv"
     table.write_text("The cat eats grass.,1\n")
     arguments = ["predict", str(answers), "--table", str(table), "--columns", "sentence1=0"]
@@ -182,9 +172,7 @@ def check_tagging(folder: Path, cli: Cli) -> None:
         assert message in cli.refuse("predict", run, *arguments)
 
 
-def test_pairs_teach_vectors(
-    workplace: Path, tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
-):
+def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, cli: Cli):
     sizes, places = ("small", "big", "old", "young"), ("river", "forest", "garden", "village")
     rows = [
         f"The {size} {animal} eats in the {place}.\t{place}, {size}, every {animal}"
@@ -193,24 +181,20 @@ def test_pairs_teach_vectors(
     (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
     arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
-    assert main([*arguments, "--columns", "sentence1=0", "sentence2=1"]) == 0
+    shown = cli(*arguments, "--columns", "sentence1=0", "sentence2=1")
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["candidates"] + results["train_pairs"] == 64
     assert results["found"] >= results["before"]["found"]
     assert results["before"]["step"] == 0 < results["step"]
-    shown = capsys.readouterr().out
     assert f"learning rate 0.003, on {show_computation(results['computation'])}\n" in shown
     assert f"before training  retrieved among {results['candidates']}: " in shown
     assert "did not improve the score" not in shown
     [*rest, out] = arguments
     still = ["--learning_rate", "1e-30", "--columns", "sentence1=0", "sentence2=1"]
-    assert "original weights are saved. Try a lower --learning_rate" in cli(
-        *rest, f"{out}-still", *still
-    )
+    assert "Try a lower --learning_rate" in cli(*rest, f"{out}-still", *still)
     for flag, value in (("--seeds", "2"), ("--metric", "f1"), ("--pooling", "cls")):
-        assert f"{flag} has no effect with --task embedding" in cli.refuse(
-            *arguments[:-1], tmp_path / "no", flag, value
-        )
+        error = cli.refuse(*arguments[:-1], tmp_path / "no", flag, value)
+        assert f"{flag} has no effect with --task embedding" in error
     out = str(tmp_path / "vectors.npy")
     assert main(["embed", str(tmp_path / "run"), "The cat", "--out", out]) == 0
     assert main(["fill", str(tmp_path / "run"), "The [MASK] eats."]) == 0  # its head is still there
@@ -313,18 +297,15 @@ def test_models_are_told_apart(workplace: Path, answers: Path, cli: Cli):
     )
 
 
-def test_a_second_sentence_is_learned_if_there_is_one(
-    workplace: Path, tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
-):
+def test_a_second_sentence_is_learned_if_there_is_one(workplace: Path, tmp_path: Path, cli: Cli):
     lines = ["sentence1\tsentence2\tlabel"]
     lines += [f"The cat {n}\teats {n}.\t{'ab'[n % 2]}" for n in range(60)]
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
-    assert main([*arguments, "--max_length", "12"]) == 0
+    out = cli(*arguments, "--max_length", "12")
     tokenizer = json.loads((tmp_path / "run" / "model" / "tokenizer_config.json").read_text())
     assert tokenizer["model_max_length"] == 12  # for predict, serve and transformers
-    out = capsys.readouterr().out
     assert "columns: sentence1 = sentence1, sentence2 = sentence2, label = label" in out
     answers = cli("predict", tmp_path / "run", tmp_path / "pairs.tsv").splitlines()
     assert len(answers) == 60
@@ -351,15 +332,10 @@ def test_a_file_is_read_and_not_answered(answers: Path, tmp_path: Path, cli: Cli
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
-def test_nothing_to_answer_is_an_error(
-    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
-):
+def test_nothing_to_answer_is_an_error(answers: Path, tmp_path: Path, cli: Cli, content: str):
     (tmp_path / "lines.txt").write_text(content)
-    for text in (content, str(tmp_path / "lines.txt")):
-        assert main(["predict", str(answers), text]) == 2
-        captured = capsys.readouterr()
-        assert (captured.out, captured.err.count("\n")) == ("", 1)
-        assert "holds no text. Give at least one." in captured.err
+    for text in (content, tmp_path / "lines.txt"):
+        assert "holds no text. Give at least one." in cli.refuse("predict", answers, text)
 
 
 def test_a_classifier_is_exported_on_the_examples_that_it_was_scored_on(

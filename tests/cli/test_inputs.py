@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.cli.main import main
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.model_folder.folder import save_model
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 
 TEXTS = ["the [MASK]", "", "cat sees [MASK]", "  ", "[MASK] dog"]
@@ -36,15 +36,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture
-def run(folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(folders: dict[str, str], tmp_path: Path, cli: Cli) -> Run:
     """A command on a file: its exit code, a text or nothing for each row, and its errors."""
 
     def run(command: str, *arguments: str) -> tuple[int, list[str], str]:
         out = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
         flags = ["--out", str(out)] if command == "embed" else ["--json"]
-        capsys.readouterr()
-        code = main([command, folders[command], "--device", "cpu", *arguments, *flags])
-        said, error = capsys.readouterr()
+        whole = (command, folders[command], "--device", "cpu", *arguments, *flags)
+        code, said, error = cli.run(*whole)
         if code:
             return code, [], error
         if command == "embed":

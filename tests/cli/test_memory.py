@@ -58,11 +58,7 @@ def test_other_errors_of_torch_keep_their_traceback(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
-    workplace: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cli: Cli,
-    capsys: pytest.CaptureFixture[str],
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ):
     compute, steps = step.compute_gradients, list[int]()
 
@@ -76,8 +72,7 @@ def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
     place = ["--runs-dir", str(tmp_path), "--name", "run"]
     with monkeypatch.context() as patch:
         patch.setattr(step, "compute_gradients", run_out_in_step_7)
-        assert main(["pretrain", str(data_of(workplace)), *SMALL, *flags, *place]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert "train.micro_batch_tokens" in line
+        error = cli.refuse("pretrain", data_of(workplace), *SMALL, *flags, *place)
+    assert "train.micro_batch_tokens" in error
     again = ["--resume", str(tmp_path / "run"), "--train.micro_batch_tokens", "128"]
     assert "at step 6" in cli("pretrain", *again)

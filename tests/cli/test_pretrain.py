@@ -55,31 +55,29 @@ def test_a_run_learns_and_leaves_everything_behind(workplace: Path):
     assert "animals.txt" in card
 
 
-def test_the_same_text_is_prepared_once(workplace: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_same_text_is_prepared_once(workplace: Path, cli: Cli):
     folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
     text = str(workplace / "animals.txt")
     steps = ["--train.max_steps", "1"]
-    assert main(["pretrain", text, *folders, "--name", "again", *SMALL, *steps]) == 0
+    said = cli("pretrain", text, *folders, "--name", "again", *SMALL, *steps)
     assert len(list((workplace / "data").iterdir())) == 1
-    said = capsys.readouterr().out
     assert "reused" in said
     assert "prepared data is in" not in said
 
 
 def test_changed_text_is_prepared_anew_and_a_line_says_where(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Path, tmp_path: Path, cli: Cli
 ):
     text = tmp_path / "animals.txt"
     folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
     for number in range(2):
         text.write_text((workplace / "animals.txt").read_text() + "One more cat.\n" * number)
         name = ["--name", str(number), "--train.max_steps", "1"]
-        capsys.readouterr()
-        assert main(["pretrain", str(text), *folders, *SMALL, *name]) == 0
+        said = cli("pretrain", text, *folders, *SMALL, *name)
     newest = max((tmp_path / "data").iterdir(), key=lambda folder: folder.stat().st_mtime)
     assert len(list((tmp_path / "data").iterdir())) == 2
     line = f"prepared data is in {newest}; for more runs on it: maskwright pretrain {newest}"
-    assert capsys.readouterr().out.splitlines().count(line) == 1
+    assert said.splitlines().count(line) == 1
 
 
 def test_resume_gives_the_same_weights_bit_for_bit(workplace: Path, tmp_path: Path):
@@ -128,7 +126,7 @@ def test_a_budget_can_be_raised_on_resume(workplace: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("edit", ["seed: 7", "optim: {name: adamw}", "train: {max_steps: 152}"])
 def test_an_edited_config_is_compared_with_the_recorded_one(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], edit: str
+    workplace: Path, tmp_path: Path, cli: Cli, edit: str
 ):
     run = tmp_path / "small"
     shutil.copytree(workplace / "runs" / "small", run)
@@ -137,10 +135,11 @@ def test_an_edited_config_is_compared_with_the_recorded_one(
     )
     (run / "config.yaml").write_text(yaml.safe_dump(edited))
     may_change = "train" in changed
-    assert main(["pretrain", "--resume", str(run)]) == (0 if may_change else 2)
+    code, _, err = cli.run("pretrain", "--resume", run)
+    assert code == (0 if may_change else 2)
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     assert [each["changes"] for each in provenance.get("resumptions", [])] == [changed] * may_change
-    assert ("cannot change when a run is resumed" in capsys.readouterr().err) is not may_change
+    assert ("cannot change when a run is resumed" in err) is not may_change
 
 
 def test_a_resumption_on_other_hardware_is_recorded(workplace: Path, tmp_path: Path):

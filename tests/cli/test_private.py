@@ -89,22 +89,15 @@ def classifier(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     ],
 )
 def test_no_export_holds_text(
-    kind: str,
-    target: str,
-    workplace: Path,
-    classifier: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    kind: str, target: str, workplace: Path, classifier: Path, tmp_path: Path, cli: Cli
 ):
-    capsys.readouterr()
     run = classifier if kind == "classifier" else workplace / "runs" / "small"
-    code = main(["export", str(run), "--to", target, "--out", str(tmp_path / "out")])
-    told = capsys.readouterr()
-    if "MissingPackageError" in told.err:
-        pytest.skip(told.err)
+    code, out, err = cli.run("export", run, "--to", target, "--out", tmp_path / "out")
+    if "MissingPackageError" in err:
+        pytest.skip(err)
     assert code == 0
     assert find_canary(tmp_path) == []
-    assert CANARY.search(told.out + told.err) is None
+    assert CANARY.search(out + err) is None
 
 
 @pytest.mark.parametrize(

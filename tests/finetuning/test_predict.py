@@ -11,7 +11,6 @@ import torch
 from transformers import AutoTokenizer, pipeline
 
 import maskwright
-from maskwright.cli.main import main
 from maskwright.errors import InputError, ModelFolderError, TokenizerError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import Sentence, split_words
@@ -318,15 +317,12 @@ def test_entities_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert [TEXT[one["start"] : one["end"]] for one in words] == [one["word"] for one in words]
 
 
-def test_what_has_no_entities_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_what_has_no_entities_says_so(tmp_path: Path, cli: Cli):
     save_texts(tmp_path / "texts")
     save_tagger(tmp_path / "pos", ("DET", "NOUN"))
     for name in ("texts", "pos"):
-        assert main(["predict", str(tmp_path / name), "the cat", "--entities"]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert "--entities has no effect" in captured.err
-        assert captured.err.count("\n") == 1
+        error = cli.refuse("predict", tmp_path / name, "the cat", "--entities")
+        assert "--entities has no effect" in error
 
 
 def test_every_word_of_a_long_text_is_tagged(tmp_path: Path):
@@ -340,12 +336,9 @@ def test_every_word_of_a_long_text_is_tagged(tmp_path: Path):
     assert found.sentence.spans[-1] == (len(text) - 2, len(text) - 1)
 
 
-def test_a_text_that_is_cut_is_counted_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_text_that_is_cut_is_counted_in_one_line(tmp_path: Path, cli: Cli):
     save_texts(tmp_path / "texts", 10)
     lines = tmp_path / "lines.txt"
     lines.write_text("the cat\n" + "the cat sees the dog and " * 3 + "\n")
-    assert main(["predict", str(tmp_path / "texts"), str(lines)]) == 0
     expected = "1 of 2 texts (50.0%) cut: only the first 10 tokens are read\n"
-    assert capsys.readouterr().err == expected
+    assert cli.run("predict", tmp_path / "texts", lines)[::2] == (0, expected)

@@ -97,7 +97,7 @@ def test_a_killed_run_that_is_repeated_ends_with_the_same_bits(
     whole: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ):
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -105,26 +105,21 @@ def test_a_killed_run_that_is_repeated_ends_with_the_same_bits(
         with pytest.raises(KilledError):
             main([*command, "--out", str(out)])
     begun = stop_at(monkeypatch, 9, kill)
-    capsys.readouterr()
     again = ["finetune", "--resume", str(out)] if num_runs == 2 else [*command, "--out", str(out)]
-    assert main(again) == 0
+    assert cli(*again).count("is already finished: accuracy") == num_runs
     assert begun == [0, 1, 2, 0, 1, 2][num_runs:]
-    assert capsys.readouterr().out.count("is already finished: accuracy") == num_runs
     assert_same(out, whole)
 
 
 def test_sigterm_ends_a_run_with_one_line_that_says_how_to_go_on(
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cli: Cli,
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ):
     out = tmp_path / "run"
     before = signal.getsignal(signal.SIGTERM)
     stop_at(monkeypatch, 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    assert main([*command, "--out", str(out)]) == 128 + signal.SIGTERM
-    [line] = capsys.readouterr().err.splitlines()
+    code, _, err = cli.run(*command, "--out", out)
+    [line] = err.splitlines()
+    assert code == 128 + signal.SIGTERM
     assert f"--resume {out}" in line
     assert signal.getsignal(signal.SIGTERM) == before
     assert (out / "checkpoints" / "step_00000001").is_dir()

@@ -78,35 +78,27 @@ def test_columns_of_any_names_are_understood(
     ],
 )
 def test_columns_that_are_not_clear_are_one_line(
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    header: str,
-    row: str,
-    given: list[str],
-    message: str,
+    workplace: Path, tmp_path: Path, cli: Cli, header: str, row: str, given: list[str], message: str
 ):
     table = write_notes(tmp_path / "my notes.csv", header, row)
     command = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     command += ["--train", str(table), "--columns", *given] if given else ["--train", str(table)]
-    assert main([*command, "--out", str(tmp_path / "run")]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""  # no line about columns that the table lacks
-    assert captured.err.count("--columns") == captured.err.count("\n") == 1
-    assert message in captured.err
+    code, out, err = cli.run(*command, "--out", tmp_path / "run")
+    assert (code, out) == (2, "")  # no line about columns that the table lacks
+    assert err.count("--columns") == err.count("\n") == 1
+    assert message in err
 
 
 def test_a_file_with_other_columns_than_the_training_file_is_named(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Path, tmp_path: Path, cli: Cli
 ):
     table = write_notes(tmp_path / "a.csv", "note,department", "{1},{2}")
     other = write_notes(tmp_path / "b.csv", "note,folder", "{1},{2}")
     command = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     command += ["--train", str(table), "--test", str(other), "--out", str(tmp_path / "run")]
-    assert main(command) == 2
-    captured = capsys.readouterr()
-    assert "b.csv has no column department for label: it has note, folder" in captured.err
-    assert captured.out + captured.err.partition("\n")[2] == ""
+    code, out, err = cli.run(*command)
+    assert "b.csv has no column department for label: it has note, folder" in err
+    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def make_rows(labels: list[str]) -> list[TableRow]:

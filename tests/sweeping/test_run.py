@@ -163,16 +163,13 @@ def test_a_checkpoint_keeps_the_folder_for_its_sweep(machine: Machine, tmp_path:
         search(tmp_path / "sweep", 2, seed=1)
 
 
-def test_nothing_is_recommended_if_all_trials_fail(
-    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_nothing_is_recommended_if_all_trials_fail(machine: Machine, tmp_path: Path, cli: Cli):
     machine.codes = {0: 1}
     out = tmp_path / "sweep"
     flags = ["--over", OVER[0], "--trials", "1", "--out", str(out)]
-    assert main(["sweep", "pretrain", "corpus", *flags]) == 2
-    said = capsys.readouterr()
-    assert str(out / "trial-000.log") in said.err
-    assert "Best" not in said.out
+    code, said, err = cli.run("sweep", "pretrain", "corpus", *flags)
+    assert str(out / "trial-000.log") in err
+    assert (code, "Best" in said) == (2, False)
     assert not (out / "report.html").exists()
     assert main(["sweep", "pretrain", "corpus", *flags]) == 0  # the cause was removed
     assert machine.rates[0] == machine.rates[1]
