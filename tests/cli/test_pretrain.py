@@ -70,6 +70,7 @@ def test_changed_text_is_prepared_anew_and_a_line_says_where(
 ):
     text = tmp_path / "animals.txt"
     folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
+    said = ""
     for number in range(2):
         text.write_text((workplace / "animals.txt").read_text() + "One more cat.\n" * number)
         name = ["--name", str(number), "--train.max_steps", "1"]

@@ -68,6 +68,7 @@ def test_a_run_of_fine_tuning_is_told_apart(tmp_path: Path, cli: Cli):
     assert "unfinished run of fine-tuning" in cli.refuse("predict", tmp_path, "text")
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_a_run_ends_with_its_report(workplace: Path, tmp_path: Path):
     options = [*SMALL, "--train.max_steps", "2", "--train.report", "true"]
     folders = ["--runs-dir", str(tmp_path), "--data-dir", str(workplace / "data")]
