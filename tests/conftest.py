@@ -14,6 +14,8 @@ import torch
 from hypothesis import settings
 from matplotlib.figure import Figure
 
+from tests.command import cli as cli
+from tests.graphs import traced_once as traced_once
 from tests.workplace import workplace as workplace
 
 torch.set_num_threads(1)

@@ -51,6 +51,7 @@ def folders(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.usefixtures("traced_once")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_runs(name: str, folders: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(folders)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli.main import main
+from tests.command import Cli
 from tests.workplace import SMALL, data_of
 
 
@@ -55,7 +56,7 @@ def pretrain(tmp_path: Path) -> list[str]:
 def test_what_cannot_be_pretrained(
     tmp_path: Path,
     pretrain: list[str],
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     message: str,
@@ -65,21 +66,19 @@ def test_what_cannot_be_pretrained(
     Path("binary.txt").write_bytes(os.urandom(20_000))
     Path("typo.yaml").write_text("train:\n  grad_clp: 1\n", encoding="utf-8")
     Path("other.yaml").write_text("train:\n  learning_rate: 0.1\n", encoding="utf-8")
-    assert message in fails_with(capsys, [*pretrain, *arguments])
+    assert message in cli.refuse(*pretrain, *arguments)
 
 
-def test_run_directory_that_exists(
-    workplace: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
-):
+def test_run_directory_that_exists(workplace: Path, pretrain: list[str], cli: Cli):
     arguments = [str(workplace / "animals.txt"), "--name", "small"]
-    message = fails_with(capsys, [*pretrain, *arguments, "--runs-dir", str(workplace / "runs")])
+    message = cli.refuse(*pretrain, *arguments, "--runs-dir", workplace / "runs")
     assert "exists already" in message
 
 
-def test_resume_with_another_model(workplace: Path, capsys: pytest.CaptureFixture[str]):
+def test_resume_with_another_model(workplace: Path, cli: Cli):
     run = str(workplace / "runs" / "small")
     for flag, value in (("model.hidden_size", "64"), ("optim.name", "adamw"), ("seed", "1")):
-        message = fails_with(capsys, ["pretrain", "--resume", run, f"--{flag}", value])
+        message = cli.refuse("pretrain", "--resume", run, f"--{flag}", value)
         assert f"{flag} = {value} cannot change when a run is resumed" in message
 
 
@@ -98,43 +97,36 @@ def nothing_is_prepared(tmp_path: Path) -> bool:
     ],
 )
 def test_configuration_is_checked_before_the_text_is_prepared(
-    workplace: Path,
-    tmp_path: Path,
-    pretrain: list[str],
-    capsys: pytest.CaptureFixture[str],
-    flags: list[str],
-    message: str,
+    workplace: Path, tmp_path: Path, pretrain: list[str], cli: Cli, flags: list[str], message: str
 ):
     arguments = [*pretrain, str(workplace / "animals.txt"), *flags]
-    assert message in fails_with(capsys, arguments)
-    assert message in fails_with(capsys, [*arguments, "--dry-run"])
+    assert message in cli.refuse(*arguments)
+    assert message in cli.refuse(*arguments, "--dry-run")
     assert nothing_is_prepared(tmp_path)
 
 
 def test_an_error_in_assembly_leaves_no_run_directory(
-    workplace: Path, tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+    workplace: Path, tmp_path: Path, pretrain: list[str], cli: Cli
 ):
     data = str(data_of(workplace))
-    message = fails_with(capsys, [*pretrain, data, "--masking.no_mask_tokens", "xylophone"])
+    message = cli.refuse(*pretrain, data, "--masking.no_mask_tokens", "xylophone")
     assert "masking.no_mask_tokens = xylophone" in message
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_name_that_is_a_file(
-    tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
-):
+def test_a_name_that_is_a_file(tmp_path: Path, pretrain: list[str], cli: Cli):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "taken").touch()
-    message = fails_with(capsys, [*pretrain, "pydocs", "--name", "taken"])
+    message = cli.refuse(*pretrain, "pydocs", "--name", "taken")
     assert message.startswith("InputError")
     assert "taken is not a writable folder" in message
     assert not (tmp_path / "data").exists()
 
 
-def test_an_out_that_is_a_file(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_out_that_is_a_file(workplace: Path, tmp_path: Path, cli: Cli):
     (tmp_path / "taken").touch()
     arguments = [str(workplace / "animals.txt"), "--out", str(tmp_path / "taken")]
-    message = fails_with(capsys, ["tokenizer", "train", *arguments])
+    message = cli.refuse("tokenizer", "train", *arguments)
     assert message.startswith(f"InputError: --out = {tmp_path / 'taken'} exists already.")
     assert (tmp_path / "taken").is_file()
 
@@ -146,13 +138,11 @@ def fail_with_error(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
     monkeypatch.setattr("maskwright.cli.main.load", lambda name: fail)
 
 
-def test_errors_of_the_file_system(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_errors_of_the_file_system(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     fail_with_error(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "runs/x"))
-    assert fails_with(capsys, ["pretrain"]) == "InputError: runs/x: Permission denied"
+    assert cli.refuse("pretrain") == "InputError: runs/x: Permission denied"
     fail_with_error(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
-    assert fails_with(capsys, ["pretrain"]) == "InputError: No space left on device"
+    assert cli.refuse("pretrain") == "InputError: No space left on device"
 
 
 def test_an_error_that_is_about_no_file_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
@@ -161,35 +151,29 @@ def test_an_error_that_is_about_no_file_keeps_its_traceback(monkeypatch: pytest.
         main(["pretrain"])
 
 
-def test_preparation_flags_for_prepared_data(
-    workplace: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
-):
+def test_preparation_flags_for_prepared_data(workplace: Path, pretrain: list[str], cli: Cli):
     data = str(data_of(workplace))
-    message = fails_with(capsys, [*pretrain, data, "--tokenizer.vocab_size", "16384"])
+    message = cli.refuse(*pretrain, data, "--tokenizer.vocab_size", "16384")
     assert message.startswith("ConfigError: tokenizer.vocab_size = 16384 has no effect")
     assert "with 96" in message
 
 
-def test_resume_of_a_run_without_provenance(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_resume_of_a_run_without_provenance(workplace: Path, tmp_path: Path, cli: Cli):
     run = tmp_path / "small"
     shutil.copytree(workplace / "runs" / "small", run)
     for content in (None, "{", "[]", '{"prepared_data": "data"}'):
         (run / "provenance.json").unlink()
         if content is not None:
             (run / "provenance.json").write_text(content, encoding="utf-8")
-        message = fails_with(capsys, ["pretrain", "--resume", str(run)])
+        message = cli.refuse("pretrain", "--resume", run)
         assert message.startswith("CheckpointError")
         assert "provenance.json" in message
         (run / "provenance.json").touch()
 
 
-def test_fill_with_a_run_that_is_not_finished(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_fill_with_a_run_that_is_not_finished(workplace: Path, tmp_path: Path, cli: Cli):
     shutil.copy(workplace / "runs" / "small" / "config.yaml", tmp_path)
-    message = fails_with(capsys, ["fill", str(tmp_path), "a [MASK]"])
+    message = cli.refuse("fill", tmp_path, "a [MASK]")
     assert message.startswith("ModelFolderError")
     assert f"--resume {tmp_path}" in message
 
@@ -202,15 +186,13 @@ def test_fill_with_a_run_that_is_not_finished(
         (["prepare", "pydocs", "--out", "/dev/null/data"], "InputError: /dev/null/data: Not a dir"),
     ],
 )
-def test_paths_that_are_no_folders(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-):
-    assert fails_with(capsys, arguments).startswith(message)
+def test_paths_that_are_no_folders(arguments: list[str], message: str, cli: Cli):
+    assert cli.refuse(*arguments).startswith(message)
 
 
-def test_unknown_command(capsys: pytest.CaptureFixture[str]):
-    assert "did you mean fill?" in fails_with(capsys, ["fil"])
+def test_unknown_command(cli: Cli):
+    assert "did you mean fill?" in cli.refuse("fil")
 
 
-def test_inspect_of_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert fails_with(capsys, ["inspect", str(tmp_path)]).startswith("ShardError")
+def test_inspect_of_no_data(tmp_path: Path, cli: Cli):
+    assert cli.refuse("inspect", tmp_path).startswith("ShardError")

@@ -15,6 +15,7 @@ from maskwright.model_folder import folder
 from maskwright.model_folder.folder import open_model, save_model
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
+from tests.command import Cli
 from tests.golden.pseudo_likelihood import make_model
 from tests.workplace import SMALL
 
@@ -36,18 +37,13 @@ def worse(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def compare(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main(["compare", *map(str, arguments), "--device", "cpu"])
-    out, err = capsys.readouterr()
-    return code, out, err
+def compare(cli: Cli, *arguments: object) -> tuple[int, str, str]:
+    return cli.run("compare", *arguments, "--device", "cpu")
 
 
 @pytest.mark.usefixtures("drawn_charts")
-def test_two_runs_of_one_tokenizer(
-    small: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = compare(capsys, small, worse, "--fast", "--out", tmp_path / "out")
+def test_two_runs_of_one_tokenizer(small: Path, worse: Path, tmp_path: Path, cli: Cli):
+    code, out, _ = compare(cli, small, worse, "--fast", "--out", tmp_path / "out")
     assert code == 0
     assert "paired by row" in out
     result = json.loads((tmp_path / "out" / "comparison.json").read_text())
@@ -85,16 +81,11 @@ def copy_seeds(run: Path, folder: Path, seeds: dict[int, float]) -> list[Path]:
     ("theirs", "is_paired"), [({8: 1.05, 7: 1.0}, True), ({7: 1.0, 8: 1.05, 9: 1.1}, False)]
 )
 def test_groups_of_seeds_are_compared_by_their_means(
-    theirs: dict[int, float],
-    is_paired: bool,
-    small: Path,
-    worse: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    theirs: dict[int, float], is_paired: bool, small: Path, worse: Path, tmp_path: Path, cli: Cli
+):
     ours = copy_seeds(worse, tmp_path, {7: 1.0, 8: 1.05})
     others = copy_seeds(small, tmp_path, theirs)
-    code, out, _ = compare(capsys, *ours, "--against", *others, "--fast", "--out", tmp_path / "out")
+    code, out, _ = compare(cli, *ours, "--against", *others, "--fast", "--out", tmp_path / "out")
     assert code == 0
     assert ("paired by seed" in out) == is_paired
     assert f"2 runs minus {len(others)} of --against" in out
@@ -118,13 +109,13 @@ def test_groups_of_seeds_are_compared_by_their_means(
 
 
 def test_tokenizers_that_differ_are_compared_by_characters(
-    small: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    small: Path, workplace: Path, tmp_path: Path, cli: Cli
+):
     text = workplace / "animals.txt"
     tokenizer = train_tokenizer([text.read_text()], TokenizerConfig(kind="character"))
     save_model(tmp_path / "letters", make_model("bert", tokenizer), tokenizer)
     arguments = (small, tmp_path / "letters", "--data", text, "--fast", "--seq-length", 24)
-    code, out, _ = compare(capsys, *arguments, "--out", tmp_path / "out")
+    code, out, _ = compare(cli, *arguments, "--out", tmp_path / "out")
     assert code == 0
     assert "tokenizers differ, so only bits per character can be compared" in out
     row = next(line for line in out.splitlines() if line.startswith(str(tmp_path / "letters")))
@@ -138,21 +129,21 @@ def test_tokenizers_that_differ_are_compared_by_characters(
 
 
 def test_other_tokenizers_need_a_text_that_all_are_scored_on(
-    small: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    small: Path, workplace: Path, tmp_path: Path, cli: Cli
+):
     folders = ["--runs-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
     options = [*SMALL, "--tokenizer.kind", "character", "--train.max_steps", "2"]
     text = str(workplace / "animals.txt")
     assert main(["pretrain", text, *folders, "--name", "letters", *options]) == 0
-    code, out, err = compare(capsys, small, tmp_path / "letters", "--fast")
+    code, out, err = compare(cli, small, tmp_path / "letters", "--fast")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "letters has another tokenizer than " in err
     assert "Give text files with --data" in err
 
 
 def test_one_model_is_in_memory_at_a_time(
-    small: Path, worse: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small: Path, worse: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+):
     alive: WeakSet[torch.nn.Module] = WeakSet()
     most = 0
     read = folder.read_model
@@ -165,23 +156,23 @@ def test_one_model_is_in_memory_at_a_time(
         return model
 
     monkeypatch.setattr(folder, "read_model", watch)
-    assert compare(capsys, small, worse, small / "model", "--fast")[0] == 0
+    assert compare(cli, small, worse, small / "model", "--fast")[0] == 0
     assert most == 1
 
 
 def test_rows_are_not_packed_if_one_run_does_not_pack(
-    small: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    small: Path, worse: Path, tmp_path: Path, cli: Cli
+):
     run = Path(shutil.copytree(worse, tmp_path / "unpacked"))
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("packed: true", "packed: false"))
-    assert compare(capsys, small, run, "--fast", "--out", tmp_path / "out")[0] == 0
+    assert compare(cli, small, run, "--fast", "--out", tmp_path / "out")[0] == 0
     result = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert [one["mlm"]["settings"]["packed"] for one in result["models"]] == [False, False]
     assert result["differences_from_first"][0]["is_paired"]
 
 
-def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused(small: Path, tmp_path: Path, cli: Cli):
     (tmp_path / "file").touch()
     for arguments, message in {
         (small,): "needs two runs or more",
@@ -195,7 +186,7 @@ def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (small, small / "model", "--data", "-"): "can be read only once",
         (small, small / "model", "--seq-length", 4096): "positions of",
     }.items():
-        code, _, err = compare(capsys, *arguments)
+        code, _, err = compare(cli, *arguments)
         assert code == 2, arguments
         assert message in err, arguments
         assert err.count("\n") == 1, arguments

@@ -9,6 +9,7 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.extras import how_to_install
 from maskwright.inference.embed import Embedder
+from tests.command import Cli
 
 LINES = ["The small horse eats grass.", "", "A bird", "the cat " * 40]
 
@@ -36,15 +37,14 @@ def test_every_line_is_a_row(
     run: str,
     texts: str,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
     flags: list[str],
     options: dict,
 ):
     monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", 3)
     out = tmp_path / "vectors.npy"
-    assert main(["embed", run, "--file", texts, "--out", str(out), *flags]) == 0
-    summary, cut = capsys.readouterr().out.splitlines()
+    summary, cut = cli("embed", run, "--file", texts, "--out", out, *flags).splitlines()
     assert summary.startswith(f"{out}: 4 texts · 32 wide · ")
     assert summary.endswith(" texts/s")
     assert cut.startswith("1 of 4 texts (25.0%) cut: only the first 32 tokens")
@@ -70,15 +70,6 @@ def test_parquet_holds_texts_and_vectors(run: str, tmp_path: Path, monkeypatch: 
     np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), expected, atol=1e-6)
 
 
-def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The only line on standard error of a command that must fail."""
-    capsys.readouterr()
-    assert main(["embed", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert (out, len(err.splitlines())) == ("", 1)
-    return err.strip()
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -89,17 +80,12 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ],
 )
 def test_a_place_that_cannot_be_written(
-    run: str,
-    texts: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    message: str,
+    run: str, texts: str, tmp_path: Path, cli: Cli, name: str, message: str
 ):
     (tmp_path / "folder.npy").mkdir()
     (tmp_path / "old.npy").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    error = fails(capsys, run, "--file", texts, "--out", str(tmp_path / name))
+    error = cli.refuse("embed", run, "--file", texts, "--out", tmp_path / name)
     assert error.startswith(f"InputError: --out = {tmp_path / name}")
     assert message in error
     assert sorted(tmp_path.rglob("*")) == before
@@ -118,40 +104,40 @@ def test_a_place_that_cannot_be_written(
 def test_what_cannot_be_embedded(
     run: str,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     message: str,
 ):
     monkeypatch.chdir(tmp_path)
-    assert message in fails(capsys, str(Path(run).resolve()), *arguments)
+    assert message in cli.refuse("embed", Path(run).resolve(), *arguments)
     assert not (tmp_path / "v.npy").exists()
 
 
-def test_no_texts_and_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str], run: str):
+def test_no_texts_and_no_model(tmp_path: Path, cli: Cli, run: str):
     out = str(tmp_path / "v.npy")
     (tmp_path / "empty.txt").touch()
-    error = fails(capsys, run, "--file", str(tmp_path / "empty.txt"), "--out", out)
+    error = cli.refuse("embed", run, "--file", tmp_path / "empty.txt", "--out", out)
     assert error == "InputError: there is no text to embed"
-    assert fails(capsys, str(tmp_path / "no"), "a", "--out", out).startswith("ModelFolderError")
+    assert cli.refuse("embed", tmp_path / "no", "a", "--out", out).startswith("ModelFolderError")
 
 
 def test_a_failure_leaves_nothing(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", 50)
     # So long that the bad byte is met after the first texts are written.
     (tmp_path / "texts.txt").write_bytes(b"the cat eats fish \n" * 1000 + b"caf\xe9\n")
     for name in ("v.npy", "v.parquet"):
         arguments = ["--file", str(tmp_path / "texts.txt"), "--out", str(tmp_path / name)]
-        assert "texts.txt:1001 is not UTF-8" in fails(capsys, run, *arguments)
+        assert "texts.txt:1001 is not UTF-8" in cli.refuse("embed", run, *arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
 def test_parquet_without_its_package(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    error = fails(capsys, run, "a", "--out", str(tmp_path / "v.parquet"))
+    error = cli.refuse("embed", run, "a", "--out", tmp_path / "v.parquet")
     assert error.startswith("MissingPackageError: --out *.parquet needs the package pyarrow")
     assert error.endswith(how_to_install("parquet"))

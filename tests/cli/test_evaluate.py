@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from maskwright import console
-from maskwright.cli.main import main
 from maskwright.evaluation import suite_sentences
 from maskwright.evaluation.run import hash_model, locate_submission
 from maskwright.formatting import show_number
 from maskwright.logs import read_metrics
 from maskwright.runs.evaluation_file import choose_result, parse_results, to_plain
+from tests.command import Cli
 from tests.tokenizer.helpers import trained
 from tests.workplace import data_of
 
@@ -38,12 +38,8 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-def evaluate(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """The exit code, and the two outputs."""
-    capsys.readouterr()
-    code = main(["evaluate", *map(str, arguments), "--device", "cpu"])
-    out, err = capsys.readouterr()
-    return code, out, err
+def evaluate(cli: Cli, *arguments: object) -> tuple[int, str, str]:
+    return cli.run("evaluate", *arguments, "--device", "cpu")
 
 
 def scores_of(results: dict[str, Any], suite: str) -> dict[str, dict[str, Any]]:
@@ -51,12 +47,10 @@ def scores_of(results: dict[str, Any], suite: str) -> dict[str, dict[str, Any]]:
     return {score["name"]: score for score in found["scores"]}
 
 
-def test_a_run_is_scored_on_its_own_data(
-    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_scored_on_its_own_data(run: Path, pairs: Path, cli: Cli):
     suites = "mlm,fill,pll,blimp"
     arguments = (run, "--suite", suites, "--blimp", pairs, "--fast", "--details")
-    code, out, err = evaluate(capsys, *arguments)
+    code, out, err = evaluate(cli, *arguments)
     assert (code, err) == (0, "")
     results = json.loads((run / "evaluation.json").read_text())
     assert results["format"] == 1
@@ -78,23 +72,18 @@ def test_a_run_is_scored_on_its_own_data(
     assert out.count("cpu in float32") == len(results["suites"])
 
 
-def test_each_suite_says_in_which_precision_it_computed(
-    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_suite_says_in_which_precision_it_computed(run: Path, pairs: Path, cli: Cli):
     arguments = (run, "--suite", "mlm,blimp", "--blimp", pairs, "--fast", "--precision", "bf16")
-    code, out, err = evaluate(capsys, *arguments)
+    code, out, err = evaluate(cli, *arguments)
     assert (code, err) == (0, "")
     suites = json.loads((run / "evaluation.json").read_text())["suites"][-2:]
     assert [each["computation"]["products"] for each in suites] == ["float32", "bfloat16"]
     assert "cpu in float32 and cpu in bfloat16" in out
 
 
-def test_what_a_model_is_known_by_is_one_short_table(
-    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = evaluate(
-        *(capsys, run, "--suite", "mlm,fill,pll,blimp", "--blimp", pairs, "--fast")
-    )
+def test_what_a_model_is_known_by_is_one_short_table(run: Path, pairs: Path, cli: Cli):
+    arguments = (run, "--suite", "mlm,fill,pll,blimp", "--blimp", pairs, "--fast")
+    code, out, _ = evaluate(cli, *arguments)
     assert code == 0
     _, _, titles, *rows = out.splitlines()
     assert titles.split()[:2] == ["score", "value"]
@@ -111,20 +100,16 @@ def test_what_a_model_is_known_by_is_one_short_table(
     assert rows[-1] == f"all scores are in {written}"
 
 
-def test_a_suite_that_takes_its_time_says_so(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suite_that_takes_its_time_says_so(run: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(console, "EVERY_SECONDS", 0)
-    code, _, err = evaluate(capsys, run, "--suite", "fill", "--fast")
+    code, _, err = evaluate(cli, run, "--suite", "fill", "--fast")
     assert code == 0
     assert set(err.splitlines()) == {"fill: 0.0 minutes so far"}
 
 
-def test_the_last_validation_of_a_run_is_found_again(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_last_validation_of_a_run_is_found_again(run: Path, cli: Cli):
     """Training and evaluating look at the same masks, if at as many of them."""
-    evaluate(capsys, run, "--suite", "mlm")
+    evaluate(cli, run, "--suite", "mlm")
     mlm = scores_of(json.loads((run / "evaluation.json").read_text()), "mlm")
     last = [r for r in read_metrics(run / "metrics.jsonl") if r.get("final")][-1]
     if mlm["loss"]["num_samples"] == last["num_predictions"]:
@@ -132,24 +117,22 @@ def test_the_last_validation_of_a_run_is_found_again(
     assert mlm["loss"]["low"] - 0.2 < last["loss"] < mlm["loss"]["high"] + 0.2
 
 
-def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(run: Path, cli: Cli):
     path = run / "evaluation.json"
-    evaluate(capsys, run, "--suite", "fill", "--fast")
+    evaluate(cli, run, "--suite", "fill", "--fast")
     first = json.loads(path.read_text())
-    evaluate(capsys, run, "--suite", "mlm", "--fast")
+    evaluate(cli, run, "--suite", "mlm", "--fast")
     both = json.loads(path.read_text())
     assert [suite["suite"] for suite in both["suites"]] == ["fill", "mlm"]
     assert both["suites"][0] == first["suites"][0]
-    evaluate(capsys, run, "--suite", "fill", "--fast")
+    evaluate(cli, run, "--suite", "fill", "--fast")
     assert len(json.loads(path.read_text())["suites"]) == 2
     # Of another model, or damaged, nothing stays.
     path.write_text(json.dumps({**both, "model": {"sha256": "another"}}))
-    evaluate(capsys, run, "--suite", "fill", "--fast")
+    evaluate(cli, run, "--suite", "fill", "--fast")
     assert len(json.loads(path.read_text())["suites"]) == 1
     path.write_text("{")
-    assert evaluate(capsys, run, "--suite", "fill", "--fast")[0] == 0
+    assert evaluate(cli, run, "--suite", "fill", "--fast")[0] == 0
 
 
 @pytest.fixture
@@ -159,12 +142,10 @@ def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_sentences")
-def test_results_on_other_data_and_of_other_sizes_stay(
-    run: Path, workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_on_other_data_and_of_other_sizes_stay(run: Path, workplace: Path, cli: Cli):
     text = workplace / "animals.txt"
     for arguments in (("--fast",), ("--fast", "--data", text), (), ("--fast",)):
-        assert evaluate(capsys, run, "--suite", "fill", *arguments)[0] == 0
+        assert evaluate(cli, run, "--suite", "fill", *arguments)[0] == 0
     suites = json.loads((run / "evaluation.json").read_text())["suites"]
     names = [(suite["data"]["name"], suite["settings"]["fast"]) for suite in suites]
     held_out = f"{next((workplace / 'data').iterdir()).name}, held out"
@@ -176,13 +157,11 @@ def test_results_on_other_data_and_of_other_sizes_stay(
     assert choose_result(results, "mlm") is None
 
 
-def test_a_fast_form_that_leaves_nothing_out_is_a_full_result(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fast_form_that_leaves_nothing_out_is_a_full_result(run: Path, cli: Cli):
     path = run / "evaluation.json"
     results: list[Any] = []
     for arguments in (("--fast",), ()):
-        code, out, _ = evaluate(capsys, run, "--suite", "mlm,fill", *arguments)
+        code, out, _ = evaluate(cli, run, "--suite", "mlm,fill", *arguments)
         assert (code, "--fast" in out) == (0, False)
         suites = json.loads(path.read_text())["suites"]
         results.append([(s["suite"], s["settings"], s["scores"]) for s in suites])
@@ -190,27 +169,25 @@ def test_a_fast_form_that_leaves_nothing_out_is_a_full_result(
 
 
 @pytest.mark.usefixtures("few_sentences")
-def test_a_part_of_the_text_is_said_to_be_one(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, short, _ = evaluate(capsys, run, "--suite", "mlm,fill", "--fast")
+def test_a_part_of_the_text_is_said_to_be_one(run: Path, cli: Cli):
+    _, short, _ = evaluate(cli, run, "--suite", "mlm,fill", "--fast")
     [line] = [line for line in short.splitlines() if "--fast" in line]
     assert line.startswith("on ")
     assert "(--fast: a part of it in fill)" in line
-    _, details, _ = evaluate(capsys, run, "--suite", "mlm,fill", "--fast", "--details")
+    _, details, _ = evaluate(cli, run, "--suite", "mlm,fill", "--fast", "--details")
     [line] = [line for line in details.splitlines() if "--fast" in line]
     assert line.startswith("fill ")
 
 
 def test_text_that_is_cut_is_told(
-    run: Path, workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run: Path, workplace: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+):
     arguments = ("--data", workplace / "animals.txt", "--suite", "fill", "--fast", "--json")
-    code, out, err = evaluate(capsys, run, *arguments)
+    code, out, err = evaluate(cli, run, *arguments)
     [whole] = json.loads(out)["suites"]
     assert (code, err, whole["data"]["is_cut"]) == (0, "", False)
     monkeypatch.setattr("maskwright.evaluation.data._MAX_CHARACTERS", 1000)
-    code, out, err = evaluate(capsys, run, *arguments)
+    code, out, err = evaluate(cli, run, *arguments)
     [part] = json.loads(out)["suites"]
     assert (code, part["data"]["is_cut"]) == (0, True)
     assert 500 < part["data"]["num_characters"] <= 1000
@@ -218,20 +195,18 @@ def test_text_that_is_cut_is_told(
     assert err == f"animals.txt is long: only its first {count:,} characters are used\n"
 
 
-def test_rows_are_packed_as_in_training(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_packed_as_in_training(run: Path, cli: Cli):
     path = run / "config.yaml"
     for packed in (True, False):
         path.write_text(path.read_text().replace("packed: true", f"packed: {str(packed).lower()}"))
-        _, out, _ = evaluate(capsys, run, "--suite", "mlm", "--fast", "--json")
+        _, out, _ = evaluate(cli, run, "--suite", "mlm", "--fast", "--json")
         assert json.loads(out)["suites"][0]["settings"]["packed"] is packed
 
 
-def test_text_files_and_a_model_folder(
-    run: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_text_files_and_a_model_folder(run: Path, workplace: Path, tmp_path: Path, cli: Cli):
     text, out = workplace / "animals.txt", tmp_path / "results.json"
     arguments = ("--data", text, "--suite", "mlm,fill,pll", "--fast", "--json", "--out", out)
-    code, printed, _ = evaluate(capsys, run / "model", *arguments, "--seq-length", 24)
+    code, printed, _ = evaluate(cli, run / "model", *arguments, "--seq-length", 24)
     assert code == 0
     printed, written = json.loads(printed), json.loads(out.read_text())
     assert written["suites"] == printed["suites"]
@@ -242,13 +217,13 @@ def test_text_files_and_a_model_folder(
     assert fill["data"]["name"] == "animals.txt"
     # With the run comes its training data, and with that the baseline.
     again = (run, "--data", text, "--suite", "fill", "--fast", "--out", out)
-    code, _, error = evaluate(capsys, *again)
+    code, _, error = evaluate(cli, *again)
     assert (code, json.loads(out.read_text())) == (2, written)
     assert (
         error == f"InputError: --out = {out} exists already. Choose another file, or remove it.\n"
     )
     out.unlink()
-    assert evaluate(capsys, *again)[0] == 0
+    assert evaluate(cli, *again)[0] == 0
     assert json.loads(out.read_text())["suites"][0]["data"]["unigram_counts"] == "training text"
 
 
@@ -257,9 +232,9 @@ def test_what_is_refused(
     workplace: Path,
     pairs: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     monkeypatch.delenv("MASKWRIGHT_DATA", raising=False)  # where BLiMP would be found
     data = data_of(workplace)
     other = Path(shutil.copytree(data, tmp_path / "other"))
@@ -292,27 +267,27 @@ def test_what_is_refused(
         (tmp_path / "nothing",): "is not a folder",
         (run, "--devise", "cpu"): "did you mean --device?",
     }.items():
-        code, out, err = evaluate(capsys, *arguments)
+        code, out, err = evaluate(cli, *arguments)
         assert (code, out) == (2, ""), arguments
         assert message in err, arguments
         assert err.count("\n") == 1, arguments
     assert not (run / "evaluation.json").exists()
 
 
-def test_numbers_that_json_does_not_have() -> None:
+def test_numbers_that_json_does_not_have():
     assert to_plain({"a": (1.0, float("inf")), "b": float("nan")}) == {"a": [1.0, None], "b": None}
 
 
 def test_pairs_are_found_where_the_environment_says(
-    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run: Path, pairs: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+):
     (pairs.parent / "blimp").mkdir()
     pairs.rename(pairs.parent / "blimp" / "some.jsonl")
     monkeypatch.setenv("MASKWRIGHT_DATA", str(pairs.parent))
-    code, out, _ = evaluate(capsys, run, "--suite", "blimp", "--json")
+    code, out, _ = evaluate(cli, run, "--suite", "blimp", "--json")
     assert (code, json.loads(out)["suites"][0]["data"]["name"]) == (0, "blimp")
     monkeypatch.delenv("MASKWRIGHT_DATA")
-    code, _, err = evaluate(capsys, run, "--suite", "blimp")
+    code, _, err = evaluate(cli, run, "--suite", "blimp")
     assert (code, err.count("\n")) == (2, 1)
     assert "needs --blimp" in err
 
@@ -328,15 +303,15 @@ def test_pairs_are_found_where_the_environment_says(
         ("hf:org/babylm@refs/pr/3", "babylm/refs/pr/3"),
     ],
 )
-def test_a_submission_names_the_model_and_its_revision(argument: str, expected: str) -> None:
+def test_a_submission_names_the_model_and_its_revision(argument: str, expected: str):
     found = locate_submission(Path("results"), argument)
     assert found == Path("results", expected, "zero_shot", "mlm")
 
 
 @pytest.mark.parametrize("is_ewok", [False, True])
 def test_choices_are_written_where_a_submission_to_babylm_has_them(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_ewok: bool
-) -> None:
+    run: Path, tmp_path: Path, cli: Cli, is_ewok: bool
+):
     """Of the end of a run, and of a milestone."""
     model, revision, task, name = run, "main", "blimp", "supplement_filtered"
     texts = {"sentence_good": "The cat eats fish.", "sentence_bad": "The cat fish eats."}
@@ -348,7 +323,7 @@ def test_choices_are_written_where_a_submission_to_babylm_has_them(
     pairs.parent.mkdir()
     pairs.write_text(json.dumps({**texts, "Domain": "turn_taking"}), encoding="utf-8")
     flags = ("--suite", "blimp", "--blimp", pairs.parent, "--babylm", tmp_path / "results")
-    code, out, _ = evaluate(capsys, model, *flags, "--json")
+    code, out, _ = evaluate(cli, model, *flags, "--json")
     assert (code, json.loads(out)["suites"][0]["settings"]["metric"]) == (0, "original")
     zero_shot = tmp_path / "results" / run.name / revision / "zero_shot" / "mlm"
     [written] = (tmp_path / "results").rglob("*.json")
@@ -358,11 +333,9 @@ def test_choices_are_written_where_a_submission_to_babylm_has_them(
     assert choice["pred"].removeprefix(" ") in texts.values()
 
 
-def test_sentences_longer_than_the_model_are_counted(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sentences_longer_than_the_model_are_counted(run: Path, tmp_path: Path, cli: Cli):
     text = tmp_path / "text.txt"
     text.write_text("The big cat eats fish.\n" + "cat " * 500 + "\n")
-    code, out, _ = evaluate(capsys, run, "--suite", "pll", "--data", text)
+    code, out, _ = evaluate(cli, run, "--suite", "pll", "--data", text)
     assert code == 0
     assert "1 sentence is longer than the model and left out" in out

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli.inputs import read_sentences
-from maskwright.cli.main import main
 from maskwright.errors import CorpusError
+from tests.command import Cli
 
 GOOD = "The small horse in the river eats [MASK] every day."
 
@@ -19,11 +19,9 @@ def run(workplace: Path) -> str:
     return str(workplace / "runs" / "small")
 
 
-def fill(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str], list[str]]:
+def fill(cli: Cli, *arguments: str) -> tuple[int, list[str], list[str]]:
     """The exit code and the lines of the two outputs."""
-    capsys.readouterr()
-    code = main(["fill", *arguments])
-    out, err = capsys.readouterr()
+    code, out, err = cli.run("fill", *arguments)
     return code, out.splitlines(), err.splitlines()
 
 
@@ -32,11 +30,9 @@ def write(path: Path, *lines: str) -> str:
     return str(path)
 
 
-def test_bad_lines_are_named_and_the_others_filled(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_bad_lines_are_named_and_the_others_filled(run: str, tmp_path: Path, cli: Cli):
     file = write(tmp_path / "s.txt", GOOD, "no mask", "", "the cat " * 40 + "[MASK]", GOOD)
-    code, out, err = fill(capsys, run, "--file", file, "--json")
+    code, out, err = fill(cli, run, "--file", file, "--json")
     assert code == 2
     rows = [json.loads(line) for line in out]
     assert [row["text"] for row in rows] == [GOOD, "no mask", "", "the cat " * 40 + "[MASK]", GOOD]
@@ -54,16 +50,16 @@ def test_bad_lines_are_named_and_the_others_filled(
 
 
 def test_bad_lines_of_standard_input_are_numbered(
-    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{GOOD}\nno mask\n"))
-    code, out, err = fill(capsys, run, "--json")
+    code, out, err = fill(cli, run, "--json")
     assert (code, len(out)) == (2, 2)
     assert err[0].startswith('InputError: standard input:2: "no mask" has no [MASK]')
 
 
 def test_standard_input_is_utf_8_whatever_the_locale(
-    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ):
     arguments = Namespace(file=None, text=["-"], columns=[], header=None)
 
@@ -77,16 +73,16 @@ def test_standard_input_is_utf_8_whatever_the_locale(
         read("ein Fr\u00fchst\u00fcck\n".encode("latin-1"))
 
 
-def test_a_random_word_is_not_hidden_beside_a_mask(run: str, capsys: pytest.CaptureFixture[str]):
-    code, out, err = fill(capsys, run, GOOD, "The old bird eats seeds.", "--random")
+def test_a_random_word_is_not_hidden_beside_a_mask(run: str, cli: Cli):
+    code, out, err = fill(cli, run, GOOD, "The old bird eats seeds.", "--random")
     assert code == 2
     assert [line.split(":")[0] for line in out] == ["", "masked", "ACTUAL", "MASKED", "MODEL"]
     [line] = err
     assert line.startswith(f'InputError: "{GOOD}" already contains [MASK]')
 
 
-def test_all_bad_targets_are_named(run: str, capsys: pytest.CaptureFixture[str]):
-    code, out, err = fill(capsys, run, GOOD, "--targets", "xylophone", "grass", "quartz")
+def test_all_bad_targets_are_named(run: str, cli: Cli):
+    code, out, err = fill(cli, run, GOOD, "--targets", "xylophone", "grass", "quartz")
     assert (code, out, len(err)) == (2, [], 1)
     assert '"xylophone"' in err[0]
     assert '"quartz"' in err[0]
@@ -101,23 +97,18 @@ def test_all_bad_targets_are_named(run: str, capsys: pytest.CaptureFixture[str])
         (["a [MASK]", "--seed", "1"], "--seed has no effect without --random"),
     ],
 )
-def test_what_cannot_be_filled_at_all(
-    run: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-):
-    code, out, err = fill(capsys, run, *arguments)
+def test_what_cannot_be_filled_at_all(run: str, cli: Cli, arguments: list[str], message: str):
+    code, out, err = fill(cli, run, *arguments)
     assert (code, out, len(err)) == (2, [], 1)
     assert message in err[0]
 
 
 @pytest.mark.parametrize("named", ["small", "smal", "runs/smal"])
 def test_a_run_that_is_named_without_its_folder_is_suggested(
-    named: str, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    named: str, workplace: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ):
     monkeypatch.chdir(workplace)
     for command in (["fill", named, GOOD], ["watch", named], ["tokenizer", "inspect", named]):
-        assert main(command) == 2
-        assert "did you mean runs/small?" in capsys.readouterr().err
-    assert main(["pretrain", "--resume", named]) == 2
-    assert "did you mean runs/small?" in capsys.readouterr().err
-    assert main(["fill", "nothing-like-it", GOOD]) == 2
-    assert "did you mean" not in capsys.readouterr().err
+        assert "did you mean runs/small?" in cli.refuse(*command)
+    assert "did you mean runs/small?" in cli.refuse("pretrain", "--resume", named)
+    assert "did you mean" not in cli.refuse("fill", "nothing-like-it", GOOD)

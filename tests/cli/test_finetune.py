@@ -2,21 +2,19 @@
 
 import csv
 import json
-import shutil
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from maskwright import console
 from maskwright.cli.main import main
-from maskwright.interop import onnx_int8
 from maskwright.logs import read_metrics
 from maskwright.model_folder.card import read_example
 from maskwright.provenance import show_computation
 from maskwright.train.device import describe_computation
+from tests.command import Cli
 
 FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
 
@@ -85,19 +83,14 @@ def test_a_run_says_all_about_itself(answers: Path):
 
 
 def test_what_takes_its_time_is_heard_of(
-    workplace: Path,
-    answers: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    workplace: Path, answers: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(console, "EVERY_SECONDS", 0)
     table = write_table(tmp_path / "train.tsv", count=60)
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
     arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right"]
     arguments += [*FAST, "--epochs", "1", "--batch_size", "8", "--valid", str(table)]
-    assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(*arguments, "--out", tmp_path / "run").splitlines()
     assert lines[0] == "columns: sentence1 = text, label = right"
     assert lines[1] == f"reading {table}, scoring baselines"
     [noisy] = [line for line in lines if "noisy" in line]
@@ -107,46 +100,37 @@ def test_what_takes_its_time_is_heard_of(
         f"  seed 0  step {step} of 8" for step in range(1, 9)
     ]
     assert "  60 of 60 examples scored" in lines
-    assert main(["predict", str(answers), str(table)]) == 0
-    assert capsys.readouterr().err == "60 texts answered\n"
+    assert cli.run("predict", answers, table)[2] == "60 texts answered\n"
 
 
-def test_it_answers_texts_files_and_tables(
-    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["predict", str(answers), "The cat eats fish.", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_it_answers_texts_files_and_tables(answers: Path, tmp_path: Path, cli: Cli):
+    found = json.loads(cli("predict", answers, "The cat eats fish.", "--json"))
     assert found["label"] in ("yes", "no")
     assert sum(found["probabilities"].values()) == pytest.approx(1)
     assert found["score"] == max(found["probabilities"].values())
     lines = tmp_path / "lines.txt"
     lines.write_text("The cat eats fish.\n\nThe cat eats grass.\n")
-    assert main(["predict", str(answers), "--file", str(lines)]) == 0
-    first, blank, second = capsys.readouterr().out.splitlines()
+    first, blank, second = cli("predict", answers, "--file", lines).splitlines()
     assert blank == ""  # its row stays, so that answers lie beside texts
     assert first == f"{found['label']}\t{found['score']:.4f}\tThe cat eats fish."
     lines.write_text("id,text\n1,The cat eats fish.\n")
-    assert main(["predict", str(answers), "--file", str(lines)]) == 2  # not three texts
-    assert "--table FILE" in capsys.readouterr().err
+    assert "--table FILE" in cli.refuse("predict", answers, "--file", lines)  # not three texts
     lines.write_text("text, with a comma, is no header of a table.\n")
-    assert main(["predict", str(answers), "--file", str(lines)]) == 0
-    capsys.readouterr()
+    cli("predict", answers, "--file", lines)
     table = tmp_path / "table.csv"
     table.write_text("The cat eats grass.,1\n")
     arguments = ["predict", str(answers), "--table", str(table), "--columns", "sentence1=0"]
-    assert main(arguments) == 0
-    assert capsys.readouterr().out.splitlines() == [second]
+    assert cli(*arguments).splitlines() == [second]
 
 
-def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_words_are_tagged(workplace: Path, tmp_path: Path, cli: Cli):
     sentences = ["The O\ncat I-ANIMAL\neats O\nfish I-FOOD\n", "A O\nbird I-ANIMAL\n"]
     (tmp_path / "train.conll").write_text("\n".join(sentences * 10))
     (tmp_path / "valid.conll").write_text(sentences[0])
     arguments = ["finetune", str(workplace / "runs" / "small" / "model"), "--task", "tokens"]
     arguments += ["--train", str(tmp_path / "train.conll"), "--epochs", "20", *FAST[2:]]
     arguments += ["--valid", str(tmp_path / "valid.conll"), "--out", str(tmp_path / "run")]
-    assert main(arguments) == 0
-    assert "span_f1" in capsys.readouterr().out
+    assert "span_f1" in cli(*arguments)
     assert "Scores by class" in (tmp_path / "run" / "report.html").read_text()
     tagged = (tmp_path / "run" / "predictions.conll").read_text().splitlines()
     assert [line.split("\t")[1] for line in tagged if line] == ["O", "I-ANIMAL", "O", "I-FOOD"]
@@ -155,39 +139,38 @@ def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.Captur
     assert len(example.split()) == 4
     assert example not in " ".join(line.split("\t")[0] for line in tagged)
     assert read_num_texts(tmp_path / "run") is None
-    assert main(["predict", str(tmp_path / "run"), "A cat eats."]) == 0
-    words = [line.split("\t") for line in capsys.readouterr().out.split("\n") if line]
+    words = [
+        line.split("\t")
+        for line in cli("predict", tmp_path / "run", "A cat eats.").split("\n")
+        if line
+    ]
     assert [word for word, _ in words] == ["A", "cat", "eats", "."]
     assert {tag for _, tag in words} <= {"O", "I-ANIMAL", "I-FOOD"}
-    check_tagging(tmp_path, capsys)
+    check_tagging(tmp_path, cli)
 
 
-def check_tagging(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def check_tagging(folder: Path, cli: Cli) -> None:
     """What it learned from is answered word by word, and nothing of it is taken for a text."""
     conll, run = folder / "valid.conll", str(folder / "run")
-    assert main(["predict", run, str(conll)]) == 0
-    answers = capsys.readouterr().out
+    answers = cli("predict", run, conll)
     words = [line.partition("\t")[0] for line in answers.splitlines()]
     assert words == ["The", "cat", "eats", "fish", ""]
     other = folder / "eng.testa"
     other.write_text("1 The O\n2 cat I-ANIMAL\n3 eats O\n4 fish I-FOOD\n")
-    assert main(["predict", run, str(other), "--columns", "word=1"]) == 0
-    assert capsys.readouterr().out == answers
+    assert cli("predict", run, other, "--columns", "word=1") == answers
     lines = folder / "lines.txt"
     lines.write_text("The cat\n\neats\n")
-    assert main(["predict", run, str(lines), "--json"]) == 0
-    sentences = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    sentences = [json.loads(line) for line in cli("predict", run, lines, "--json").splitlines()]
     assert [[one["word"] for one in each] for each in sentences] == [["The", "cat"], [], ["eats"]]
     for arguments, message in (
         ([str(conll), "--no-header"], "is read as CoNLL, which takes only --columns word=N"),
         (["The cat", "--columns", "word=0"], "--columns word=0 requires a CoNLL file"),
         ([str(folder / "none.conll")], "none.conll does not exist"),
     ):
-        assert main(["predict", run, *arguments]) == 2
-        assert message in capsys.readouterr().err
+        assert message in cli.refuse("predict", run, *arguments)
 
 
-def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, cli: Cli):
     sizes, places = ("small", "big", "old", "young"), ("river", "forest", "garden", "village")
     rows = [
         f"The {size} {animal} eats in the {place}.\t{place}, {size}, every {animal}"
@@ -196,22 +179,20 @@ def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
     arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
-    assert main([*arguments, "--columns", "sentence1=0", "sentence2=1"]) == 0
+    shown = cli(*arguments, "--columns", "sentence1=0", "sentence2=1")
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["candidates"] + results["train_pairs"] == 64
     assert results["found"] >= results["before"]["found"]
     assert results["before"]["step"] == 0 < results["step"]
-    shown = capsys.readouterr().out
     assert f"learning rate 0.003, on {show_computation(results['computation'])}\n" in shown
     assert f"before training  retrieved among {results['candidates']}: " in shown
     assert "did not improve the score" not in shown
     [*rest, out] = arguments
     still = ["--learning_rate", "1e-30", "--columns", "sentence1=0", "sentence2=1"]
-    assert main([*rest, f"{out}-still", *still]) == 0
-    assert "original weights are saved. Try a lower --learning_rate" in capsys.readouterr().out
+    assert "Try a lower --learning_rate" in cli(*rest, f"{out}-still", *still)
     for flag, value in (("--seeds", "2"), ("--metric", "f1"), ("--pooling", "cls")):
-        assert main([*arguments[:-1], str(tmp_path / "no"), flag, value]) == 2
-        assert f"{flag} has no effect with --task embedding" in capsys.readouterr().err
+        error = cli.refuse(*arguments[:-1], tmp_path / "no", flag, value)
+        assert f"{flag} has no effect with --task embedding" in error
     out = str(tmp_path / "vectors.npy")
     assert main(["embed", str(tmp_path / "run"), "The cat", "--out", out]) == 0
     assert main(["fill", str(tmp_path / "run"), "The [MASK] eats."]) == 0  # its head is still there
@@ -220,9 +201,7 @@ def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.Cap
     assert main([*scoring, "--data", text]) == 0
 
 
-def test_held_out_pairs_are_of_other_texts(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_held_out_pairs_are_of_other_texts(workplace: Path, tmp_path: Path, cli: Cli):
     table = tmp_path / "pairs.tsv"
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
     arguments += ["--train", str(table), "--columns", "sentence1=0", "sentence2=1"]
@@ -230,16 +209,15 @@ def test_held_out_pairs_are_of_other_texts(
     texts = [f"{a} {size} {b}" for size in ("big", "old") for a in animals for b in places]
     anchored = [f"{text}\t{place} eats {text}" for text in texts for place in places]
     table.write_text("\n".join(anchored) + "\n")
-    assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
-    assert "share a text" not in capsys.readouterr().out
+    assert "share a text" not in cli(*arguments, "--out", tmp_path / "a")
     assert json.loads((tmp_path / "a" / "results.json").read_text())["candidates"] == 12
     table.write_text("\n".join(f"{texts[0]}\t{text}" for text in texts) + "\n")
-    assert main([*arguments, "--out", str(tmp_path / "b")]) == 2
-    assert "or all share a text once tokenized" in capsys.readouterr().err
+    assert "or all share a text once tokenized" in cli.refuse(*arguments, "--out", tmp_path / "b")
     chain = [f"{a}\t{b}" for a, b in zip(texts, [*texts[1:], texts[0]], strict=True)]
     table.write_text("\n".join(chain) + "\n")
-    assert main([*arguments, "--out", str(tmp_path / "c")]) == 0
-    assert "3 validation pairs share a text with training pairs" in capsys.readouterr().out
+    assert "3 validation pairs share a text with training pairs" in cli(
+        *arguments, "--out", tmp_path / "c"
+    )
 
 
 @pytest.mark.parametrize(
@@ -285,127 +263,86 @@ def test_held_out_pairs_are_of_other_texts(
     ],
 )
 def test_bad_input_is_one_line(
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    workplace: Path, tmp_path: Path, cli: Cli, arguments: list[str], message: str
 ):
     table = write_table(tmp_path / "train.tsv")
     command = ["finetune", str(workplace / "runs" / "small"), "--train", str(table), *arguments]
-    assert main([*command, "--out", str(tmp_path / "run")]) == 2
-    error = capsys.readouterr().err
+    error = cli.refuse(*command, "--out", tmp_path / "run")
     assert message in error
-    assert error.count("\n") == 1
     assert "train.device" not in error
     assert not (tmp_path / "run").exists()
 
 
-def test_nothing_is_overwritten(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_nothing_is_overwritten(workplace: Path, tmp_path: Path, cli: Cli):
     (tmp_path / "thesis.txt").write_text("years of work")
     table = write_table(tmp_path / "train.tsv")
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
     arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right"]
     for out in (tmp_path, workplace / "runs" / "small", tmp_path / "thesis.txt"):
-        assert main([*arguments, "--out", str(out)]) == 2
-        assert "exists already. Choose another folder" in capsys.readouterr().err
+        assert "exists already. Choose another folder" in cli.refuse(*arguments, "--out", out)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_run_that_did_not_end_has_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_run_that_did_not_end_has_no_model(tmp_path: Path, cli: Cli):
     (tmp_path / "provenance.json").write_text('{"asked": {"finetune": {}}}')
-    assert main(["predict", str(tmp_path), "text"]) == 2
-    assert f"maskwright finetune --resume {tmp_path}" in capsys.readouterr().err
+    assert f"maskwright finetune --resume {tmp_path}" in cli.refuse("predict", tmp_path, "text")
 
 
-def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["predict", str(workplace / "runs" / "small"), "text"]) == 2
-    assert "is not a classifier" in capsys.readouterr().err
-    assert main(["fill", str(answers), "The [MASK]."]) == 2
-    assert "Use maskwright predict, or evaluate --suite labels" in capsys.readouterr().err
+def test_models_are_told_apart(workplace: Path, answers: Path, cli: Cli):
+    assert "is not a classifier" in cli.refuse("predict", workplace / "runs" / "small", "text")
+    assert "Use maskwright predict, or evaluate --suite labels" in cli.refuse(
+        "fill", answers, "The [MASK]."
+    )
 
 
-def test_a_second_sentence_is_learned_if_there_is_one(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_second_sentence_is_learned_if_there_is_one(workplace: Path, tmp_path: Path, cli: Cli):
     lines = ["sentence1\tsentence2\tlabel"]
     lines += [f"The cat {n}\teats {n}.\t{'ab'[n % 2]}" for n in range(60)]
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
-    assert main([*arguments, "--max_length", "12"]) == 0
+    out = cli(*arguments, "--max_length", "12")
     tokenizer = json.loads((tmp_path / "run" / "model" / "tokenizer_config.json").read_text())
     assert tokenizer["model_max_length"] == 12  # for predict, serve and transformers
-    out = capsys.readouterr().out
     assert "columns: sentence1 = sentence1, sentence2 = sentence2, label = label" in out
-    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "pairs.tsv")]) == 0
-    answers = capsys.readouterr().out.splitlines()
+    answers = cli("predict", tmp_path / "run", tmp_path / "pairs.tsv").splitlines()
     assert len(answers) == 60
     assert answers[0].endswith("\tThe cat 0\teats 0.")
     assert len(read_example((tmp_path / "run" / "model" / "README.md").read_text())) == 2
     assert read_num_texts(tmp_path / "run") == 2
 
 
-def test_a_file_is_read_and_not_answered(
-    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_file_is_read_and_not_answered(answers: Path, tmp_path: Path, cli: Cli):
     (tmp_path / "lines.txt").write_text("The cat eats fish.\nThe cat eats grass.\n")
-    assert main(["predict", str(answers), str(tmp_path / "lines.txt")]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(cli("predict", answers, tmp_path / "lines.txt").splitlines()) == 2
     table = write_table(tmp_path / "like-train.tsv", count=8)  # its columns are known by now
-    assert main(["predict", str(answers), str(table)]) == 0
-    [first, *others] = capsys.readouterr().out.splitlines()
+    [first, *others] = cli("predict", answers, table).splitlines()
     assert first.endswith("\tThe small bird 0 eats berries.")
     assert len(others) == 7
-    assert main(["predict", str(answers), "lines.txt"]) == 2
-    assert "lines.txt does not exist" in capsys.readouterr().err
-    assert main(["predict", str(answers), "text", "--columns", "sentence1=0"]) == 2
-    assert "--columns and --header require a table" in capsys.readouterr().err
+    assert "lines.txt does not exist" in cli.refuse("predict", answers, "lines.txt")
+    assert "--columns and --header require a table" in cli.refuse(
+        "predict", answers, "text", "--columns", "sentence1=0"
+    )
     (tmp_path / "a.conll").write_text("The O\n")
-    assert main(["predict", str(answers), str(tmp_path / "a.conll")]) == 2
-    assert "a.conll holds words, but this model labels texts" in capsys.readouterr().err
+    assert "a.conll holds words, but this model labels texts" in cli.refuse(
+        "predict", answers, tmp_path / "a.conll"
+    )
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
-def test_nothing_to_answer_is_an_error(
-    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
-):
+def test_nothing_to_answer_is_an_error(answers: Path, tmp_path: Path, cli: Cli, content: str):
     (tmp_path / "lines.txt").write_text(content)
-    for text in (content, str(tmp_path / "lines.txt")):
-        assert main(["predict", str(answers), text]) == 2
-        captured = capsys.readouterr()
-        assert (captured.out, captured.err.count("\n")) == ("", 1)
-        assert "holds no text. Give at least one." in captured.err
+    for text in (content, tmp_path / "lines.txt"):
+        assert "holds no text. Give at least one." in cli.refuse("predict", answers, text)
 
 
 def test_a_classifier_is_exported_on_the_examples_that_it_was_scored_on(
-    answers: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    answers: Path, tmp_path: Path, cli: Cli
 ):
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
-    graph, real = tmp_path / "graph.onnx", onnx_int8.write_graph
-
-    def write_once(path: Path, model: Any) -> None:
-        """Write the same graph both times, as it takes seconds."""
-        if not graph.exists():
-            real(graph, model)
-        shutil.copy(graph, path)
-
-    monkeypatch.setattr(onnx_int8, "write_graph", write_once)
-    capsys.readouterr()
     for source, name in ((answers, "run"), (answers / "model", "model")):
-        command = ["export", str(source), "--to", "onnx-int8", "--out", str(tmp_path / name)]
-        assert main(command) == 0
-        said = capsys.readouterr().out
-        assert "120 examples of train.tsv: accuracy" in said
+        command = ["export", str(source), "--to", "hf", "--out", str(tmp_path / name)]
+        assert "on 120 texts (train.tsv)" in cli(*command)
     (tmp_path / "alone").symlink_to(answers / "model")
     command = ["export", str(tmp_path / "alone"), "--out", str(tmp_path / "out"), "--to"]
-    assert main([*command, "onnx-int8"]) == 2
-    assert "--data" in capsys.readouterr().err
-    assert main([*command, "onnx", "--data", str(tmp_path / "nowhere.tsv")]) == 2
-    assert "nowhere.tsv" in capsys.readouterr().err
+    assert "--data" in cli.refuse(*command, "onnx-int8")
+    assert "nowhere.tsv" in cli.refuse(*command, "onnx", "--data", tmp_path / "nowhere.tsv")

@@ -7,24 +7,22 @@ import pytest
 
 from maskwright.cli import prepare, pretrain
 from maskwright.cli.flags import Parser, add_config_flags, config_values, say_loading
-from maskwright.cli.main import main
 from maskwright.config import fields_of
 from maskwright.preparation.config import PrepareConfig
 from maskwright.runs.config import PretrainConfig, resolve
+from tests.command import Cli
 
 
-def read_help(capsys: pytest.CaptureFixture[str], command: str, flag: str = "--help") -> str:
-    with pytest.raises(SystemExit, match="0"):
-        main([*command.split(), flag])
-    return capsys.readouterr().out
+def read_help(cli: Cli, command: str, flag: str = "--help") -> str:
+    return cli(*command.split(), flag)
 
 
 def list_flags(text: str) -> list[str]:
     return re.findall(r"^  (--[\w.-]+)", text, flags=re.MULTILINE)
 
 
-def test_help_of_pretrain_shows_the_usual_flags(capsys: pytest.CaptureFixture[str]):
-    shown = read_help(capsys, "pretrain")
+def test_help_of_pretrain_shows_the_usual_flags(cli: Cli):
+    shown = read_help(cli, "pretrain")
     flags = list_flags(shown)
     assert {"--recipe", "--resume", "--train.max_minutes", "--help-all"} <= set(flags)
     assert "--masking.max_span_length" not in shown
@@ -33,8 +31,8 @@ def test_help_of_pretrain_shows_the_usual_flags(capsys: pytest.CaptureFixture[st
     assert shown.startswith("usage: maskwright pretrain [text ...] [options]\n")
 
 
-def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]):
-    flags = list_flags(read_help(capsys, "pretrain", "--help-all"))
+def test_help_all_shows_every_flag(cli: Cli):
+    flags = list_flags(read_help(cli, "pretrain", "--help-all"))
     fields = [f"--{info.name}" for info in fields_of(PretrainConfig)]
     assert set(fields) - set(flags) == {"--text", "--init_from"}  # these have a flag of their own
 
@@ -44,8 +42,8 @@ def test_usual_flags_exist():
     assert set(prepare._PREPARE_USUAL) <= {info.name for info in fields_of(PrepareConfig)}
 
 
-def test_defaults_are_those_of_the_default_recipe(capsys: pytest.CaptureFixture[str]):
-    text = " ".join(read_help(capsys, "pretrain", "--help-all").split())
+def test_defaults_are_those_of_the_default_recipe(cli: Cli):
+    text = " ".join(read_help(cli, "pretrain", "--help-all").split())
     default = resolve()
     assert f"[{default.train.max_minutes}]" in text
     assert f"[{','.join(default.train.seq_length_schedule)}]" in text
@@ -58,9 +56,9 @@ def test_a_hidden_flag_works():
 
 
 @pytest.mark.parametrize("command", ["pretrain", "prepare", "tokenizer train", "inspect"])
-def test_choices_are_spelled_as_they_are_accepted(capsys: pytest.CaptureFixture[str], command: str):
+def test_choices_are_spelled_as_they_are_accepted(cli: Cli, command: str):
     flag = "--help" if command == "tokenizer train" else "--help-all"
-    values = re.findall(r"^  --[\w.]+\.\w+ (\S+)", read_help(capsys, command, flag), re.MULTILINE)
+    values = re.findall(r"^  --[\w.]+\.\w+ (\S+)", read_help(cli, command, flag), re.MULTILINE)
     assert values
     for value in values:
         kinds = {"INT", "FLOAT", "BOOL", "STR"}
@@ -73,7 +71,7 @@ def test_choices_are_spelled_as_they_are_accepted(capsys: pytest.CaptureFixture[
 )
 def test_the_first_rank_says_that_torch_is_loaded(
     rank: str | None, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     if rank is not None:
         monkeypatch.setenv("RANK", rank)
     monkeypatch.setitem(sys.modules, "torch", sys)

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.cli.main import main
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.model_folder.folder import save_model
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 
 TEXTS = ["the [MASK]", "", "cat sees [MASK]", "  ", "[MASK] dog"]
@@ -36,15 +36,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture
-def run(folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(folders: dict[str, str], tmp_path: Path, cli: Cli) -> Run:
     """A command on a file: its exit code, a text or nothing for each row, and its errors."""
 
     def run(command: str, *arguments: str) -> tuple[int, list[str], str]:
         out = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
         flags = ["--out", str(out)] if command == "embed" else ["--json"]
-        capsys.readouterr()
-        code = main([command, folders[command], "--device", "cpu", *arguments, *flags])
-        said, error = capsys.readouterr()
+        whole = (command, folders[command], "--device", "cpu", *arguments, *flags)
+        code, said, error = cli.run(*whole)
         if code:
             return code, [], error
         if command == "embed":
@@ -84,7 +83,7 @@ def write(path: Path, texts: list[str], field: str = "text", missing: object = "
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_line_has_its_row(command: str, run: Run, tmp_path: Path) -> None:
+def test_each_line_has_its_row(command: str, run: Run, tmp_path: Path):
     plain = "\n".join(TEXTS).encode()
     contents = {
         "a.txt": plain + b"\n",
@@ -101,7 +100,7 @@ def test_each_line_has_its_row(command: str, run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_row_of_a_table_has_its_row(command: str, run: Run, tmp_path: Path) -> None:
+def test_each_row_of_a_table_has_its_row(command: str, run: Run, tmp_path: Path):
     for name in TABLES:
         for missing in ("", None) if "csv" not in name and "tsv" not in name else ("",):
             file = write(tmp_path / name, TEXTS, missing=missing)
@@ -113,7 +112,7 @@ def test_each_row_of_a_table_has_its_row(command: str, run: Run, tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_column_is_given_by_its_position(command: str, run: Run, tmp_path: Path) -> None:
+def test_a_column_is_given_by_its_position(command: str, run: Run, tmp_path: Path):
     (tmp_path / "t.csv").write_text("1,the [MASK]\n2,a [MASK]\n")
     arguments = ("--file", str(tmp_path / "t.csv"), "--columns", "sentence1=1")
     assert run(command, *arguments) == (0, ["the [MASK]", "a [MASK]"], "")
@@ -121,7 +120,7 @@ def test_a_column_is_given_by_its_position(command: str, run: Run, tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_pipe_is_read(command: str, run: Run, tmp_path: Path) -> None:
+def test_a_pipe_is_read(command: str, run: Run, tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text("the [MASK]\n\n[MASK] cat\n"))
@@ -150,7 +149,7 @@ def test_what_cannot_be_read_is_one_line(
     run: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     Path("bad.txt").write_bytes(b"the [MASK]\ncaf\xe9\n")
     Path("blank.txt").write_text("\n \n")

@@ -13,8 +13,7 @@ from maskwright.cli.main import main
 from maskwright.data.batch import Batch
 from maskwright.data.loader import LoadedStep, Prefetcher
 from maskwright.data.masking import IGNORED
-from tests.cli.test_bad_input import fails_with
-from tests.cli.test_others import run
+from tests.command import Cli
 from tests.workplace import SMALL, data_of
 
 SCHEDULES = [
@@ -30,8 +29,8 @@ def data(workplace: Path) -> str:
     return str(data_of(workplace))
 
 
-def inspect_rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict]:
-    return [json.loads(line) for line in run(capsys, "inspect", *arguments, "--json").splitlines()]
+def inspect_rows(cli: Cli, *arguments: object) -> list[dict]:
+    return [json.loads(line) for line in cli("inspect", *arguments, "--json").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +66,7 @@ def cut(column: np.ndarray, batch: Batch) -> list[list[int]]:
     return column.reshape(-1, batch.context.row_length).tolist()
 
 
-def test_the_rows_of_a_step_are_those_that_training_saw(
-    trained: tuple[str, list], capsys: pytest.CaptureFixture[str]
-):
+def test_the_rows_of_a_step_are_those_that_training_saw(trained: tuple[str, list], cli: Cli):
     folder, steps = trained
     epochs = {step.position.epoch for step in steps}
     assert {step.request.row_length for step in steps} == {16, 32}
@@ -78,63 +75,56 @@ def test_the_rows_of_a_step_are_those_that_training_saw(
     chosen = [steps[0], steps[17], steps[-1], in_two_epochs[0], in_two_epochs[-1]]
     for step in chosen:
         request, position = step.request, step.position
-        shown = inspect_rows(
-            capsys, folder,
-            "--epoch", str(position.epoch), "--first-row", str(position.row),
-            "--rows", str(request.num_rows), "--row-length", str(request.row_length),
-            "--mask-rate", str(request.mask_rate),
-        )  # fmt: skip
+        where = ["--epoch", position.epoch, "--first-row", position.row]
+        where += ["--row-length", request.row_length, "--mask-rate", request.mask_rate]
+        shown = inspect_rows(cli, folder, *where, "--rows", request.num_rows)
         seen = list(rows_of(step))[: request.num_rows]
         assert [(row["ids"], row["labels"], row["segments"]) for row in shown] == seen
 
 
-def test_a_run_shows_its_first_rows_with_its_own_configuration(
-    trained: tuple[str, list], capsys: pytest.CaptureFixture[str]
-):
+def test_a_run_shows_its_first_rows_with_its_own_configuration(trained: tuple[str, list], cli: Cli):
     folder, steps = trained
-    shown = inspect_rows(capsys, folder, "--rows", "5")
+    shown = inspect_rows(cli, folder, "--rows", "5")
     seen = list(rows_of(steps[0]))[:5]
     assert [(row["ids"], row["labels"], row["segments"]) for row in shown] == seen
-    assert "row length 16, mask rate 0.3, seed 7" in run(capsys, "inspect", folder)
+    assert "row length 16, mask rate 0.3, seed 7" in cli("inspect", folder)
 
 
-def test_row_numbers_are_real_ones(trained: tuple[str, list], capsys: pytest.CaptureFixture[str]):
+def test_row_numbers_are_real_ones(trained: tuple[str, list], cli: Cli):
     """Each names its row, also behind the gap at the end of an epoch."""
     folder, _ = trained
-    shown = inspect_rows(capsys, folder, "--rows", "700", "--row-length", "32")
+    shown = inspect_rows(cli, folder, "--rows", "700", "--row-length", "32")
     places = [(row["epoch"], row["row"]) for row in shown]
     assert places == sorted(set(places))
     beyond = next(i for i, (epoch, _) in enumerate(places) if epoch == 1)
     assert places[beyond] == (1, 0)
     epoch, number = places[beyond - 1]
-    again = inspect_rows(
-        capsys, folder, "--rows", "3", "--row-length", "32",
-        "--epoch", str(epoch), "--first-row", str(number),
-    )  # fmt: skip
+    where = ["--row-length", "32", "--epoch", epoch, "--first-row", number]
+    again = inspect_rows(cli, folder, "--rows", "3", *where)
     assert again == shown[beyond - 1 : beyond + 2]
-    text = run(capsys, "inspect", folder, "--row-length", "32", "--first-row", str(number + 1))
+    text = cli("inspect", folder, "--row-length", "32", "--first-row", number + 1)
     assert "epoch 1, row 0\n" in text
     assert "epoch 1, row 1\n" in text
 
 
-def test_json_rows_hold_what_a_program_needs(data: str, capsys: pytest.CaptureFixture[str]):
+def test_json_rows_hold_what_a_program_needs(data: str, cli: Cli):
     flags = ["--data.max_seq_length", "32", "--first-row", "4"]
-    [row] = inspect_rows(capsys, data, *flags, "--rows", "1")
+    [row] = inspect_rows(cli, data, *flags, "--rows", "1")
     assert row.keys() == {"epoch", "row", "tokens", "ids", "labels", "segments"}
     assert (row["epoch"], row["row"]) == (0, 4)
     assert {len(row[name]) for name in ("tokens", "ids", "labels", "segments")} == {32}
     assert row["tokens"][0] == "[CLS]"
     hidden = [label for label in row["labels"] if label != IGNORED]
     assert hidden
-    assert inspect_rows(capsys, data, *flags, "--rows", "0") == []
-    many = inspect_rows(capsys, data, *flags, "--rows", "130")  # more than are built at once
+    assert inspect_rows(cli, data, *flags, "--rows", "0") == []
+    many = inspect_rows(cli, data, *flags, "--rows", "130")  # more than are built at once
     assert many[0] == row
     assert len(many) == len({(row["epoch"], row["row"]) for row in many}) == 130
 
 
-def test_rows_of_the_validation_split(data: str, capsys: pytest.CaptureFixture[str]):
+def test_rows_of_the_validation_split(data: str, cli: Cli):
     flags = ["--data.max_seq_length", "32", "--rows", "1"]
-    train, valid = (inspect_rows(capsys, data, *flags, "--split", s) for s in ("train", "valid"))
+    train, valid = (inspect_rows(cli, data, *flags, "--split", s) for s in ("train", "valid"))
     assert train[0]["ids"] != valid[0]["ids"]
 
 
@@ -142,10 +132,8 @@ def test_rows_of_the_validation_split(data: str, capsys: pytest.CaptureFixture[s
     "flags",
     [["--config", "run.yaml"], ["--seed", "7"], ["--masking.rate", "0.2"], ["--data.packed", "0"]],
 )
-def test_a_run_takes_no_other_configuration(
-    trained: tuple[str, list], capsys: pytest.CaptureFixture[str], flags: list[str]
-):
-    message = fails_with(capsys, ["inspect", trained[0], *flags])
+def test_a_run_takes_no_other_configuration(trained: tuple[str, list], cli: Cli, flags: list[str]):
+    message = cli.refuse("inspect", trained[0], *flags)
     assert message.startswith("InputError")
     assert "has a configuration of its own: leave out --config, --seed" in message
 
@@ -166,23 +154,23 @@ def test_a_run_takes_no_other_configuration(
     ],
 )
 def test_values_that_name_no_rows(
-    trained: tuple[str, list], capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+    trained: tuple[str, list], cli: Cli, flags: list[str], message: str
 ):
-    assert message in fails_with(capsys, ["inspect", trained[0], *flags])
+    assert message in cli.refuse("inspect", trained[0], *flags)
 
 
 def test_a_run_whose_data_is_gone_or_other_data(
-    trained: tuple[str, list], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: tuple[str, list], tmp_path: Path, cli: Cli
 ):
     shutil.copytree(trained[0], tmp_path / "run")
     path = tmp_path / "run" / "provenance.json"
     provenance = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**provenance, "prepared_data": str(tmp_path / "nowhere")}))
-    message = fails_with(capsys, ["inspect", str(tmp_path / "run")])
+    message = cli.refuse("inspect", tmp_path / "run")
     assert message.startswith("CheckpointError")
     assert "nowhere" in message
     path.write_text(json.dumps({**provenance, "corpus": {"fingerprint": "another"}}))
-    message = fails_with(capsys, ["inspect", str(tmp_path / "run")])
+    message = cli.refuse("inspect", tmp_path / "run")
     assert "is not the data that" in message
     path.unlink()
-    assert "provenance.json cannot be read" in fails_with(capsys, ["inspect", str(path.parent)])
+    assert "provenance.json cannot be read" in cli.refuse("inspect", path.parent)

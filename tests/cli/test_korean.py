@@ -21,9 +21,7 @@ def read_wikipedia(split: str, num_characters: int) -> str:
 
 @pytest.mark.skipif("MASKWRIGHT_DATA" not in os.environ, reason="needs real corpora")
 @pytest.mark.parametrize(("kind", "most_unknown"), [("wordpiece", 0.02), ("bpe", 0.0)])
-def test_korean_is_learned_with_few_unknown_tokens(
-    kind: str, most_unknown: float, tmp_path: Path
-) -> None:
+def test_korean_is_learned_with_few_unknown_tokens(kind: str, most_unknown: float, tmp_path: Path):
     (tmp_path / "ko.txt").write_text(read_wikipedia("train", 400_000), encoding="utf-8")
     folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
     tokenizer_flags = ["--tokenizer.kind", kind, "--tokenizer.vocab_size", "4096"]

@@ -10,6 +10,7 @@ import torch
 import maskwright.cli.main
 from maskwright.cli.main import main
 from maskwright.train import step
+from tests.command import Cli
 from tests.workplace import SMALL, data_of
 
 ON_GPU = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …"
@@ -38,17 +39,16 @@ def test_every_command_names_what_to_lower(
     fields: tuple[str, ...],
     job: Callable[[Sequence[str]], int],
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    cli: Cli,
+):
     monkeypatch.setattr(maskwright.cli.main, "load", lambda _: job)
-    assert main([command]) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = cli.refuse(command)
     assert line.startswith("DeviceMemoryError: ")
     places = [line.index(field) for field in fields]
     assert places == sorted(places)
 
 
-def test_other_errors_of_torch_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_of_torch_keep_their_traceback(monkeypatch: pytest.MonkeyPatch):
     def fail(_arguments: Sequence[str]) -> int:
         raise RuntimeError("shapes do not fit")
 
@@ -58,11 +58,8 @@ def test_other_errors_of_torch_keep_their_traceback(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
-    workplace: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+):
     compute, steps = step.compute_gradients, list[int]()
 
     def run_out_in_step_7(*arguments: Any) -> Any:
@@ -75,9 +72,7 @@ def test_a_run_out_of_memory_resumes_from_its_last_checkpoint(
     place = ["--runs-dir", str(tmp_path), "--name", "run"]
     with monkeypatch.context() as patch:
         patch.setattr(step, "compute_gradients", run_out_in_step_7)
-        assert main(["pretrain", str(data_of(workplace)), *SMALL, *flags, *place]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert "train.micro_batch_tokens" in line
+        error = cli.refuse("pretrain", data_of(workplace), *SMALL, *flags, *place)
+    assert "train.micro_batch_tokens" in error
     again = ["--resume", str(tmp_path / "run"), "--train.micro_batch_tokens", "128"]
-    assert main(["pretrain", *again]) == 0
-    assert "at step 6" in capsys.readouterr().out
+    assert "at step 6" in cli("pretrain", *again)

@@ -1,5 +1,4 @@
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,10 @@ from maskwright.cli.main import main
 from maskwright.interop import onnx_int8
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.masked_lm_source import find_prepared_data
-from maskwright.interop.onnx import OnnxModel, write_graph
+from maskwright.interop.onnx import OnnxModel
 from maskwright.interop.onnx_int8 import DYNAMIC_RECIPES, STATIC_RECIPES
 from maskwright.model_folder.folder import open_model
+from tests.command import Cli
 from tests.interop.receiving_hub import Hub
 from tests.workplace import data_of
 
@@ -19,28 +19,16 @@ pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 
-@pytest.fixture(scope="module")
-def graph(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The graph of the run's model in fp32, which takes seconds."""
-    path = tmp_path_factory.mktemp("graph") / "model.onnx"
-    model = open_model(workplace / "runs/small/model").model
-    write_graph(path, model)
-    return path
-
-
 @pytest.fixture
-def export(
-    workplace: Path, tmp_path: Path, graph: Path, monkeypatch: pytest.MonkeyPatch
-) -> list[str]:
-    """The command to export the run to int8, with a graph that has been made already."""
-    monkeypatch.setattr(onnx_int8, "write_graph", lambda path, model: shutil.copy(graph, path))
+def export(workplace: Path, tmp_path: Path, traced_once: None) -> list[str]:
+    """The command to export the run to int8."""
     run = str(workplace / "runs/small")
     return ["export", run, "--to", "onnx-int8", "--out", str(tmp_path / "out")]
 
 
 def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
     export: list[str], workplace: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+):
     capfd.readouterr()
     assert main(export) == 0
     said, complaints = capfd.readouterr()
@@ -66,12 +54,8 @@ def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
 
 
 def test_too_much_lost_in_int8_fails_and_leaves_nothing(
-    export: list[str],
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    export: list[str], workplace: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+):
     tried: list[object] = []
 
     def quantize_badly(source: Path, target: Path, recipe: object, _: object) -> None:
@@ -85,10 +69,7 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
         onnx.save(graph, target)
 
     monkeypatch.setattr(onnx_int8, "quantize", quantize_badly)
-    capsys.readouterr()
-    assert main(export) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert "--max-loss = 0.01" in line
+    assert "--max-loss = 0.01" in cli.refuse(*export)
     assert tried == list(DYNAMIC_RECIPES)
     assert main([*export, "--max-loss", "1"]) == 2  # too many predictions change
     assert main([*export, "--calibrate", str(data_of(workplace))]) == 2
@@ -98,7 +79,7 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
 
 def test_the_first_recipe_that_loses_little_is_taken(
     export: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     real, written = onnx_int8.quantize, list[object]()
 
     def fail_once(source: Path, target: Path, recipe: Any, calibration: Any) -> None:
@@ -126,7 +107,7 @@ def test_the_first_recipe_that_loses_little_is_taken(
 @pytest.mark.parametrize("text", ["prepared", "animals.txt"])
 def test_int8_is_static_after_calibration(
     export: list[str], workplace: Path, tmp_path: Path, text: str
-) -> None:
+):
     source = data_of(workplace) if text == "prepared" else workplace / text
     assert main([*export, "--calibrate", str(source)]) == 0
     scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]
@@ -145,29 +126,18 @@ def test_int8_is_static_after_calibration(
     ],
 )
 def test_settings_of_int8_that_do_not_fit_are_refused(
-    workplace: Path,
-    tmp_path: Path,
-    to: str,
-    options: list[str],
-    field: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    workplace: Path, tmp_path: Path, to: str, options: list[str], field: str, cli: Cli
+):
     run, out = str(workplace / "runs/small"), str(tmp_path / "out")
-    capsys.readouterr()
-    assert main(["export", run, "--to", to, "--out", out, *options]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert field in line
+    assert field in cli.refuse("export", run, "--to", to, "--out", out, *options)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
-def test_other_targets(
-    workplace: Path, tmp_path: Path, to: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_targets(workplace: Path, tmp_path: Path, to: str, cli: Cli):
     pytest.importorskip("sentence_transformers")
     run, out = workplace / "runs/small", tmp_path / "out"
-    assert main(["export", str(run), "--to", to, "--out", str(out)]) == 0
-    said = capsys.readouterr().out
+    said = cli("export", run, "--to", to, "--out", out)
     [data] = (workplace / "data").iterdir()
     assert f"({data.name})" in said
     assert "largest difference of" in said
@@ -184,33 +154,24 @@ def test_other_targets(
     ],
 )
 def test_what_cannot_be_done_is_one_line(
-    workplace: Path,
-    tmp_path: Path,
-    arguments: list[str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    workplace: Path, tmp_path: Path, arguments: list[str], said: str, cli: Cli
+):
     model = str(workplace / "runs/small/model")  # not the run, so its data is not known
-    capsys.readouterr()
-    assert main(["export", model, "--out", str(tmp_path / "out"), *arguments]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert said in cli.refuse("export", model, "--out", tmp_path / "out", *arguments)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_current_folder_is_not_written_over(
-    workplace: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+):
     monkeypatch.chdir(tmp_path)
     model = str((workplace / "runs/small/model").resolve())
-    assert main(["export", model, "--to", "hf", "--out", "."]) == 2
-    assert "--out = . must be a new folder" in capsys.readouterr().err
+    assert "--out = . must be a new folder" in cli.refuse(
+        "export", model, "--to", "hf", "--out", "."
+    )
 
 
-def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path) -> None:
+def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path):
     run = tmp_path / "run"
     run.mkdir()
     assert find_prepared_data(run, None) is None
@@ -229,13 +190,11 @@ def publish(workplace: Path) -> list[str]:
 
 
 def test_a_dry_run_shows_files_and_card_and_asks_no_network(
-    publish: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    publish: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("socket.socket.connect", None)
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    capsys.readouterr()
-    assert main([*publish, "--dry-run", "--license", "cc0-1.0", "--language", "en,ko"]) == 0
-    said = capsys.readouterr().out
+    said = cli(*publish, "--dry-run", "--license", "cc0-1.0", "--language", "en,ko")
     above, _, card = said.partition("\n---\n")
     assert [line.split()[0] for line in above.strip().splitlines()] == [
         *("README.md", "config.json", "tokenizer.json", "tokenizer_config.json"),
@@ -246,25 +205,21 @@ def test_a_dry_run_shows_files_and_card_and_asks_no_network(
 
 
 def test_the_card_says_how_the_model_came_about_and_not_where(
-    publish: list[str], workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    assert main([*publish, "--dry-run"]) == 0
-    card = capsys.readouterr().out
+    publish: list[str], workplace: Path, cli: Cli
+):
+    card = cli(*publish, "--dry-run")
     for part in ("unigram baseline", "Seed 0, 150 steps", "torch 2", "`animals.txt`", "- animals"):
         assert part in card
     assert str(workplace) not in card
 
 
-def test_a_run_is_published(
-    publish: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_published(publish: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch):
     hub = Hub()
     monkeypatch.setattr("huggingface_hub.HfApi", hub.open)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    capsys.readouterr()
-    assert main([*publish, "--private", "--revision", "v1", "--message", "First"]) == 0
-    assert "published: https://hub.test/me/animals/tree/v1" in capsys.readouterr().out
+    assert "published: https://hub.test/me/animals/tree/v1" in cli(
+        *publish, "--private", "--revision", "v1", "--message", "First"
+    )
     [(name, branch, message, files)] = hub.commits
     assert (name, branch, message, len(files)) == ("me/animals", "v1", "First", 5)
     assert hub.repositories == {"me/animals": True}
@@ -280,10 +235,7 @@ def test_a_run_is_published(
     ],
 )
 def test_what_cannot_be_published_is_one_line(
-    workplace: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    workplace: Path, arguments: list[str], said: str, cli: Cli
+):
     run = str(workplace / "runs/small")
-    capsys.readouterr()
-    assert main(["publish", *(run if part == "RUN" else part for part in arguments)]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert said in cli.refuse("publish", *(run if part == "RUN" else part for part in arguments))

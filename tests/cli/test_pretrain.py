@@ -13,6 +13,7 @@ from maskwright.config import merge
 from maskwright.logs import read_metrics
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.run_directory import load_run_config
+from tests.command import Cli
 from tests.workplace import SMALL, data_of
 
 VALID_KEYS = {"split", "step", "tokens", "seconds", "loss", "masked_accuracy", "unigram_accuracy"}
@@ -20,14 +21,13 @@ TRAIN_KEYS = {"split", "loss", "learning_rate", "tokens_per_second"}
 
 
 def test_a_line_is_printed_before_every_step_that_may_take_long(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    workplace: Path, tmp_path: Path, cli: Cli
+):
     text = tmp_path / "text.txt"
     text.write_text((workplace / "animals.txt").read_text("utf-8")[:9000], encoding="utf-8")
     folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
     command = ["pretrain", str(text), *folders, *SMALL, "--train.max_steps", "2"]
-    assert main([*command, "--select.near_duplicates", "0.9"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(*command, "--select.near_duplicates", "0.9").splitlines()
     expected = ["looking in", "reading", "looking for near", "training a wordpiece", "encoding"]
     begun = [begin for line in lines for begin in expected if line.startswith(begin)]
     assert begun == expected
@@ -55,31 +55,30 @@ def test_a_run_learns_and_leaves_everything_behind(workplace: Path):
     assert "animals.txt" in card
 
 
-def test_the_same_text_is_prepared_once(workplace: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_same_text_is_prepared_once(workplace: Path, cli: Cli):
     folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
     text = str(workplace / "animals.txt")
     steps = ["--train.max_steps", "1"]
-    assert main(["pretrain", text, *folders, "--name", "again", *SMALL, *steps]) == 0
+    said = cli("pretrain", text, *folders, "--name", "again", *SMALL, *steps)
     assert len(list((workplace / "data").iterdir())) == 1
-    said = capsys.readouterr().out
     assert "reused" in said
     assert "prepared data is in" not in said
 
 
 def test_changed_text_is_prepared_anew_and_a_line_says_where(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Path, tmp_path: Path, cli: Cli
 ):
     text = tmp_path / "animals.txt"
     folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
+    said = ""
     for number in range(2):
         text.write_text((workplace / "animals.txt").read_text() + "One more cat.\n" * number)
         name = ["--name", str(number), "--train.max_steps", "1"]
-        capsys.readouterr()
-        assert main(["pretrain", str(text), *folders, *SMALL, *name]) == 0
+        said = cli("pretrain", text, *folders, *SMALL, *name)
     newest = max((tmp_path / "data").iterdir(), key=lambda folder: folder.stat().st_mtime)
     assert len(list((tmp_path / "data").iterdir())) == 2
     line = f"prepared data is in {newest}; for more runs on it: maskwright pretrain {newest}"
-    assert capsys.readouterr().out.splitlines().count(line) == 1
+    assert said.splitlines().count(line) == 1
 
 
 def test_resume_gives_the_same_weights_bit_for_bit(workplace: Path, tmp_path: Path):
@@ -128,7 +127,7 @@ def test_a_budget_can_be_raised_on_resume(workplace: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("edit", ["seed: 7", "optim: {name: adamw}", "train: {max_steps: 152}"])
 def test_an_edited_config_is_compared_with_the_recorded_one(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], edit: str
+    workplace: Path, tmp_path: Path, cli: Cli, edit: str
 ):
     run = tmp_path / "small"
     shutil.copytree(workplace / "runs" / "small", run)
@@ -137,10 +136,11 @@ def test_an_edited_config_is_compared_with_the_recorded_one(
     )
     (run / "config.yaml").write_text(yaml.safe_dump(edited))
     may_change = "train" in changed
-    assert main(["pretrain", "--resume", str(run)]) == (0 if may_change else 2)
+    code, _, err = cli.run("pretrain", "--resume", run)
+    assert code == (0 if may_change else 2)
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     assert [each["changes"] for each in provenance.get("resumptions", [])] == [changed] * may_change
-    assert ("cannot change when a run is resumed" in capsys.readouterr().err) is not may_change
+    assert ("cannot change when a run is resumed" in err) is not may_change
 
 
 def test_a_resumption_on_other_hardware_is_recorded(workplace: Path, tmp_path: Path):
@@ -185,15 +185,12 @@ def test_a_finished_run_can_be_resumed_for_its_model_alone(workplace: Path, tmp_
     assert (run / model).read_text() == (workplace / "runs" / "small" / model).read_text()
 
 
-def test_print_config_resolves_recipe_file_and_flags(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_print_config_resolves_recipe_file_and_flags(tmp_path: Path, cli: Cli):
     (tmp_path / "my.yaml").write_text(
         "model:\n  num_hidden_layers: 5\n  hidden_size: 64\n", encoding="utf-8"
     )
     flags = ["--recipe", "tiny", "--config", str(tmp_path / "my.yaml"), "--model.hidden_size", "96"]
-    assert main(["pretrain", *flags, "--train.max_steps", "7", "--print-config"]) == 0
-    config = yaml.safe_load(capsys.readouterr().out)
+    config = yaml.safe_load(cli("pretrain", *flags, "--train.max_steps", "7", "--print-config"))
     assert config["model"]["num_hidden_layers"] == 5
     assert config["model"]["hidden_size"] == 96
     assert config["tokenizer"]["vocab_size"] == 8192
@@ -202,24 +199,21 @@ def test_print_config_resolves_recipe_file_and_flags(
     assert config["train"]["max_minutes"] is None
 
 
-def test_dry_run_writes_nothing(workplace: Path, capsys: pytest.CaptureFixture[str]):
+def test_dry_run_writes_nothing(workplace: Path, cli: Cli):
     before = sorted(workplace.rglob("*"))
     folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
     text = str(workplace / "animals.txt")
-    assert main(["pretrain", text, *folders, *SMALL, "--train.max_steps", "5", "--dry-run"]) == 0
-    report = capsys.readouterr().out
+    report = cli("pretrain", text, *folders, *SMALL, "--train.max_steps", "5", "--dry-run")
     assert all(word in report for word in ("parameters", "MB", "tokens/s", "minutes"))
     assert sorted(workplace.rglob("*")) == before
     again = [*folders, "--name", "small", *SMALL, "--train.max_steps", "5", "--dry-run"]
-    assert main(["pretrain", text, *again]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "exists already" in cli.refuse("pretrain", text, *again)
 
 
-def test_dry_run_before_preparation(workplace: Path, capsys: pytest.CaptureFixture[str]):
+def test_dry_run_before_preparation(workplace: Path, cli: Cli):
     arguments = ["pretrain", str(workplace / "animals.txt"), *SMALL, "--train.max_steps", "5"]
     elsewhere = workplace / "elsewhere"
-    assert main([*arguments, "--dry-run", "--data-dir", str(elsewhere)]) == 0
-    report = capsys.readouterr().out
+    report = cli(*arguments, "--dry-run", "--data-dir", elsewhere)
     guess = (workplace / "animals.txt").stat().st_size / 4.2
     assert f"not prepared yet; about {guess:,.0f} tokens" in report
     assert all(word in report for word in ("tokens/s", "minutes", "epochs"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli.main import main
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
 from maskwright.model_folder.folder import save_model
+from tests.command import Cli
 from tests.golden.pseudo_likelihood import METRICS, make_model, make_tokenizer
 
 GOOD, LONG = "The cats sleep.", "sleep " * 70
@@ -23,20 +23,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def score(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str], list[str]]:
+def score(cli: Cli, *arguments: str) -> tuple[int, list[str], list[str]]:
     """The exit code and the lines of the two outputs."""
-    capsys.readouterr()
-    code = main(["score", *arguments])
-    out, err = capsys.readouterr()
+    code, out, err = cli.run("score", *arguments)
     return code, out.splitlines(), err.splitlines()
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_json_holds_the_scores_of_the_library(
-    model: str, metric: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_holds_the_scores_of_the_library(model: str, metric: Any, cli: Cli):
     texts = [GOOD, "The dogs see trees."]
-    code, out, err = score(capsys, model, *texts, "--json", "--tokens", "--metric", metric)
+    code, out, err = score(cli, model, *texts, "--json", "--tokens", "--metric", metric)
     assert (code, err) == (0, [])
     *sentences, corpus = map(json.loads, out)
     expected = PseudoLikelihoodScorer(model)(texts, metric)
@@ -55,22 +51,20 @@ def test_json_holds_the_scores_of_the_library(
     assert corpus == {"metric": metric, "num_texts": 2, "num_tokens": num_tokens}
 
 
-def test_people_see_a_line_a_sentence(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = score(capsys, model, "the [bold] cat")
+def test_people_see_a_line_a_sentence(model: str, cli: Cli):
+    code, out, _ = score(cli, model, "the [bold] cat")
     assert code == 0
     assert out[0].endswith("the [bold] cat  8 tokens")
     assert out[1].startswith("pseudo-perplexity ")
     assert out[1].endswith(" · 1 text · 8 tokens · within_word_l2r")
-    code, out, _ = score(capsys, model, "cats", "--tokens")
+    code, out, _ = score(cli, model, "cats", "--tokens")
     assert [line.split()[-1] for line in out[1:3]] == ["cat", "##s"]
 
 
-def test_bad_lines_are_named_and_the_others_scored(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_lines_are_named_and_the_others_scored(model: str, tmp_path: Path, cli: Cli):
     file = tmp_path / "s.txt"
     file.write_text(f"{GOOD}\n{LONG}\n\n{GOOD}\n")
-    code, out, err = score(capsys, model, "--file", str(file), "--json")
+    code, out, err = score(cli, model, "--file", str(file), "--json")
     assert code == 2
     rows = [json.loads(line) for line in out]
     assert [row.get("text") for row in rows] == [GOOD, LONG, "", GOOD, None]
@@ -83,8 +77,8 @@ def test_bad_lines_are_named_and_the_others_scored(
     assert "has 72 tokens, more than the model's max_position_embeddings = 64" in err[0]
 
 
-def test_no_text_could_be_scored(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = score(capsys, model, LONG)
+def test_no_text_could_be_scored(model: str, cli: Cli):
+    code, out, err = score(cli, model, LONG)
     assert (code, out, len(err)) == (2, [""], 1)
 
 
@@ -95,9 +89,7 @@ def test_no_text_could_be_scored(model: str, capsys: pytest.CaptureFixture[str])
         (["a", "--metric", "salazar"], "invalid choice: 'salazar'"),
     ],
 )
-def test_what_cannot_be_scored_at_all(
-    model: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    code, out, err = score(capsys, model, *arguments)
+def test_what_cannot_be_scored_at_all(model: str, cli: Cli, arguments: list[str], message: str):
+    code, out, err = score(cli, model, *arguments)
     assert (code, out, len(err)) == (2, [], 1)
     assert message in err[0]

@@ -162,7 +162,7 @@ def results(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", read_pages())
-def test_a_page_is_what_the_committed_files_say(path: str) -> None:
+def test_a_page_is_what_the_committed_files_say(path: str):
     page = read_pages()[path]
     text = page.file.read_text(encoding="utf-8")
     assert text.count(BEGIN) == text.count(END) == 1
@@ -170,11 +170,11 @@ def test_a_page_is_what_the_committed_files_say(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(set(read_pages()) - {"docs/interchange.md"}))
-def test_without_results_a_page_says_so(path: str, tmp_path: Path) -> None:
+def test_without_results_a_page_says_so(path: str, tmp_path: Path):
     assert write_section(tmp_path, path) == "Nothing has been measured yet.\n"
 
 
-def test_every_command_and_test_of_a_page_exists() -> None:
+def test_every_command_and_test_of_a_page_exists():
     programs = {package: list_programs(package) for package in ("benchmarks", "docs.tools")}
     for page in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "Makefile"):
         text = page.read_text(encoding="utf-8")
@@ -184,7 +184,7 @@ def test_every_command_and_test_of_a_page_exists() -> None:
         assert (ROOT / name).exists(), name
 
 
-def test_each_measure_of_speed_has_its_rows(results: Path) -> None:
+def test_each_measure_of_speed_has_its_rows(results: Path):
     section = write_section(results, "docs/speed.md")
     num_rows = 4 + 2 + 2 + 2 + 1 + 1 + 1 + 2 + 2
     assert section.startswith(f"Of {num_rows} aims ")
@@ -203,7 +203,7 @@ def test_each_measure_of_speed_has_its_rows(results: Path) -> None:
 
 
 @pytest.mark.usefixtures("drawn_charts")
-def test_pictures_are_drawn_of_what_there_is(results: Path, tmp_path: Path) -> None:
+def test_pictures_are_drawn_of_what_there_is(results: Path, tmp_path: Path):
     pages = read_pages(results, tmp_path)
     assert pages["docs/speed.md"].draw() == ["quality", "growth"]
     assert "(images/quality.svg)" in pages["docs/speed.md"].write_section()
@@ -220,7 +220,7 @@ def test_pictures_are_drawn_of_what_there_is(results: Path, tmp_path: Path) -> N
     assert "+2." in text  # the variant that is far worse is cut off, and says so
 
 
-def test_a_preparation_on_a_cluster(tmp_path: Path) -> None:
+def test_a_preparation_on_a_cluster(tmp_path: Path):
     run = {
         "step": "everything", "megabytes": 600.0, "cores": 1, "megabytes_per_second": 1.1,
         "peak_megabytes": 507, "largest_megabytes": 480, "files_a_block": 19.4,
@@ -238,7 +238,7 @@ def test_a_preparation_on_a_cluster(tmp_path: Path) -> None:
     assert "| `near` | cores | 1,344 | 128 | 26 | 19 | 2,688 | 1,919 | 0 |" in section
 
 
-def test_fine_tuning(results: Path) -> None:
+def test_fine_tuning(results: Path):
     section = write_section(results, "docs/finetune.md")
     assert "An encoder of some sort; mean and deviation over runs of 1 thread each" in section
     row = "| sst2 | 67,349 | accuracy | 0.5090 | 0.8000 | 0.8300 | 3 | 3.3 |"
@@ -247,14 +247,14 @@ def test_fine_tuning(results: Path) -> None:
     assert "2.35x (2.20 to 2.50) as fast as its default" in section
 
 
-def test_serving(results: Path) -> None:
+def test_serving(results: Path):
     section = write_section(results, "docs/serve.md")
     assert "batching serves 4.6 times as many queries and 2.5 times as many sentences" in section
     assert "| queries, batching | 1,234 | 41 | 60 | 81 | 7 | 2 |" in section
     assert "200 examples of each operation found nothing" in section
 
 
-def test_data(results: Path) -> None:
+def test_data(results: Path):
     section = write_section(results, "docs/data.md")
     assert "| 0.8 | 21 x 6 | 547 | 96.3% | 98.0% | 0 |" in section
     dropped = "(dropped or repaired: 3 near duplicate, 1 redirect)"
@@ -294,7 +294,7 @@ def write_ablations(folder: Path, worst: float) -> None:
     write_result(folder, "ablations-wiki_en", result)
 
 
-def test_each_system_that_ended_has_a_row(tmp_path: Path) -> None:
+def test_each_system_that_ended_has_a_row(tmp_path: Path):
     for name in ("shakespeare-32", "wiki-bert"):
         write_system(tmp_path, name)
     ours = {"title": "ours", "recipe": "sprint", "minutes": 15, "options": [], "ended": True}
@@ -323,7 +323,7 @@ def test_each_system_that_ended_has_a_row(tmp_path: Path) -> None:
     assert "(images/classics.svg)" in write_section(tmp_path, "docs/reproduce.md")
 
 
-def test_minimal_pairs_of_our_models_are_shown(tmp_path: Path) -> None:
+def test_minimal_pairs_of_our_models_are_shown(tmp_path: Path):
     accuracy = {
         "blimp/mean_over_paradigms": [0.57, 0.565, 0.575],
         "blimp/mean_over_pairs": [0.56, 0.55, 0.57],
@@ -347,7 +347,7 @@ def test_minimal_pairs_of_our_models_are_shown(tmp_path: Path) -> None:
     assert "| | `sentences-ours-long`, 6.90 M, 34,000 pairs | `wiki-ours-long`, 6.92 M" in section
 
 
-def test_ablations_are_compared_with_the_baseline(tmp_path: Path) -> None:
+def test_ablations_are_compared_with_the_baseline(tmp_path: Path):
     write_ablations(tmp_path, worst=5.8)
     section = write_section(tmp_path, "docs/reproduce.md")
     assert "| masking | `spans` |  | 2.50 M | 5.200 (5.100, 5.300) | +0.100 |" in section
@@ -355,6 +355,6 @@ def test_ablations_are_compared_with_the_baseline(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - {PEER}))
-def test_a_system_is_a_configuration(name: str) -> None:
+def test_a_system_is_a_configuration(name: str):
     options = pretrain_parser().parse(["text.txt", *SYSTEMS[name].options])
     build_schedule(resolve(SYSTEMS[name].recipe, overrides=config_values(options)), 8192)

@@ -13,7 +13,7 @@ from tests.architecture.sources import ROOT
 
 
 @pytest.mark.parametrize(("column", "recipe"), [(3, "babylm-10m"), (4, "base")])
-def test_the_bytes_of_a_step_are_computed_as_the_page_says(column: int, recipe: str) -> None:
+def test_the_bytes_of_a_step_are_computed_as_the_page_says(column: int, recipe: str):
     config = resolve(recipe, None, {})
     resolved = resolve_config(
         config.model,

@@ -3,21 +3,25 @@
 import json
 import random
 import re
+import shutil
+import sysconfig
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
+import yaml
 
 from docs.tools.api_page import PAGE, convert, write_api_page
 from docs.tools.tutorials import PAGES, read_outputs, run_cell, run_page, write_notebook
+from maskwright import recipes
 from maskwright.corpus.readers import pydocs
 
 NAMES = sorted(path.stem for path in PAGES.glob("*.md"))
 # The first cell of each page has some of these.
 SHORT = {
     "TOKENS": 6_000,
-    "ADAPT_TOKENS": 5_000,
+    "ADAPT_TOKENS": 20_000,
     "SENTENCES": 200,
     "DOCUMENTS": 300,
     "FILES": 24,
@@ -35,13 +39,22 @@ def read_page(name: str) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One working directory, so that the pages share prepared text and the first encoder.
 
-    The built-in corpus is a small part of itself.
+    The standard library is a part of itself, without other packages in the built-in corpus; the
+    model of the recipe is small.
     """
     folder = tmp_path_factory.mktemp("tutorials")
     (folder / "articles.txt").write_text(write_articles(300), encoding="utf-8")
-    find_all = pydocs._find_modules
+    own = shutil.copytree(recipes._FOLDER, folder / "recipes") / "quickstart.yaml"
+    recipe = yaml.safe_load(own.read_text(encoding="utf-8"))
+    recipe["model"] |= {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 96}
+    own.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    (folder / "library").mkdir()
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))[::3]:
+        shutil.copy(path, folder / "library")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pydocs, "_find_modules", lambda folder: islice(find_all(folder), 0, None, 4))
+        patch.setattr(recipes, "_FOLDER", own.parent)
+        patch.setattr(pydocs, "_PACKAGES", ())
+        patch.setattr(sysconfig, "get_path", lambda _: folder / "library")
         yield folder
 
 

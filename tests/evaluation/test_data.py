@@ -17,7 +17,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.workplace import data_of
 
 
-def test_sentences_of_prepared_data_are_its_own_tokens(workplace: Path) -> None:
+def test_sentences_of_prepared_data_are_its_own_tokens(workplace: Path):
     data = data_of(workplace)
     text = open_text([str(data)], Tokenizer.load(data / "tokenizer"), ())
     length = int(text.corpus.document_lengths.sum())
@@ -33,7 +33,7 @@ def test_sentences_of_prepared_data_are_its_own_tokens(workplace: Path) -> None:
         assert np.array_equal(word_starts[begin : begin + count], sentence.word_starts)
 
 
-def test_sentences_end_with_them(workplace: Path) -> None:
+def test_sentences_end_with_them(workplace: Path):
     data = data_of(workplace)
     tokenizer = Tokenizer.load(data / "tokenizer")
     sentences = open_text([str(data)], tokenizer, ()).sentences(50)
@@ -65,7 +65,7 @@ def to_lines(*records: object) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_pairs_come_from_plain_and_compressed_files(tmp_path: Path, suffix: str) -> None:
+def test_pairs_come_from_plain_and_compressed_files(tmp_path: Path, suffix: str):
     path = tmp_path / f"mine.jsonl{suffix}"
     path.write_bytes(COMPRESS[suffix](to_lines(FULL, PLAIN)))
     assert read_minimal_pairs([path]) == [
@@ -76,7 +76,7 @@ def test_pairs_come_from_plain_and_compressed_files(tmp_path: Path, suffix: str)
     ]
 
 
-def test_ewok_is_read_in_the_direction_of_each_line(tmp_path: Path) -> None:
+def test_ewok_is_read_in_the_direction_of_each_line(tmp_path: Path):
     """As the BabyLM evaluation writes it: a second line has contexts and targets swapped."""
     there = {
         "Domain": "social-relations",
@@ -98,27 +98,27 @@ def test_ewok_is_read_in_the_direction_of_each_line(tmp_path: Path) -> None:
     ]
 
 
-def test_the_supplement_of_babylm_takes_its_paradigm_from_the_file(tmp_path: Path) -> None:
+def test_the_supplement_of_babylm_takes_its_paradigm_from_the_file(tmp_path: Path):
     record = {"sentence_good": "A: Who?\nB: Ann.", "sentence_bad": "A: Who?\nB: A car."}
     (tmp_path / "qa_congruence_easy.jsonl").write_bytes(to_lines(record))
     [pair] = read_minimal_pairs([tmp_path])
     assert (pair.paradigm, pair.texts) == ("qa_congruence_easy", [*record.values()])
 
 
-def test_a_folder_gives_its_json_lines_in_order(tmp_path: Path) -> None:
+def test_a_folder_gives_its_json_lines_in_order(tmp_path: Path):
     for name in ("b.jsonl", "a.jsonl", "notes.md", "sub/c.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(to_lines(PLAIN))
     assert [pair.paradigm for pair in read_minimal_pairs([tmp_path])] == ["a", "b", "c"]
 
 
-def test_a_named_file_may_have_any_name_and_a_mark_and_other_line_ends(tmp_path: Path) -> None:
+def test_a_named_file_may_have_any_name_and_a_mark_and_other_line_ends(tmp_path: Path):
     path = tmp_path / "pairs.txt"
     path.write_bytes(b"\xef\xbb\xbf" + to_lines(PLAIN).replace(b"\n", b"\r\n\r\n") + b" ")
     assert read_minimal_pairs([path]) == [MinimalPair("a b", "b a", "pairs")]
 
 
-def test_the_last_line_needs_no_end_and_blocks_do_not_show(tmp_path: Path) -> None:
+def test_the_last_line_needs_no_end_and_blocks_do_not_show(tmp_path: Path):
     path = tmp_path / "long.jsonl"
     long = {"sentence_good": "é" * 700_000, "sentence_bad": "b"}
     path.write_bytes(to_lines(PLAIN, long, PLAIN).rstrip(b"\n"))
@@ -140,9 +140,7 @@ def test_the_last_line_needs_no_end_and_blocks_do_not_show(tmp_path: Path) -> No
         (b'{"sentence_good": "\xe9", "sentence_bad": "b"}', "likely cp1252"),
     ],
 )
-def test_a_damaged_line_is_one_error_with_its_place(
-    tmp_path: Path, line: bytes, message: str
-) -> None:
+def test_a_damaged_line_is_one_error_with_its_place(tmp_path: Path, line: bytes, message: str):
     path = tmp_path / "pairs.jsonl"
     path.write_bytes(to_lines(PLAIN) + b"\n" + line + b"\n")
     with pytest.raises(CorpusError) as caught:
@@ -151,7 +149,7 @@ def test_a_damaged_line_is_one_error_with_its_place(
     assert message in str(caught.value)
 
 
-def test_what_holds_no_pairs(tmp_path: Path) -> None:
+def test_what_holds_no_pairs(tmp_path: Path):
     (tmp_path / "empty.jsonl").write_bytes(b"\n")
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(to_lines(PLAIN))[:-9])
     (tmp_path / "texts").mkdir()
@@ -169,7 +167,7 @@ def test_what_holds_no_pairs(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("MASKWRIGHT_DATA" not in os.environ, reason="needs MASKWRIGHT_DATA")
-def test_blimp_as_it_is_published() -> None:
+def test_blimp_as_it_is_published():
     pairs = read_minimal_pairs([Path(os.environ["MASKWRIGHT_DATA"]) / "blimp"])
     assert len({pair.paradigm for pair in pairs}) * 1000 == len(pairs) == 34_000
     assert len({pair.phenomenon for pair in pairs}) == 13

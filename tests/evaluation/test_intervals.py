@@ -30,12 +30,12 @@ from maskwright.evaluation.intervals import (
         (1, 29, (0.0061, 0.1718)),
     ],
 )
-def test_wilson_as_published(right: int, count: int, expected: tuple[float, float]) -> None:
+def test_wilson_as_published(right: int, count: int, expected: tuple[float, float]):
     assert wilson_interval(right, count) == pytest.approx(expected, abs=5e-5)
 
 
 @given(st.integers(0, 2000).flatmap(lambda n: st.tuples(st.integers(0, 2 * n), st.just(n))))
-def test_wilson_holds_the_share_and_stays_within_0_and_1(case: tuple[int, int]) -> None:
+def test_wilson_holds_the_share_and_stays_within_0_and_1(case: tuple[int, int]):
     halves, count = case
     low, high = wilson_interval(halves / 2, count)
     share = halves / 2 / count if count else 0.5
@@ -44,7 +44,7 @@ def test_wilson_holds_the_share_and_stays_within_0_and_1(case: tuple[int, int]) 
     assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-12)
 
 
-def test_resampling_is_drawing_rows_one_by_one() -> None:
+def test_resampling_is_drawing_rows_one_by_one():
     table = np.random.default_rng(1).normal(size=(23, 3))
     generator = np.random.default_rng(RESAMPLING_SEED)
     for sums in resample_sums(table, num_resamples=7):
@@ -52,14 +52,14 @@ def test_resampling_is_drawing_rows_one_by_one() -> None:
         assert sums == pytest.approx(sum(table[row] for row in drawn))
 
 
-def test_large_tables_are_resampled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_resampled_in_parts(monkeypatch: pytest.MonkeyPatch):
     table = np.random.default_rng(1).normal(size=(50, 2))
     whole = resample_sums(table, 20)
     monkeypatch.setattr("maskwright.evaluation.intervals._DRAWS_AT_ONCE", 120)
     assert np.allclose(resample_sums(table, 20), whole)
 
 
-def test_the_interval_of_a_mean_is_about_two_standard_errors() -> None:
+def test_the_interval_of_a_mean_is_about_two_standard_errors():
     values = np.random.default_rng(3).normal(5, 2, 400)
     interval = mean_interval(values)
     assert interval is not None
@@ -68,7 +68,7 @@ def test_the_interval_of_a_mean_is_about_two_standard_errors() -> None:
     assert interval == pytest.approx(expected, abs=0.2 * error)
 
 
-def test_no_interval_where_a_draw_has_nothing_to_divide_by() -> None:
+def test_no_interval_where_a_draw_has_nothing_to_divide_by():
     assert percentile_interval(np.array([1.0, np.nan, 2.0])) is None
     assert percentile_interval(np.zeros(0)) is None
     assert mean_interval(np.zeros(0)) is None
@@ -84,7 +84,7 @@ def make_table(values: Floats) -> SumTable:
     return SumTable(("count", "value", "guess"), np.stack(columns, axis=1))
 
 
-def test_samples_are_added_to_their_rows_and_rows_to_the_table() -> None:
+def test_samples_are_added_to_their_rows_and_rows_to_the_table():
     ones, values = np.ones(3), np.array([1.0, 10.0, 100.0])
     parts = [
         sum_by_row(np.array([2, 0, 2]), 4, {"count": ones, "value": values}),
@@ -96,7 +96,7 @@ def test_samples_are_added_to_their_rows_and_rows_to_the_table() -> None:
     assert SumTable.join([]).totals == {}
 
 
-def test_a_score_has_value_interval_baseline_and_samples() -> None:
+def test_a_score_has_value_interval_baseline_and_samples():
     values = np.random.default_rng(0).normal(3, 1, 300)
     [score] = make_table(values).score([MEAN])
     assert (score.name, score.num_samples, score.baseline) == ("mean", 300, 0.5)
@@ -107,13 +107,13 @@ def test_a_score_has_value_interval_baseline_and_samples() -> None:
     assert score.high - score.low == pytest.approx(4 * values.std() / 300**0.5, rel=0.15)
 
 
-def test_no_samples_no_score_and_no_spread_no_interval() -> None:
+def test_no_samples_no_score_and_no_spread_no_interval():
     assert make_table(np.zeros(0)).score([MEAN]) == []
     [score] = make_table(np.zeros(5)).score([MEAN])
     assert (score.value, score.low, score.high) == (0.0, None, None)
 
 
-def test_a_paired_difference_is_worked_out_on_each_draw() -> None:
+def test_a_paired_difference_is_worked_out_on_each_draw():
     ours, theirs = (make_table(v) for v in np.random.default_rng(3).normal(size=(2, 30)))
     difference = compare_tables(MEAN, ours, theirs, is_paired=True)
     draws = resample(MEAN.formula, ours) - resample(MEAN.formula, theirs)
@@ -121,13 +121,13 @@ def test_a_paired_difference_is_worked_out_on_each_draw() -> None:
 
 
 @pytest.mark.parametrize("freedom", [1.0, 2.0, 2.5, 9.0, 60.0])
-def test_quantiles_of_t_are_those_of_scipy(freedom: float) -> None:
+def test_quantiles_of_t_are_those_of_scipy(freedom: float):
     stats = pytest.importorskip("scipy.stats")
     assert find_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-5)
 
 
 @pytest.mark.parametrize("is_paired", [True, False])
-def test_groups_are_compared_as_scipy_does(is_paired: bool) -> None:
+def test_groups_are_compared_as_scipy_does(is_paired: bool):
     stats = pytest.importorskip("scipy.stats")
     draw = np.random.default_rng(3)
     ours = draw.normal(5.0, 0.2, 4)
@@ -143,6 +143,6 @@ def test_groups_are_compared_as_scipy_does(is_paired: bool) -> None:
     assert (found.mean, found.mean_against) == pytest.approx((ours.mean(), theirs.mean()))
 
 
-def test_groups_without_deviation_have_an_interval_of_a_point() -> None:
+def test_groups_without_deviation_have_an_interval_of_a_point():
     found = compare_groups(np.array([1.0, 1.0]), np.array([3.0, 3.0]), False)
     assert (found.low, found.high, found.deviation) == (-2.0, -2.0, 0.0)

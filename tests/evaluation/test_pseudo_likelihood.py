@@ -52,7 +52,7 @@ def score_slowly(
 
 @metrics
 @pytest.mark.parametrize("name", MODELS)
-def test_equal_to_the_readable_twin(name: str, metric: Metric) -> None:
+def test_equal_to_the_readable_twin(name: str, metric: Metric):
     wrap = MODELS[name].add_special_tokens
     model = make_model(name, TOKENIZER)
     found = score_pseudo_likelihood(
@@ -68,7 +68,7 @@ def test_equal_to_the_readable_twin(name: str, metric: Metric) -> None:
 @given(st.lists(sentences.map(" ".join), max_size=4), st.sampled_from([1, 20, 100]))
 def test_scores_depend_neither_on_batches_nor_on_neighbours(
     metric: Metric, texts: list[str], batch_tokens: int
-) -> None:
+):
     texts = [*texts, *texts[:2]]
     together = SCORER(texts, metric, batch_tokens)
     assert [result.text for result in together] == texts
@@ -79,13 +79,13 @@ def test_scores_depend_neither_on_batches_nor_on_neighbours(
 
 
 @metrics
-def test_tokens_that_are_given_are_seen_and_not_scored(metric: Metric) -> None:
+def test_tokens_that_are_given_are_seen_and_not_scored(metric: Metric):
     texts = [TOKENIZER.encode(text) for text in ("x-ray the cat", "x-ray the cat", "dogs see")]
     whole = SCORER.score_encoded(texts, metric)
     assert SCORER.score_encoded(texts, metric, None, [2, 0, 9]) == [whole[0][2:], whole[1], []]
 
 
-def test_equal_questions_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_questions_are_computed_once(monkeypatch: pytest.MonkeyPatch):
     seen: list[int] = []
     encode = SCORER.encode
 
@@ -98,18 +98,18 @@ def test_equal_questions_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(seen) == 3 + 2  # the cat and the dog are hidden by the same question
 
 
-def test_a_text_without_tokens_scores_nothing() -> None:
+def test_a_text_without_tokens_scores_nothing():
     [empty, blank] = SCORER(["", " \n"])
     assert (empty.total, empty.num_tokens, blank.scores) == (0.0, 0, [])
     assert SCORER([]) == []
 
 
-def test_special_tokens_in_a_text_are_ordinary_text() -> None:
+def test_special_tokens_in_a_text_are_ordinary_text():
     [result] = SCORER("[MASK] sleep")
     assert TOKENIZER.mask_id not in result.token_ids
 
 
-def test_a_long_text_is_named_and_the_others_are_scored() -> None:
+def test_a_long_text_is_named_and_the_others_are_scored():
     long = "sleep " * 70
     message = (
         r'"sleep sleep .*…" has 72 tokens, more than the model\'s max_position_embeddings = 64'
@@ -123,26 +123,26 @@ def test_a_long_text_is_named_and_the_others_are_scored() -> None:
     assert last.scores == SCORER(["the cat", "dog"])[1].scores  # what the long text left behind
 
 
-def test_an_unknown_metric_is_refused() -> None:
+def test_an_unknown_metric_is_refused():
     unknown = cast(Metric, "salazar")
     with pytest.raises(InputError, match="metric = salazar must be original or within_word_l2r"):
         SCORER("the", unknown)
 
 
-def test_a_model_in_training_stays_so_and_is_scored_without_dropout() -> None:
+def test_a_model_in_training_stays_so_and_is_scored_without_dropout():
     model = make_model("bert", TOKENIZER).train()
     one, other = (score_pseudo_likelihood(model, TOKENIZER, TEXTS) for _ in range(2))
     assert model.training
     assert [result.scores for result in one] == [result.scores for result in other]
 
 
-def test_scores_are_of_full_precision_under_autocast() -> None:
+def test_scores_are_of_full_precision_under_autocast():
     with torch.autocast("cpu", torch.bfloat16):
         [found] = SCORER(TEXTS[0])
     assert found.scores == SCORER(TEXTS[0])[0].scores
 
 
-def test_in_half_precision_scores_are_nearly_the_same() -> None:
+def test_in_half_precision_scores_are_nearly_the_same():
     texts = TOKENIZER.encode_batch(["the cat sleeps", "dogs see the tree ."])
     scores: list[list[float]] = []
     precisions: tuple[FixedPrecision, ...] = ("fp32", "bf16")
@@ -153,7 +153,7 @@ def test_in_half_precision_scores_are_nearly_the_same() -> None:
     assert scores[0] == pytest.approx(scores[1], rel=0.01)
 
 
-def test_the_tokenizer_says_whether_inputs_are_wrapped() -> None:
+def test_the_tokenizer_says_whether_inputs_are_wrapped():
     """This one has no post-processor, so it adds nothing."""
     [found] = score_pseudo_likelihood(MODEL, TOKENIZER, TEXTS[:1])
     assert found.scores == pytest.approx(
@@ -161,7 +161,7 @@ def test_the_tokenizer_says_whether_inputs_are_wrapped() -> None:
     )
 
 
-def test_damaged_weights_are_named() -> None:
+def test_damaged_weights_are_named():
     model = make_model("bert", TOKENIZER)
     with torch.no_grad():
         model.head.decoder.weight.fill_(float("nan"))
@@ -169,7 +169,7 @@ def test_damaged_weights_are_named() -> None:
         score_pseudo_likelihood(model, TOKENIZER, TEXTS)
 
 
-def test_pseudo_perplexity_is_over_tokens() -> None:
+def test_pseudo_perplexity_is_over_tokens():
     assert PseudoLikelihoodScorer.compute_perplexity(-9.0, 3) == pytest.approx(math.exp(3.0))
     assert PseudoLikelihoodScorer.compute_perplexity(-1e6, 3) == math.inf
 
@@ -179,7 +179,7 @@ texts = st.lists(st.tuples(st.integers(5, 9), st.booleans()), max_size=12)
 
 
 @given(texts)
-def test_a_token_is_hidden_with_the_later_tokens_of_its_word(text: list[tuple[int, bool]]) -> None:
+def test_a_token_is_hidden_with_the_later_tokens_of_its_word(text: list[tuple[int, bool]]):
     starts = [start for _, start in text]
     words = [sum(starts[: place + 1]) for place in range(len(starts))]
     expected = [
@@ -189,7 +189,7 @@ def test_a_token_is_hidden_with_the_later_tokens_of_its_word(text: list[tuple[in
     assert find_ends(starts, "original") == [place + 1 for place in range(len(starts))]
 
 
-def test_a_question_is_the_row_with_masks_and_the_place() -> None:
+def test_a_question_is_the_row_with_masks_and_the_place():
     questions = Questions(MASK)
     questions.add_text([2, 7, 8, 9, 3], 1, [True, True, False], "within_word_l2r")
     assert questions.rows == [[2, 4, 8, 9, 3], [2, 7, 4, 4, 3], [2, 7, 8, 4, 3]]
@@ -199,7 +199,7 @@ def test_a_question_is_the_row_with_masks_and_the_place() -> None:
 @given(st.lists(texts, max_size=6))
 def test_every_token_has_its_answer_and_no_question_occurs_twice(
     all_texts: list[list[tuple[int, bool]]],
-) -> None:
+):
     questions = Questions(MASK)
     for text in all_texts:
         ids, starts = [token for token, _ in text], [start for _, start in text]

@@ -47,7 +47,7 @@ def evaluate(pairs: list[MinimalPair], metric: Metric = "within_word_l2r") -> di
 @pytest.mark.parametrize("metric", METRICS)
 @settings(max_examples=10, deadline=None)
 @given(pair_lists)
-def test_swapped_pairs_score_the_rest(metric: Metric, pairs: list[MinimalPair]) -> None:
+def test_swapped_pairs_score_the_rest(metric: Metric, pairs: list[MinimalPair]):
     swapped = [replace(pair, good=pair.bad, bad=pair.good) for pair in pairs]
     there, back = evaluate(pairs, metric), evaluate(swapped, metric)
     assert there.keys() == back.keys()
@@ -57,7 +57,7 @@ def test_swapped_pairs_score_the_rest(metric: Metric, pairs: list[MinimalPair]) 
 
 @settings(max_examples=10, deadline=None)
 @given(pair_lists, st.randoms())
-def test_neither_order_nor_duplicates_nor_batches_change_accuracies(pairs, random) -> None:
+def test_neither_order_nor_duplicates_nor_batches_change_accuracies(pairs, random):
     expected = evaluate(pairs)
     shuffled = pairs * 2
     random.shuffle(shuffled)
@@ -66,7 +66,7 @@ def test_neither_order_nor_duplicates_nor_batches_change_accuracies(pairs, rando
     assert {score.name: score.value for score in small.scores} == pytest.approx(expected)
 
 
-def test_a_pair_counts_for_the_likelier_sentence() -> None:
+def test_a_pair_counts_for_the_likelier_sentence():
     assert (judge(-1.0, -2.0), judge(-2.0, -1.0), judge(-1.0, -1.0)) == (1.0, 0.0, 0.5)
     texts = ["the cats sleep", "the cats sleeps"]
     good, bad = score_pseudo_likelihood(MODEL, TOKENIZER, texts)
@@ -74,7 +74,7 @@ def test_a_pair_counts_for_the_likelier_sentence() -> None:
     assert found["blimp/mean_over_pairs"] == float(good.total > bad.total)
 
 
-def test_a_context_is_read_and_not_scored() -> None:
+def test_a_context_is_read_and_not_scored():
     """The bad sentence is worse behind the context, however the context scores."""
     pair = MinimalPair("sleeps", "sleep", "p", context="the x-ray cats")
     texts = [TOKENIZER.encode(text) for text in (pair.context, *pair.texts)]
@@ -89,7 +89,7 @@ def test_a_context_is_read_and_not_scored() -> None:
     assert fingerprint_pairs([pair]) != fingerprint_pairs([replace(pair, context="")])
 
 
-def test_choices_are_listed_as_babylm_reads_them(tmp_path: Path) -> None:
+def test_choices_are_listed_as_babylm_reads_them(tmp_path: Path):
     pairs = [MinimalPair("a", "b", "p") for _ in range(4)] + [MinimalPair("c", "d", "q")]
     found = list_predictions(pairs, [1.0, 0.0, 0.5, 0.5, 0.0])
     assert [each["pred"] for each in found["p"]["predictions"]] == ["a", "b", "a", "b"]
@@ -105,7 +105,7 @@ def test_choices_are_listed_as_babylm_reads_them(tmp_path: Path) -> None:
     }
 
 
-def test_both_means_are_told() -> None:
+def test_both_means_are_told():
     pairs = [MinimalPair("a", "b", "p", "x", "syntax/semantics")] * 3
     pairs += [MinimalPair("a", "b", "q", "x", "syntax_semantics"), MinimalPair("a", "b", "r/s")]
     scores = {s.name: s for s in summarize_credits(pairs, [1, 1, 0.5, 0, 0])}
@@ -129,7 +129,7 @@ def test_both_means_are_told() -> None:
 
 
 @given(pair_lists, st.integers(1, 4), st.integers(0, 3))
-def test_fewer_chosen_pairs_are_among_more(pairs: list[MinimalPair], count: int, seed: int) -> None:
+def test_fewer_chosen_pairs_are_among_more(pairs: list[MinimalPair], count: int, seed: int):
     few, more = (choose_pairs(pairs, n, seed) for n in (count, count + 1))
     assert set(few) <= set(more) <= set(pairs)
     assert [pair for pair in more if pair in few][: len(few)]
@@ -141,7 +141,7 @@ def test_fewer_chosen_pairs_are_among_more(pairs: list[MinimalPair], count: int,
         assert chosen == min(count, there)
 
 
-def test_the_choice_is_of_the_seed_and_the_paradigm_alone() -> None:
+def test_the_choice_is_of_the_seed_and_the_paradigm_alone():
     mine = [MinimalPair(f"good {n}", f"bad {n}", "mine") for n in range(50)]
     other = [MinimalPair(f"good {n}", f"bad {n}", "other") for n in range(50)]
     chosen = choose_pairs(mine, 5, seed=1)
@@ -151,7 +151,7 @@ def test_the_choice_is_of_the_seed_and_the_paradigm_alone() -> None:
     assert chosen == sorted(chosen, key=mine.index)
 
 
-def test_what_was_asked_is_recorded() -> None:
+def test_what_was_asked_is_recorded():
     pairs = [MinimalPair(f"the cat {n}", "the dog", "p") for n in "abc"]
     result = evaluate_minimal_pairs(
         MODEL, TOKENIZER, pairs, "original", name="mine", pairs_each=2, seed=3
@@ -176,8 +176,6 @@ def test_what_was_asked_is_recorded() -> None:
         ([MinimalPair("a", "sleep " * 70)], None, '"sleep sleep .* has 70 tokens, more than'),
     ],
 )
-def test_what_cannot_be_evaluated(
-    pairs: list[MinimalPair], pairs_each: int | None, message: str
-) -> None:
+def test_what_cannot_be_evaluated(pairs: list[MinimalPair], pairs_each: int | None, message: str):
     with pytest.raises(InputError, match=message):
         evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, pairs_each=pairs_each)

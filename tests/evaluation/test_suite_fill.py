@@ -23,7 +23,7 @@ SENTENCES = [TOKENIZER.encode(text).ids.tolist() for text in TEXTS * 6]
 POSITIONS = choose_positions(SENTENCES, TOKENIZER.ordinary_ids)
 
 
-def test_a_model_that_predicts_from_the_token_before_is_asked_there() -> None:
+def test_a_model_that_predicts_from_the_token_before_is_asked_there():
     config = replace(MODEL.config, next_token_prediction=True)
     model = MaskedLanguageModel.from_tensors(config, dict(MODEL.named_parameters())).eval()
     losses: list[float] = []
@@ -45,7 +45,7 @@ def evaluate(sentences: list[list[int]], wrap: bool = True) -> SuiteResult:
 
 
 @pytest.mark.parametrize("wrap", [True, False])
-def test_one_sentence_at_a_time(wrap: bool) -> None:
+def test_one_sentence_at_a_time(wrap: bool):
     losses: list[float] = []
     ranks: list[int] = []
     guesses: list[int] = []
@@ -70,7 +70,7 @@ def test_one_sentence_at_a_time(wrap: bool) -> None:
     assert (accuracy.name, top5.name) == ("fill/accuracy", "fill/accuracy_top5")
 
 
-def test_the_choice_depends_on_the_number_alone() -> None:
+def test_the_choice_depends_on_the_number_alone():
     ordinary = TOKENIZER.ordinary_ids
     places = choose_positions(SENTENCES, ordinary)
     assert choose_positions(SENTENCES[:7], ordinary) == places[:7]
@@ -81,7 +81,7 @@ def test_the_choice_depends_on_the_number_alone() -> None:
     assert counts.min() > 600 / len(counts) / 1.5
 
 
-def test_special_tokens_are_never_hidden() -> None:
+def test_special_tokens_are_never_hidden():
     sentence = [TOKENIZER.unk_id, TOKENIZER.sep_id, SENTENCES[0][0], TOKENIZER.unk_id]
     assert set(choose_positions([sentence] * 50, TOKENIZER.ordinary_ids)) == {2}
     none = [TOKENIZER.unk_id] * 3
@@ -92,12 +92,12 @@ def test_special_tokens_are_never_hidden() -> None:
         evaluate([none, []])
 
 
-def test_what_the_model_has_no_positions_for_is_cut_off() -> None:
+def test_what_the_model_has_no_positions_for_is_cut_off():
     long = SENTENCES[0] * LONGEST
     whole, cut = evaluate([long, *SENTENCES]), evaluate([long[: LONGEST - 2], *SENTENCES])
     assert whole.scores == cut.scores
 
 
-def test_the_loss_of_a_single_sentence_has_no_interval() -> None:
+def test_the_loss_of_a_single_sentence_has_no_interval():
     [loss] = [score for score in evaluate(SENTENCES[:1]).scores if score.name == "fill/loss"]
     assert (loss.low, loss.high) == (None, None)

@@ -113,7 +113,7 @@ def unigram_rank_of(prediction: Prediction) -> int:
 
 def test_loss_perplexity_and_bits(
     tokens: list[Prediction], values: dict[str, float], baselines: dict[str, float | None]
-) -> None:
+):
     assert len(tokens) > 500
     for loss, found in ((loss_of, values), (unigram_loss_of, baselines)):
         mean = mean_of(tokens, loss)
@@ -128,7 +128,7 @@ def test_loss_perplexity_and_bits(
 
 def test_accuracies_and_reciprocal_ranks(
     tokens: list[Prediction], values: dict[str, float], baselines: dict[str, float | None]
-) -> None:
+):
     for rank_of, found in ((lambda p: p.rank, values), (unigram_rank_of, baselines)):
         ranks = [rank_of(prediction) for prediction in tokens]
         assert 1 in ranks
@@ -139,7 +139,7 @@ def test_accuracies_and_reciprocal_ranks(
         assert found["mean_reciprocal_rank"] == pytest.approx(mean, rel=1e-12)
 
 
-def test_calibration(tokens: list[Prediction], values: dict[str, float]) -> None:
+def test_calibration(tokens: list[Prediction], values: dict[str, float]):
     bins: dict[int, list[Prediction]] = defaultdict(list)
     for prediction in tokens:
         bins[min(math.ceil(max(prediction.probabilities) * 15), 15)].append(prediction)
@@ -152,7 +152,7 @@ def test_calibration(tokens: list[Prediction], values: dict[str, float]) -> None
     assert values["calibration_error"] == pytest.approx(error, rel=1e-4)
 
 
-def test_by_what_the_model_sees(tokens: list[Prediction], values: dict[str, float]) -> None:
+def test_by_what_the_model_sees(tokens: list[Prediction], values: dict[str, float]):
     groups: dict[str, list[Prediction]] = defaultdict(list)
     for prediction in tokens:
         kinds = {MASK: "mask", prediction.label: "kept"}
@@ -168,7 +168,7 @@ def test_by_what_the_model_sees(tokens: list[Prediction], values: dict[str, floa
 
 def test_by_frequency(
     tokens: list[Prediction], values: dict[str, float], baselines: dict[str, float | None]
-) -> None:
+):
     groups: dict[int, list[Prediction]] = defaultdict(list)
     for prediction in tokens:
         count = int(COUNTS[prediction.label])
@@ -183,7 +183,7 @@ def test_by_frequency(
     assert "frequency_1e2/loss" not in values  # no token occurs 100 to 999 times
 
 
-def test_whole_words(values: dict[str, float], baselines: dict[str, float | None]) -> None:
+def test_whole_words(values: dict[str, float], baselines: dict[str, float | None]):
     predictions, words = list_predictions(WORD_MASKING), defaultdict(list)
     for prediction in predictions:
         assert prediction.seen == MASK
@@ -201,7 +201,7 @@ def test_whole_words(values: dict[str, float], baselines: dict[str, float | None
     assert values["whole_words/loss"] == pytest.approx(mean_of(predictions, loss_of), rel=1e-5)
 
 
-def test_the_fast_path_of_training_agrees(values: dict[str, float], result: SuiteResult) -> None:
+def test_the_fast_path_of_training_agrees(values: dict[str, float], result: SuiteResult):
     batches = {"text": make_text().batches()}
     scores, _ = evaluate_sources(MODEL, batches, COUNTS, torch.device("cpu"))
     assert scores.num_predictions == result.scores[0].num_samples
@@ -211,7 +211,7 @@ def test_the_fast_path_of_training_agrees(values: dict[str, float], result: Suit
     assert scores.unigram_loss == pytest.approx(result.scores[0].baseline)
 
 
-def test_equal_logits_are_ranked_by_id() -> None:
+def test_equal_logits_are_ranked_by_id():
     model = small_model().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -226,7 +226,7 @@ def test_equal_logits_are_ranked_by_id() -> None:
 
 def test_masks_are_named_and_logits_come_in_parts(
     result: SuiteResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(suite_mlm, "_LOGITS_AT_ONCE", 3 * VOCAB_SIZE)
     again = evaluate(make_text())
     assert again.settings == result.settings
@@ -237,7 +237,7 @@ def test_masks_are_named_and_logits_come_in_parts(
     assert fewer.settings["num_rows"] == 20
 
 
-def test_all_scores_have_an_interval_around_them(result: SuiteResult) -> None:
+def test_all_scores_have_an_interval_around_them(result: SuiteResult):
     for score in result.scores:
         if score.name == "calibration_error":
             assert (score.low, score.high) == (None, None)
@@ -247,7 +247,7 @@ def test_all_scores_have_an_interval_around_them(result: SuiteResult) -> None:
             assert score.low <= score.value <= score.high, score.name
 
 
-def test_a_text_in_which_nothing_is_hidden() -> None:
+def test_a_text_in_which_nothing_is_hidden():
     corpus = SyntheticCorpus([1])
     text = replace(make_text(), corpus=corpus)
     with pytest.raises(InputError, match="numbers is too short"):
@@ -256,7 +256,7 @@ def test_a_text_in_which_nothing_is_hidden() -> None:
 
 def test_the_same_tokens_behind_mask_alone(
     tokens: list[Prediction], values: dict[str, float], baselines: dict[str, float | None]
-) -> None:
+):
     hidden = list_predictions(MASK_ONLY)
     assert [one.label for one in hidden] == [one.label for one in tokens]
     assert {one.seen for one in hidden} == {MASK} != {one.seen for one in tokens}
@@ -268,7 +268,7 @@ def test_the_same_tokens_behind_mask_alone(
     assert baselines["mask_only/loss"] == baselines["loss"]
 
 
-def test_a_damaged_model_has_no_scores() -> None:
+def test_a_damaged_model_has_no_scores():
     model = small_model().eval()
     with torch.no_grad():
         model.head.decoder.weight.fill_(float("nan"))

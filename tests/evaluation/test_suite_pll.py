@@ -19,7 +19,7 @@ MODEL = make_model("bert", TOKENIZER)
 DATA: DataFacts = {"name": "ids", "fingerprint": "f"}
 
 
-def test_scores_are_those_of_the_texts() -> None:
+def test_scores_are_those_of_the_texts():
     result = evaluate_pseudo_likelihood(MODEL, TOKENIZER, [*TEXTS, "", " "], name="mine")
     single = score_pseudo_likelihood(MODEL, TOKENIZER, TEXTS)
     total = sum(each.total for each in single)
@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_texts() -> None:
         assert score.num_samples == (num_characters if is_by_character else len(TEXTS))
 
 
-def test_texts_in_tokens_are_scored_as_they_are() -> None:
+def test_texts_in_tokens_are_scored_as_they_are():
     """Decoding and encoding again would spell [UNK] and cut words anew."""
     encoded = EncodedText(
         np.array([TOKENIZER.unk_id, *TOKENIZER.encode("cats").ids], np.uint32),
@@ -70,7 +70,7 @@ def test_texts_in_tokens_are_scored_as_they_are() -> None:
         evaluate_encoded(MODEL, TOKENIZER, [long], DATA)
 
 
-def test_equal_texts_have_one_score_and_the_metric_is_told() -> None:
+def test_equal_texts_have_one_score_and_the_metric_is_told():
     one, many = (
         evaluate_pseudo_likelihood(MODEL, TOKENIZER, ["the cat"] * count, "original")
         for count in (1, 5)
@@ -79,7 +79,7 @@ def test_equal_texts_have_one_score_and_the_metric_is_told() -> None:
     assert many.settings["metric"] == "original"
 
 
-def test_the_data_is_told_by_its_fingerprint() -> None:
+def test_the_data_is_told_by_its_fingerprint():
     one, same, other = (
         evaluate_pseudo_likelihood(MODEL, TOKENIZER, texts).data["fingerprint"]
         for texts in (["the", "cat"], ["the", "", "cat"], ["the cat"])
@@ -88,6 +88,6 @@ def test_the_data_is_told_by_its_fingerprint() -> None:
 
 
 @pytest.mark.parametrize("texts", [[], ["", " "]])
-def test_nothing_to_score(texts: list[str]) -> None:
+def test_nothing_to_score(texts: list[str]):
     with pytest.raises(InputError, match="no text with a token"):
         evaluate_pseudo_likelihood(MODEL, TOKENIZER, texts)

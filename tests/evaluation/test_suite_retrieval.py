@@ -13,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 import maskwright
-from maskwright.cli.main import main
 from maskwright.errors import MaskwrightError
 from maskwright.evaluation.suite_vectors import (
     measure_ndcg,
@@ -24,6 +23,7 @@ from maskwright.evaluation.suite_vectors import (
     read_collection,
     rerank,
 )
+from tests.command import Cli
 
 DOCUMENTS = [
     {"_id": "a", "title": "Cats", "text": "The old cat in the village eats fish."},
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_collection_is_read(folder: Path) -> None:
+def test_a_collection_is_read(folder: Path):
     task = read_collection(folder)
     assert task.documents["a"] == "Cats The old cat in the village eats fish."
     assert task.documents["c"].startswith("The small bird")
@@ -64,7 +64,7 @@ def test_a_collection_is_read(folder: Path) -> None:
     assert task.grades == {"1": {"a": 2}, "2": {"b": 1, "c": 0, "missing": 1}}
 
 
-def test_judgments_need_no_header(folder: Path) -> None:
+def test_judgments_need_no_header(folder: Path):
     expected = read_collection(folder)
     (folder / "qrels" / "test.tsv").write_text(QRELS.partition("\n")[2])
     assert read_collection(folder) == expected
@@ -89,7 +89,7 @@ def test_judgments_need_no_header(folder: Path) -> None:
         ("qrels/test.tsv", None),
     ],
 )
-def test_damaged_files_are_named(folder: Path, name: str, content: str | None) -> None:
+def test_damaged_files_are_named(folder: Path, name: str, content: str | None):
     if content is None:
         (folder / name).unlink()
     else:
@@ -98,7 +98,7 @@ def test_damaged_files_are_named(folder: Path, name: str, content: str | None) -
         read_collection(folder)
 
 
-def test_measures_by_hand() -> None:
+def test_measures_by_hand():
     grades, ranking = {"a": 2, "b": 1, "c": 1}, ["x", "b", "y", "a"]
     gains = 1 / math.log2(3) + 2 / math.log2(5)
     best = 2 + 1 / math.log2(3) + 1 / math.log2(4)
@@ -110,7 +110,7 @@ def test_measures_by_hand() -> None:
     assert measure_reciprocal_rank(grades, ["x"] * 10 + ["a"]) == 0
 
 
-def test_bm25_finds_words(folder: Path) -> None:
+def test_bm25_finds_words(folder: Path):
     rankings = rank_by_words(read_collection(folder))
     assert [ranking[0] for ranking in rankings.values()] == ["a", "b"]
     assert "c" not in rankings["1"][:2] or len(rankings["1"]) == 3
@@ -126,7 +126,7 @@ class Constant:
         yield self(list(texts))
 
 
-def test_ties_do_not_favor_the_model(folder: Path) -> None:
+def test_ties_do_not_favor_the_model(folder: Path):
     task = read_collection(folder)
     rankings = rank_by_vectors(cast(Any, Constant()), task)
     assert rankings["1"] == ["b", "c", "a"]
@@ -137,7 +137,7 @@ def test_ties_do_not_favor_the_model(folder: Path) -> None:
     assert again == rankings
 
 
-def test_a_query_does_not_find_itself(folder: Path) -> None:
+def test_a_query_does_not_find_itself(folder: Path):
     write_lines(folder / "queries.jsonl", [{"_id": "a", "text": "Cats old cat village fish"}])
     qrels = folder / "qrels" / "test.tsv"
     for relevant, found in (
@@ -149,7 +149,7 @@ def test_a_query_does_not_find_itself(folder: Path) -> None:
         assert [name for name in ranked if name == "a"] == found
 
 
-def test_a_model_is_scored(workplace: Path, folder: Path) -> None:
+def test_a_model_is_scored(workplace: Path, folder: Path):
     model = workplace / "runs" / "small" / "model"
     found = maskwright.evaluate(model, suite="retrieval", data=folder)
     scores = {score["name"]: score for score in found["suites"][0]["scores"]}
@@ -161,12 +161,11 @@ def test_a_model_is_scored(workplace: Path, folder: Path) -> None:
     assert scores["retrieval/ndcg_10"]["num_samples"] == 2
 
 
-def test_mistakes(workplace: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(workplace: Path, folder: Path, cli: Cli):
     model = str(workplace / "runs" / "small" / "model")
     for flags, field in (
         (["--suite", "retrieval"], "--data"),
         (["--suite", "retrieval,mlm", "--data", str(folder)], "--suite retrieval"),
         (["--suite", "retrieval", "--data", str(folder / "qrels")], "corpus.jsonl"),
     ):
-        assert main(["evaluate", model, *flags]) == 2
-        assert field in capsys.readouterr().err
+        assert field in cli.refuse("evaluate", model, *flags)

@@ -9,13 +9,13 @@ from maskwright.errors import MaskwrightError
 from maskwright.evaluation.suite_vectors import compare_words, read_graded_pairs
 
 
-def test_words_are_compared_by_their_cosine() -> None:
+def test_words_are_compared_by_their_cosine():
     assert compare_words("a b", "B A") == pytest.approx(1)
     assert compare_words("a b", "a c") == pytest.approx(0.5)
     assert compare_words("a", "b") == compare_words("", "b") == 0
 
 
-def test_graded_pairs_are_read(tmp_path: Path) -> None:
+def test_graded_pairs_are_read(tmp_path: Path):
     plain = tmp_path / "pairs.csv"
     plain.write_text('"A cat.","A dog.",2.5\n"One, two.","Three.",0\n')
     first, second, scores = read_graded_pairs(plain)
@@ -29,7 +29,7 @@ def test_graded_pairs_are_read(tmp_path: Path) -> None:
         read_graded_pairs(plain)
 
 
-def test_the_original_files_have_seven_columns_and_no_header(tmp_path: Path) -> None:
+def test_the_original_files_have_seven_columns_and_no_header(tmp_path: Path):
     original = tmp_path / "sts-dev.csv"
     rows = [
         'main-news\theadlines\t2015\t0001\t2.5\tA "cat.\tA dog.\tsource one\tsource two',
@@ -44,7 +44,7 @@ def test_the_original_files_have_seven_columns_and_no_header(tmp_path: Path) -> 
         read_graded_pairs(original)
 
 
-def test_columns_of_other_names_are_not_guessed(tmp_path: Path) -> None:
+def test_columns_of_other_names_are_not_guessed(tmp_path: Path):
     table = tmp_path / "pairs.csv"
     table.write_text("first,second,grade\nA cat.,A dog.,2.5\n")
     with pytest.raises(MaskwrightError, match="first, second, grade"):
@@ -55,7 +55,7 @@ def test_columns_of_other_names_are_not_guessed(tmp_path: Path) -> None:
         read_graded_pairs(table)
 
 
-def test_a_model_is_scored(workplace: Path, tmp_path: Path) -> None:
+def test_a_model_is_scored(workplace: Path, tmp_path: Path):
     model = workplace / "runs" / "small" / "model"
     table = tmp_path / "pairs.tsv"
     rows = [

@@ -10,7 +10,6 @@ import pytest
 
 import maskwright
 from maskwright.cli.evaluate import evaluate_parser
-from maskwright.cli.main import main
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import mean_interval
@@ -19,6 +18,7 @@ from maskwright.inference.embed import Embedder
 from maskwright.inference.text_model import TextModel
 from maskwright.runs.config import SuiteName
 from maskwright.runs.evaluation_file import Score, SuiteResult
+from tests.command import Cli
 
 
 def _sentences(request: Request) -> Sequence[Sequence[int]]:
@@ -56,9 +56,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_toy_suite_is_scored_shown_and_helped(
-    workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_toy_suite_is_scored_shown_and_helped(workplace: Path, cli: Cli):
     model, text = workplace / "runs" / "small" / "model", workplace / "animals.txt"
     full = maskwright.evaluate(model, suite="toy", data=text)
     fast = maskwright.evaluate(model, suite=["toy", "fill"], data=text, fast=True)
@@ -67,15 +65,12 @@ def test_a_toy_suite_is_scored_shown_and_helped(
         [score] = suite["scores"]
         assert (score["name"], score["num_samples"]) == ("toy/mean_length", count)
         assert suite["settings"]["fast"] is (count == 4)
-    assert main(["evaluate", str(model), "--suite", "toy", "--data", str(text)]) == 0
-    assert "toy/mean_length" in capsys.readouterr().out
+    assert "toy/mean_length" in cli("evaluate", model, "--suite", "toy", "--data", text)
     assert "  toy     mean length of a sentence\n" in evaluate_parser().format_help()
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_suite_is_checked_before_any_other_runs(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suite_is_checked_before_any_other_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch):
     scored: list[str] = []
     watched = replace(load_suite("fill"), score=lambda request: scored.append("fill"))
     monkeypatch.setattr("maskwright.evaluation.suite_sentences.FILL", watched)
@@ -86,7 +81,7 @@ def test_a_suite_is_checked_before_any_other_runs(
     assert scored == []
 
 
-def test_suites_state_what_they_are() -> None:
+def test_suites_state_what_they_are():
     for name in SUITES:
         suite = load_suite(name)
         assert suite.name == name
@@ -97,7 +92,7 @@ def test_suites_state_what_they_are() -> None:
     assert get_args(SuiteName) == tuple(n for n in SUITES if needs[n] in ("text", "pairs"))
 
 
-def test_names_are_read_once_each() -> None:
+def test_names_are_read_once_each():
     assert parse_names(" fill,mlm, fill,") == ("fill", "mlm")
     assert parse_names(["pll", "pll"]) == ("pll",)
     assert parse_names("glue") == ("glue",)
@@ -110,7 +105,7 @@ def test_names_are_read_once_each() -> None:
             parse_names(names)
 
 
-def test_vectors_keep_the_pooling_of_the_model(workplace: Path) -> None:
+def test_vectors_keep_the_pooling_of_the_model(workplace: Path):
     folder = workplace / "runs" / "small" / "model"
     models: list[Any] = [Embedder(folder, "cpu", "cls"), TextModel(folder, "cpu")]
     found = [Request(model, DataConfig()).make_embedder().pooling for model in models]

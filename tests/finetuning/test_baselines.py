@@ -41,13 +41,13 @@ def score(task: TextTask, train: Examples, held_out: Examples) -> dict[str, floa
     }
 
 
-def test_a_bag_of_words_sees_what_two_texts_share() -> None:
+def test_a_bag_of_words_sees_what_two_texts_share():
     found = score(Regression(), *(make_examples(*draw_pairs(n, n)) for n in (500, 200)))
     assert found["bag of words"] > 0.9
     assert found["majority"] == 0
 
 
-def test_each_set_is_scored_with_what_the_training_examples_gave() -> None:
+def test_each_set_is_scored_with_what_the_training_examples_gave():
     texts, targets = [["good one"], ["good two"], ["bad one"], ["bad two"]], np.array([1, 1, 0, 0])
     train, task = make_examples(texts, targets), Classification()
     upside_down = make_examples([["bad bad"], ["good good"]], np.array([1, 0]))
@@ -56,7 +56,7 @@ def test_each_set_is_scored_with_what_the_training_examples_gave() -> None:
 
 
 @pytest.mark.parametrize("sides", [1, 2])
-def test_where_no_word_occurs_twice_the_majority_answers(sides: int) -> None:
+def test_where_no_word_occurs_twice_the_majority_answers(sides: int):
     texts = [[f"a{number}{side}" for side in range(sides)] for number in range(3)]
     train = make_examples(texts, np.array([0, 1, 1]))
     held_out = make_examples([["a"] * sides] * 2, np.array([1, 0]))

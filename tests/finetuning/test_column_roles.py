@@ -37,7 +37,7 @@ def infer(
         ("number", [number % 5 for number in range(30)]),
     ],
 )
-def test_one_text_and_one_label_are_found(kind: LabelKind, labels: list[Any]) -> None:
+def test_one_text_and_one_label_are_found(kind: LabelKind, labels: list[Any]):
     expected = {"sentence1": "note", "label": "department"}
     assert infer({"note": NOTES, "department": labels}, kind) == expected
     assert infer({"department": labels, "note": NOTES}, kind) == expected
@@ -55,7 +55,7 @@ def test_one_text_and_one_label_are_found(kind: LabelKind, labels: list[Any]) ->
         [*NOTES[:27], *NOTES[:3]],
     ],
 )
-def test_texts_of_all_kinds_are_texts(notes: list[str]) -> None:
+def test_texts_of_all_kinds_are_texts(notes: list[str]):
     assert infer({"note": notes, "department": LABELS}) == {
         "sentence1": "note",
         "label": "department",
@@ -78,11 +78,11 @@ def test_texts_of_all_kinds_are_texts(notes: list[str]) -> None:
         {"note": NOTES},
     ],
 )
-def test_two_ways_or_none_are_no_way(columns: dict[str, Sequence[Any]]) -> None:
+def test_two_ways_or_none_are_no_way(columns: dict[str, Sequence[Any]]):
     assert infer(columns) == {}
 
 
-def test_beside_a_known_column_only_the_last_one_is_found() -> None:
+def test_beside_a_known_column_only_the_last_one_is_found():
     found = {"sentence1": "text", "label": "label"}
     assert infer({"text": NOTES, "department": LABELS}, found=found) == {"label": "department"}
     assert infer({"text": NOTES, "right": LABELS, "count": [*range(30)]}, found=found) == {}
@@ -102,7 +102,7 @@ def test_beside_a_known_column_only_the_last_one_is_found() -> None:
         ({"sentence1": "a", "text2": "b"}, {"sentence1": "a", "sentence2": "b"}),
     ],
 )
-def test_roles_have_their_usual_names(given: Any, expected: object) -> None:
+def test_roles_have_their_usual_names(given: Any, expected: object):
     assert name_roles(given, ROLES, "classification") == expected
 
 
@@ -114,6 +114,6 @@ def test_roles_have_their_usual_names(given: Any, expected: object) -> None:
         ({"label": "a", "class": "b"}, "--columns class=b: label = a already"),
     ],
 )
-def test_a_role_is_known_and_given_once(given: Any, message: str) -> None:
+def test_a_role_is_known_and_given_once(given: Any, message: str):
     with pytest.raises(InputError, match=message):
         name_roles(given, ROLES, "classification")

@@ -28,7 +28,7 @@ def write(folder: Path, content: str) -> Path:
     return path
 
 
-def test_sentences_of_words_and_tags(tmp_path: Path) -> None:
+def test_sentences_of_words_and_tags(tmp_path: Path):
     content = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\n"
     content += "UN\tNNP\tI-NP\tI-ORG\n# SYM O O"
     first, second = read_conll(write(tmp_path, content))
@@ -37,13 +37,13 @@ def test_sentences_of_words_and_tags(tmp_path: Path) -> None:
     assert (second.words, second.tags) == (("UN", "#"), ("I-ORG", "O"))
 
 
-def test_comments_of_conll_u_are_skipped_and_odd_blanks_are_parts_of_words(tmp_path: Path) -> None:
+def test_comments_of_conll_u_are_skipped_and_odd_blanks_are_parts_of_words(tmp_path: Path):
     path = tmp_path / "a.conll"
     path.write_text("# sent_id = 1\n10\u00a0000 B-NUM\n# O\n\u3000\tO\n", encoding="utf-8")
     assert [one.words for one in read_conll(path)] == [("10\u00a0000", "#", "\u3000")]
 
 
-def test_words_need_no_tags(tmp_path: Path) -> None:
+def test_words_need_no_tags(tmp_path: Path):
     path = write(tmp_path, "EU NNP I-ORG\nrejects\n\nNew York\tI-LOC\nis\tO\n")
     assert list(read_words(path)) == [["EU", "rejects"], ["New York", "is"]]
     with pytest.raises(CorpusError, match=r"a\.conll:2 has 1 column, but needs 2"):
@@ -62,7 +62,7 @@ def test_words_need_no_tags(tmp_path: Path) -> None:
         ("a.conll.tsv", False),
     ],
 )
-def test_a_name_says_that_it_has_conll_name(name: str, expected: bool) -> None:
+def test_a_name_says_that_it_has_conll_name(name: str, expected: bool):
     assert has_conll_name(Path(name)) == expected
 
 
@@ -76,7 +76,7 @@ def test_a_name_says_that_it_has_conll_name(name: str, expected: bool) -> None:
         ("\n\n-DOCSTART-\n", "holds no sentence"),
     ],
 )
-def test_what_is_wrong_is_named(content: str, message: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(content: str, message: str, tmp_path: Path):
     with pytest.raises(CorpusError, match=message):
         list(read_conll(write(tmp_path, content)))
 
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_named(content: str, message: str, tmp_path: Path) -> N
         (" \t", ""),
     ],
 )
-def test_punctuation_stands_by_itself(text: str, expected: str) -> None:
+def test_punctuation_stands_by_itself(text: str, expected: str):
     assert "|".join(word.text for word in split_words(text)) == expected
 
 
@@ -115,7 +115,7 @@ def test_punctuation_stands_by_itself(text: str, expected: str) -> None:
 )
 def test_scripts_without_blanks_are_split_as_in_training(
     splitting: WordSplitting, text: str, expected: str
-) -> None:
+):
     words = split_words(text, splitting)
     assert "|".join(word.text for word in words) == expected
     assert [text[word.start : word.end] for word in words] == [word.text for word in words]
@@ -135,7 +135,7 @@ def test_scripts_without_blanks_are_split_as_in_training(
         ([], None),
     ],
 )
-def test_a_rule_is_found_from_words(sentences: list[list[str]], rule: WordRule | None) -> None:
+def test_a_rule_is_found_from_words(sentences: list[list[str]], rule: WordRule | None):
     assert find_word_rule(sentences) == rule
 
 
@@ -147,7 +147,7 @@ def test_a_rule_is_found_from_words(sentences: list[list[str]], rule: WordRule |
         (["EU", "rejects", "."], "EU rejects ."),
     ],
 )
-def test_a_sentence_as_text_has_blanks_where_they_belong(words: list[str], text: str) -> None:
+def test_a_sentence_as_text_has_blanks_where_they_belong(words: list[str], text: str):
     assert TaggedSentence("", tuple(words), ()).texts == [text]
 
 
@@ -155,7 +155,7 @@ SPLITTINGS = ("blanks", "unspaced_characters", "characters")
 
 
 @given(st.text(st.sampled_from("a1 .,'()-$\u00a0é…李ก่"), max_size=20), st.sampled_from(SPLITTINGS))
-def test_words_are_the_text_without_its_blanks(text: str, splitting: WordSplitting) -> None:
+def test_words_are_the_text_without_its_blanks(text: str, splitting: WordSplitting):
     words = split_words(text, splitting)
     assert [text[word.start : word.end] for word in words] == [word.text for word in words]
     assert "".join(word.text for word in words) == "".join(text.split())
@@ -186,11 +186,11 @@ def test_words_are_the_text_without_its_blanks(text: str, splitting: WordSplitti
         ("B I O B B", [("_", 0, 2), ("_", 3, 4), ("_", 4, 5)]),
     ],
 )
-def test_entities_of_every_scheme(tags: str, entities: list[tuple[str, int, int]]) -> None:
+def test_entities_of_every_scheme(tags: str, entities: list[tuple[str, int, int]]):
     assert find_entities(tags.split()) == [Entity(*entity) for entity in entities]
 
 
-def test_parts_of_speech_mark_no_entities() -> None:
+def test_parts_of_speech_mark_no_entities():
     assert not marks_entities(["NOUN", "VERB", "X-Y"])
     assert marks_entities(["NOUN", "O"])
     assert marks_entities(["B-PER"])
@@ -208,7 +208,7 @@ CONLLU = """# global.columns = ID FORM
 
 
 @pytest.mark.parametrize("content", [CONLLU, CONLLU.replace("\t", " ")])
-def test_ranges_and_empty_nodes_of_conll_u_are_no_words(content: str, tmp_path: Path) -> None:
+def test_ranges_and_empty_nodes_of_conll_u_are_no_words(content: str, tmp_path: Path):
     path = write(tmp_path, content)
     [sentence] = read_conll(path)
     assert sentence.words == ("Vamos", "a", "el", "mar")
@@ -217,7 +217,7 @@ def test_ranges_and_empty_nodes_of_conll_u_are_no_words(content: str, tmp_path: 
     assert [one.tags for one in read_conll(path, word=2, tag=7)] == [("root", "case", "det", "obl")]
 
 
-def test_the_text_of_conll_u_is_that_of_its_ranges(tmp_path: Path) -> None:
+def test_the_text_of_conll_u_is_that_of_its_ranges(tmp_path: Path):
     lines = CONLLU.replace("4.1\tva", "5\t.\t.\tPUNCT\t_\t_\t1\tpunct\t_\t_\n4.1\tva")
     lines = lines.replace("obl\t_\t_", "obl\t_\tGloss=sea|SpaceAfter=No")
     path = write(tmp_path, f"{lines}\n{lines}")
@@ -233,7 +233,7 @@ def test_the_text_of_conll_u_is_that_of_its_ranges(tmp_path: Path) -> None:
     assert (words.text, words.spans) == ("Al mar", [(0, 2), (3, 6)])
 
 
-def test_a_word_that_is_only_an_invisible_character_keeps_its_row(tmp_path: Path) -> None:
+def test_a_word_that_is_only_an_invisible_character_keeps_its_row(tmp_path: Path):
     words = ("Alice", "\u200b", "joined", "Acme", "today")
     tags = ("O", "O", "O", "B-ORG", "O")
     lines = "".join(f"{word} {tag}\n" for word, tag in zip(words, tags, strict=True))
@@ -255,7 +255,7 @@ def test_a_word_that_is_only_an_invisible_character_keeps_its_row(tmp_path: Path
         ("NOUN - _ V-FIN", "NOUN - _ V-FIN"),  # parts of speech
     ],
 )
-def test_tags_in_other_spellings_are_rewritten(tags: str, expected: str, tmp_path: Path) -> None:
+def test_tags_in_other_spellings_are_rewritten(tags: str, expected: str, tmp_path: Path):
     path = write(tmp_path, "".join(f"w\t{tag}\n" for tag in tags.split()))
     rewritten: dict[str, str] = {}
     [sentence] = read_conll(path, rewritten=rewritten)
@@ -265,7 +265,7 @@ def test_tags_in_other_spellings_are_rewritten(tags: str, expected: str, tmp_pat
     )
 
 
-def test_a_tag_without_a_prefix_beside_tags_with_one_is_refused(tmp_path: Path) -> None:
+def test_a_tag_without_a_prefix_beside_tags_with_one_is_refused(tmp_path: Path):
     path = write(tmp_path, "a B-PER\nb O\n\nc PER\n")
     with pytest.raises(CorpusError, match="conll:4: tag = PER has no prefix, but B-PER has one"):
         read_conll(path)

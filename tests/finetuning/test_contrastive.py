@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from maskwright.cli.main import main
 from maskwright.finetuning.contrastive import (
     TEMPERATURE,
     Decoder,
@@ -31,6 +30,7 @@ from maskwright.finetuning.examples import collate, encode_texts
 from maskwright.model.encoder import EncoderBlock
 from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.template import ModelInput
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 
 TEXT_PAIRS = st.lists(st.tuples(*[st.sampled_from("ABCDEFG")] * 2), min_size=1, max_size=8)
@@ -63,7 +63,7 @@ def find(pairs: list[tuple[str, str]]) -> Tensor:
 
 
 @given(TEXT_PAIRS)
-def test_pairs_are_the_same_if_they_share_any_text(pairs: list[tuple[str, str]]) -> None:
+def test_pairs_are_the_same_if_they_share_any_text(pairs: list[tuple[str, str]]):
     same = find(pairs)
     assert same.tolist() == find_same_slowly(pairs)
     assert torch.equal(same, same.T)
@@ -71,14 +71,14 @@ def test_pairs_are_the_same_if_they_share_any_text(pairs: list[tuple[str, str]])
 
 
 @given(TEXT_PAIRS, st.integers(0, 9))
-def test_the_loss_is_that_of_its_slow_twin(pairs: list[tuple[str, str]], seed: int) -> None:
+def test_the_loss_is_that_of_its_slow_twin(pairs: list[tuple[str, str]], seed: int):
     torch.manual_seed(seed)
     first, second = torch.randn(2, len(pairs), 4, dtype=torch.float64)
     found = contrast(first, second, find(pairs)).item()
     assert found == pytest.approx(contrast_slowly(first, second, find_same_slowly(pairs)))
 
 
-def test_a_negative_that_is_right_is_not_counted() -> None:
+def test_a_negative_that_is_right_is_not_counted():
     torch.manual_seed(0)
     first, second, negatives = torch.randn(3, 4, 8)
     plain = contrast(first, second)
@@ -97,7 +97,7 @@ class Vectors(torch.nn.Module):
         return self
 
 
-def test_losses_equal_those_of_sentence_transformers() -> None:
+def test_losses_equal_those_of_sentence_transformers():
     losses: Any = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
     torch.manual_seed(1)
     first, second, negatives = torch.randn(3, 6, 8)
@@ -116,7 +116,7 @@ def test_losses_equal_those_of_sentence_transformers() -> None:
     )
 
 
-def test_nested_vectors_have_the_mean_loss_of_their_beginnings() -> None:
+def test_nested_vectors_have_the_mean_loss_of_their_beginnings():
     torch.manual_seed(2)
     first, second = torch.randn(2, 5, 8)
     expected = (contrast(first, second) + contrast(first[:, :2], second[:, :2])) / 2
@@ -124,7 +124,7 @@ def test_nested_vectors_have_the_mean_loss_of_their_beginnings() -> None:
     assert nest(contrast, (), first, second).item() == contrast(first, second).item()
 
 
-def test_mined_negatives_are_near_and_wrong() -> None:
+def test_mined_negatives_are_near_and_wrong():
     """Twenty texts on a circle: the nearest ones are passed over, a shared text is never taken."""
     angles = torch.arange(20) * 2 * math.pi / 20
     vectors = torch.stack((angles.cos(), angles.sin()), 1)
@@ -144,7 +144,7 @@ TEXTS = ["the cat see the dog under the tree", "dog", "she see"]
 INPUTS = encode_texts([(text,) for text in TEXTS], TOKENIZER, 64)[0]
 
 
-def test_forty_percent_of_the_tokens_are_left() -> None:
+def test_forty_percent_of_the_tokens_are_left():
     draws = [delete_tokens(INPUTS, 2) for _ in range(50)]
     for whole, size, kept in zip(INPUTS, (3, 1, 1), zip(*draws, strict=True), strict=True):
         for one in kept:
@@ -175,7 +175,7 @@ def attend(block: EncoderBlock, x: Tensor, vector: Tensor, linear: nn.Linear) ->
     return own(x, x, x, attn_mask=later)[0] + other(x, vector[None], vector[None])[0]
 
 
-def test_the_loss_is_that_of_cross_attention_to_one_vector() -> None:
+def test_the_loss_is_that_of_cross_attention_to_one_vector():
     model = make_loaded().model.eval()
     decoder, generator = Decoder(model), torch.Generator().manual_seed(0)
     for parameter in decoder.maps.parameters():
@@ -197,15 +197,13 @@ def test_the_loss_is_that_of_cross_attention_to_one_vector() -> None:
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_a_text_of_one_token_has_no_loss() -> None:
+def test_a_text_of_one_token_has_no_loss():
     model = make_loaded().model
     batch = collate([ModelInput([TOKENIZER.cls_id], [0], 0)], TOKENIZER.pad_id)
     assert Decoder(model)(model, batch, torch.zeros(1, 32)) == 0
 
 
-def test_a_model_learns_from_text_and_is_saved_without_the_decoder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_learns_from_text_and_is_saved_without_the_decoder(tmp_path: Path, cli: Cli):
     model, text, out = tmp_path / "model", tmp_path / "notes.txt", tmp_path / "out"
     save_model(model, make_loaded().model, TOKENIZER)
     words = ("cat", "dog", "tree", "log", "bed", "see")
@@ -213,8 +211,7 @@ def test_a_model_learns_from_text_and_is_saved_without_the_decoder(
     text.write_text("\n".join(lines))
     command = ["finetune", str(model), "--task", "embedding", "--objective", "tsdae"]
     flags = ["--epochs", "6", "--batch_size", "16", "--dropout", "0", "--patience", "0"]
-    assert main([*command, "--train", str(text), "--out", str(out), *flags]) == 0
-    assert "TSDAE" in capsys.readouterr().out
+    assert "TSDAE" in cli(*command, "--train", text, "--out", out, *flags)
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     losses = [record["loss"] for record in records if "loss" in record]
     assert losses[-1] < losses[0] - 0.5
@@ -230,5 +227,4 @@ def test_a_model_learns_from_text_and_is_saved_without_the_decoder(
         (text, ["--negatives", "mined"], "objective = tsdae"),
     ):
         given = [*command, "--train", str(file), "--out", str(tmp_path / "no")]
-        assert main([*given, *more]) == 2
-        assert field in capsys.readouterr().err
+        assert field in cli.refuse(*given, *more)

@@ -18,7 +18,7 @@ words = st.lists(st.sampled_from(["the", "cat", "x-ray", "dog?", "sleeps"]), min
 
 
 @given(words, st.integers(6, 40))
-def test_pieces_hold_every_word_once_and_are_cut_between_words(given_words, room: int) -> None:
+def test_pieces_hold_every_word_once_and_are_cut_between_words(given_words, room: int):
     pieces = list(cut_words(given_words, TOKENIZER, room))
     assert [word for piece in pieces for word in piece.words] == list(range(len(given_words)))
     whole = TOKENIZER.encode(" ".join(given_words)).ids.tolist()
@@ -31,7 +31,7 @@ def test_pieces_hold_every_word_once_and_are_cut_between_words(given_words, room
             assert piece.ids[begin:end] == TOKENIZER.encode(given_words[word]).ids.tolist()
 
 
-def test_pieces_end_with_sentences_where_that_loses_little() -> None:
+def test_pieces_end_with_sentences_where_that_loses_little():
     sentence = ["the", "cat", "sleeps", "."]
     room = 3 * len(TOKENIZER.encode(" ".join(sentence)).ids) - 1
     pieces = list(cut_words(sentence * 5, TOKENIZER, room))
@@ -41,13 +41,13 @@ def test_pieces_end_with_sentences_where_that_loses_little() -> None:
     assert len(first.words) > 2  # the end of the first sentence is too early
 
 
-def test_a_word_longer_than_a_piece_has_its_tag_once() -> None:
+def test_a_word_longer_than_a_piece_has_its_tag_once():
     pieces = list(cut_words(["the", "x-ray"], TOKENIZER, 2))
     assert [word for piece in pieces for word in piece.words] == [0, 1]
     assert all(len(piece.ids) <= 2 for piece in pieces)
 
 
-def test_the_first_token_of_each_word_has_its_tag() -> None:
+def test_the_first_token_of_each_word_has_its_tag():
     sentence = TaggedSentence("f:1", ("the", "x-ray", "sleeps"), ("O", "I-X", "O"))
     labels = Tokens().find_labels([sentence])
     examples = Tokens().encode([sentence], labels, TOKENIZER, 40)
@@ -58,7 +58,7 @@ def test_the_first_token_of_each_word_has_its_tag() -> None:
     assert marked == [TOKENIZER.encode(word).ids[0] for word in sentence.words]
 
 
-def test_long_texts_are_cut_and_counted() -> None:
+def test_long_texts_are_cut_and_counted():
     rows = [
         TableRow("a:1", {"sentence1": "the cat " * 9, "sentence2": "dog", "label": "1"}),
         TableRow("a:2", {"sentence1": "the", "sentence2": "dog", "label": "0"}),
@@ -76,7 +76,7 @@ lengths = st.lists(st.integers(1, 50), min_size=1, max_size=300)
 @given(lengths, st.integers(1, 40), st.integers(0, 3), st.integers(0, 3))
 def test_every_example_is_in_one_batch_of_an_epoch(
     sizes: list[int], batch_size: int, seed: int, epoch: int
-) -> None:
+):
     batches = plan_epoch(sizes, batch_size, seed, epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(sizes)))
     assert len(batches) == -(-len(sizes) // batch_size)
@@ -84,19 +84,19 @@ def test_every_example_is_in_one_batch_of_an_epoch(
     assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+def test_epochs_and_seeds_have_orders_of_their_own():
     sizes = [1] * 64
     plans = [plan_epoch(sizes, 8, seed, epoch) for seed in (0, 1) for epoch in (0, 1)]
     assert len({np.concatenate(plan).tobytes() for plan in plans}) == 4
 
 
-def test_batches_hold_similar_lengths() -> None:
+def test_batches_hold_similar_lengths():
     sizes = np.random.default_rng(0).integers(1, 100, 3200).tolist()
     spread = [np.ptp(np.take(sizes, batch)) for batch in plan_epoch(sizes, 32, 0, 0)]
     assert np.mean(spread) < 10  # of 97 in batches of chance
 
 
-def test_a_batch_is_padded_and_knows_its_targets() -> None:
+def test_a_batch_is_padded_and_knows_its_targets():
     inputs = [ModelInput([5, 6, 7], [0, 0, 1], 1), ModelInput([8], [0], 1)]
     batch = collate(inputs, pad_id=9)
     assert batch.input_ids.tolist() == [5, 6, 7, 8, 9, 9]

@@ -21,6 +21,7 @@ from maskwright.logs import read_metrics
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.objectives.config import SoftTargetsConfig
 from tests.cli.test_finetune import FAST, write_table
+from tests.command import Cli
 from tests.finetuning.helpers import NOUNS, TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, LABELS
 
@@ -66,7 +67,7 @@ def compute_reference(task: str, student: Tensor, teacher: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("task", COLUMNS)
-def test_the_loss_is_a_mean_of_labels_and_answers(task: str, tmp_path: Path) -> None:
+def test_the_loss_is_a_mean_of_labels_and_answers(task: str, tmp_path: Path):
     data = read_examples(tmp_path / "train.tsv", task)
     teacher = save_untrained(tmp_path / "teacher", task, data.labels.names)
     answers = ask_teacher(teacher, data, PRECISE, Pulse())
@@ -84,7 +85,7 @@ def test_the_loss_is_a_mean_of_labels_and_answers(task: str, tmp_path: Path) -> 
     torch.testing.assert_close(found, 0.3 * alone + 0.7 * expected, atol=1e-5, rtol=1e-4)
 
 
-def test_labels_may_be_in_another_order(tmp_path: Path) -> None:
+def test_labels_may_be_in_another_order(tmp_path: Path):
     data = read_examples(tmp_path / "train.tsv", "classification")
     assert data.labels.names == ("animal", "thing")
     teacher = save_untrained(tmp_path / "teacher", "classification", ("thing", "animal"))
@@ -103,14 +104,14 @@ def test_labels_may_be_in_another_order(tmp_path: Path) -> None:
 )
 def test_another_task_or_other_labels_are_refused(
     task: str, labels: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
+):
     data = read_examples(tmp_path / "train.tsv", "classification")
     teacher = save_untrained(tmp_path / "teacher", task, labels)
     with pytest.raises(InputError, match=message):
         ask_teacher(teacher, data, PRECISE, Pulse())
 
 
-def test_a_teacher_that_cuts_sentences_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_teacher_that_cuts_sentences_elsewhere_is_refused(tmp_path: Path):
     files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
     data = read_task(files, make_loaded(), replace(CONFIG, max_length=8))
     teacher = save_untrained(tmp_path / "teacher", "tokens", data.labels.names)
@@ -118,9 +119,7 @@ def test_a_teacher_that_cuts_sentences_elsewhere_is_refused(tmp_path: Path) -> N
         ask_teacher(teacher, data, PRECISE, Pulse())
 
 
-def test_a_run_names_its_teacher(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_names_its_teacher(workplace: Path, tmp_path: Path, cli: Cli):
     table, model = write_table(tmp_path / "train.tsv"), str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "classification", "--train", str(table), *FAST]
     command += ["--columns", "sentence1=text", "label=right"]
@@ -133,11 +132,9 @@ def test_a_run_names_its_teacher(
     assert str(teacher / "model" / "model.safetensors") in asked["sha256"]
     first, taught_first = (read_metrics(out / "metrics.jsonl")[0] for out in (teacher, student))
     assert first["loss"] != taught_first["loss"]
-    assert main(["finetune", "--resume", str(student)]) == 0
-    assert "already finished" in capsys.readouterr().out
+    assert "already finished" in cli("finetune", "--resume", student)
     shutil.copy(Path(model) / "model" / "config.json", teacher / "model")
-    assert main(taught) == 2
-    assert "student" in capsys.readouterr().err
+    assert "student" in cli.refuse(*taught)
 
 
 @pytest.mark.parametrize(
@@ -150,17 +147,16 @@ def test_a_run_names_its_teacher(
 )
 def test_bad_input_is_one_line(
     flags: list[str], message: str, workplace: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    cli: Cli
+):  # fmt: skip
     table, model = write_table(tmp_path / "train.tsv"), str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "classification", "--train", str(table), *FAST]
     command += ["--columns", "sentence1=text", "label=right", "--out", str(tmp_path / "run")]
     if "embedding" in flags:
         command[command.index("label=right")] = "sentence2=right"
-    assert main([*command, *(flag.format(model=model) for flag in flags)]) == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert message in cli.refuse(*command, *(flag.format(model=model) for flag in flags))
 
 
-def test_other_tasks_refuse_a_teacher() -> None:
+def test_other_tasks_refuse_a_teacher():
     refused = {name for name in TASKS if "teacher" in load_task(name).unused}
     assert refused == TASKS.keys() - COLUMNS.keys() == {"embedding", "spans"}

@@ -23,7 +23,7 @@ TRUE = np.array([0, 0, 0, 1, 1, 1, 1, 1])
 FOUND = np.array([0, 1, 0, 1, 1, 1, 0, 1])  # 2 of 3 and 4 of 5 are right
 
 
-def test_metrics_of_classes_by_hand() -> None:
+def test_metrics_of_classes_by_hand():
     assert compute_metric("accuracy", TRUE, FOUND) == 6 / 8
     several = np.array([[1, 0], [1, 1]], np.float32), np.array([[1, 1], [1, 1]], np.float32)
     assert compute_metric("accuracy", *several) == 1 / 2
@@ -35,13 +35,13 @@ def test_metrics_of_classes_by_hand() -> None:
 
 
 @pytest.mark.parametrize("metric", ["micro_f1", "macro_f1"])
-def test_the_only_label_of_several_is_what_is_scored(metric: Metric) -> None:
+def test_the_only_label_of_several_is_what_is_scored(metric: Metric):
     true = np.array([[1], [1], [0], [0]])
     assert compute_metric(metric, true, np.zeros_like(true)) == 0
     assert compute_metric(metric, true, np.array([[1], [0], [0], [0]])) == pytest.approx(2 / 3)
 
 
-def test_metrics_of_numbers() -> None:
+def test_metrics_of_numbers():
     true, found = np.array([1.0, 2.0, 3.0, 10.0]), np.array([1.0, 2.0, 3.0, 4.0])
     assert compute_metric("spearman", true, found) == pytest.approx(1.0)
     assert compute_metric("pearson", true, found) == pytest.approx(np.corrcoef(true, found)[0, 1])
@@ -49,7 +49,7 @@ def test_metrics_of_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", ["pearson", "spearman"])
-def test_answers_that_are_all_the_same_correlate_with_nothing(name: Metric) -> None:
+def test_answers_that_are_all_the_same_correlate_with_nothing(name: Metric):
     assert compute_metric(name, np.array([1.0, 2.0]), np.array([3.0, 3.0])) == 0.0
 
 
@@ -57,13 +57,13 @@ OWN_SCORES = ("tokens", "spans", "ranking")  # tasks that do not call compute_me
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name not in OWN_SCORES])
-def test_every_task_has_metrics_that_exist(name: str) -> None:
+def test_every_task_has_metrics_that_exist(name: str):
     task = load_task(name)
     for metric in task.metrics if isinstance(task, LabelTask) else ():
         assert np.isfinite(compute_metric(metric, TRUE, FOUND))
 
 
-def test_of_equal_scores_the_one_with_the_smaller_loss_is_better() -> None:
+def test_of_equal_scores_the_one_with_the_smaller_loss_is_better():
     flat = {"matthews": 0.0, "valid_loss": 0.7}
     assert rank("matthews", {"matthews": 0.0, "valid_loss": 0.6}) > rank("matthews", flat)
     assert rank("matthews", {"matthews": -0.1, "valid_loss": 0.1}) < rank("matthews", flat)
@@ -95,7 +95,7 @@ def test_entities_are_scored_as_seqeval_does(
     assert sum(kind.num_right for kind in each.values()) == scores.num_right
 
 
-def test_kinds_without_a_prefix_are_told_apart() -> None:
+def test_kinds_without_a_prefix_are_told_apart():
     scores, _ = score_spans([["O", "PER", "O"]], [["O", "LOC", "O"]])
     assert (scores.num_true, scores.num_found, scores.num_right) == (1, 1, 0)
 
@@ -141,7 +141,7 @@ def test_a_model_that_loses_hears_so(metric: str, majority: float, bag: float, e
         ({"best_step": 60, "num_steps": 200, "max_steps": 200}, "--learning_rate"),
     ],
 )
-def test_advice_follows_from_how_the_run_ended(run: dict[str, int], flag: str) -> None:
+def test_advice_follows_from_how_the_run_ended(run: dict[str, int], flag: str):
     results: Any = {
         "deciding_metric": "f1",
         "valid_examples": 1,

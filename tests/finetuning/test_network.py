@@ -25,7 +25,7 @@ from tests.model.helpers import tiny_model, with_pair_head
 CONFIG = FinetuneConfig(layer_decay=0.5, learning_rate=1.0)
 
 
-def test_the_encoder_is_a_copy_and_the_head_is_drawn_from_the_seed() -> None:
+def test_the_encoder_is_a_copy_and_the_head_is_drawn_from_the_seed():
     model = tiny_model()
     one, again, other = (build_classifier(model, CONFIG, "text", 3, seed) for seed in (0, 0, 1))
     for name, parameter in model.encoder.named_parameters():
@@ -37,7 +37,7 @@ def test_the_encoder_is_a_copy_and_the_head_is_drawn_from_the_seed() -> None:
     assert one.head.output.bias.tolist() == [0, 0, 0]
 
 
-def test_what_pretraining_taught_a_head_is_kept() -> None:
+def test_what_pretraining_taught_a_head_is_kept():
     judged = with_pair_head(preset="bert")
     pooler = build_classifier(judged, CONFIG, "text", 2, 0).head.dense
     assert judged.pair_head is not None
@@ -48,7 +48,7 @@ def test_what_pretraining_taught_a_head_is_kept() -> None:
     assert torch.equal(head.dense.weight, modern.head.transform.dense.weight)
 
 
-def test_a_discriminator_is_fine_tuned_like_any_encoder() -> None:
+def test_a_discriminator_is_fine_tuned_like_any_encoder():
     discriminator = Discriminator(tiny_model().config)
     initialize(discriminator, 0)
     model = build_classifier(discriminator, CONFIG, "token", 2, 0)
@@ -57,7 +57,7 @@ def test_a_discriminator_is_fine_tuned_like_any_encoder() -> None:
     )
 
 
-def test_a_classifier_of_another_task_gives_all_but_its_output() -> None:
+def test_a_classifier_of_another_task_gives_all_but_its_output():
     first = build_classifier(tiny_model(preset="bert"), CONFIG, "text", 3, 0)
     second = build_classifier(first, CONFIG, "text", 2, 1)
     assert torch.equal(second.head.dense.weight, first.head.dense.weight)
@@ -68,7 +68,7 @@ def test_a_classifier_of_another_task_gives_all_but_its_output() -> None:
         assert torch.equal(word, first.encoder.embeddings.word.weight)
 
 
-def test_a_pooling_is_refused_where_there_is_no_choice() -> None:
+def test_a_pooling_is_refused_where_there_is_no_choice():
     """And where nothing is said it is the mean, if there is one."""
     bert, modern = tiny_model(preset="bert"), tiny_model(preset="modernbert")
     with pytest.raises(ConfigError, match=r"BertForSequence.*\. It has cls"):
@@ -87,7 +87,7 @@ def test_a_pooling_is_refused_where_there_is_no_choice() -> None:
         assert head.pooling == "cls"
 
 
-def test_texts_are_compared_only_where_there_are_two() -> None:
+def test_texts_are_compared_only_where_there_are_two():
     config = replace(CONFIG, pooling="bi")
     assert config.choose_pooling(768, is_pair=True, is_number=False) == "bi"
     with pytest.raises(ConfigError, match="pooling = bi"):
@@ -98,7 +98,7 @@ def test_texts_are_compared_only_where_there_are_two() -> None:
         check_pooling(bert.config, "token", "bi")
 
 
-def test_texts_match_in_training_as_they_do_later() -> None:
+def test_texts_match_in_training_as_they_do_later():
     config = replace(CONFIG, pooling="bi")
     model = build_classifier(tiny_model(preset="eurobert"), config, "text", 1, 0)
     model.head.eval()
@@ -122,13 +122,13 @@ def test_texts_match_in_training_as_they_do_later() -> None:
 )
 def test_a_narrow_encoder_compares_texts_to_grade_them(
     width: int, is_pair: bool, is_number: bool, pooling: Pooling | None
-) -> None:
+):
     assert FinetuneConfig().choose_pooling(width, is_pair, is_number) == pooling
     mean = FinetuneConfig(pooling="mean")
     assert mean.choose_pooling(width, is_pair, is_number) == "mean"
 
 
-def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group() -> None:
+def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group():
     model = build_classifier(tiny_model(), CONFIG, "text", 2, 0)
     groups = group_parameters(model, CONFIG)
     rates = {id(p): group["lr"] for group in groups for p in group["params"]}
@@ -145,7 +145,7 @@ def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group() -> None
     assert decays[id(parameters["head.output.bias"])] == 0
 
 
-def test_an_output_says_numbers_as_they_were_and_learns_them_scaled() -> None:
+def test_an_output_says_numbers_as_they_were_and_learns_them_scaled():
     model = build_classifier(tiny_model(), CONFIG, "text", 1, 0).eval()
     ids, context = torch.tensor([5, 6, 7]), context_from_lengths([3])
     before = model.head.output.weight
@@ -157,7 +157,7 @@ def test_an_output_says_numbers_as_they_were_and_learns_them_scaled() -> None:
     assert model.head.output.weight is before
 
 
-def test_a_number_is_computed_in_full_precision() -> None:
+def test_a_number_is_computed_in_full_precision():
     """In bf16 the years from 2000 to 2003 are one number."""
     inputs = [ModelInput([first, 6, 7], [0, 0, 0], 0) for first in range(5, 13)]
     examples = Examples(inputs, np.zeros(len(inputs)))

@@ -11,7 +11,6 @@ import torch
 from transformers import AutoTokenizer, pipeline
 
 import maskwright
-from maskwright.cli.main import main
 from maskwright.errors import InputError, ModelFolderError, TokenizerError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import Sentence, split_words
@@ -30,6 +29,7 @@ from maskwright.serving.pipelines import (
 )
 from maskwright.serving.schemas import TextClassificationParameters, TokenClassificationParameters
 from maskwright.tokenizer.words import WordRule
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.tokenizer.helpers import trained
 
@@ -52,7 +52,7 @@ def save_tagger(
 )
 def test_words_that_the_tokenizer_drops_have_no_probability(
     labels: tuple[str, ...], expected: str, tmp_path: Path
-) -> None:
+):
     save_tagger(tmp_path / "model", labels)
     predict = Predictor(tmp_path / "model", "cpu")
     [first, dropped, second, last] = predict.tag([WORDS])[0]
@@ -83,7 +83,7 @@ def write_chinese(path: Path) -> Path:
     return path
 
 
-def test_text_without_blanks_is_tagged_as_in_training(tmp_path: Path) -> None:
+def test_text_without_blanks_is_tagged_as_in_training(tmp_path: Path):
     tokenizer = trained("wordpiece")
     sizes = ModelConfig(preset="bert", hidden_size=32, num_hidden_layers=1, intermediate_size=48)
     config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=64)
@@ -119,7 +119,7 @@ def serve_entities(folder: Path, text: str) -> list[Any]:
 
 def test_words_that_must_be_given_are_asked_for_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     save_tagger(tmp_path / "model", ("O", "B"), words=WordRule("blanks", 3))
     predict = Predictor(tmp_path / "model", "cpu")
     assert len(predict.split("กิน ข้าว extraordinary")) == 3
@@ -131,7 +131,7 @@ def test_words_that_must_be_given_are_asked_for_once(
 
 
 @pytest.mark.parametrize("said", [{"splitting": "words"}, {"longest": "a"}, "blanks", {"x": 1}])
-def test_a_rule_of_words_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+def test_a_rule_of_words_that_is_none_is_one_line(said: object, tmp_path: Path):
     save_tagger(tmp_path / "model", ("O", "B"))
     change_config(tmp_path / "model", maskwright={"words": said})
     with pytest.raises(ModelFolderError, match=r"maskwright\.words") as caught:
@@ -154,7 +154,7 @@ def save_texts(
     return Predictor(folder, "cpu")
 
 
-def test_what_it_was_trained_to_read_is_read(tmp_path: Path) -> None:
+def test_what_it_was_trained_to_read_is_read(tmp_path: Path):
     short, long = "the cat " * 3 + "sees", "the cat " * 3 + "sees the log"
     predict = save_texts(tmp_path / "short", 10)
     assert AutoTokenizer.from_pretrained(tmp_path / "short").model_max_length == 10
@@ -169,7 +169,7 @@ def test_what_it_was_trained_to_read_is_read(tmp_path: Path) -> None:
     assert tagger.tag([long.split()])[0][: len(first)] == first  # cut between words
 
 
-def test_texts_that_are_compared_are_encoded_apart(tmp_path: Path) -> None:
+def test_texts_that_are_compared_are_encoded_apart(tmp_path: Path):
     predict = save_texts(tmp_path / "model", num_texts=2, pooling="bi")
     assert "maskwright predict" in (tmp_path / "model/README.md").read_text()
     pairs = [("the cat", "the dog sees"), ("the cat sees the x-ray", "the"), ("the", "the")]
@@ -180,21 +180,21 @@ def test_texts_that_are_compared_are_encoded_apart(tmp_path: Path) -> None:
     assert predict([("the cat", "")])[0].score is not None
 
 
-def test_nothing_is_answered_with_nothing(tmp_path: Path) -> None:
+def test_nothing_is_answered_with_nothing(tmp_path: Path):
     assert save_texts(tmp_path / "texts", None)([]) == []
     save_tagger(tmp_path / "tags", ("O", "B"))
     assert Predictor(tmp_path / "tags", "cpu").tag([[], []]) == [[], []]
 
 
 @pytest.mark.parametrize(("said", "longest"), [(1e30, 64), (None, 64), (8, 8), (12.0, 12)])
-def test_other_limits_are_understood(said: float | None, longest: int, tmp_path: Path) -> None:
+def test_other_limits_are_understood(said: float | None, longest: int, tmp_path: Path):
     save_texts(tmp_path / "model", None)
     change_limit(tmp_path / "model", said)
     assert Predictor(tmp_path / "model", "cpu").longest == longest
 
 
 @pytest.mark.parametrize("said", [7, -1, math.nan, "512", True, [8]])
-def test_a_limit_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+def test_a_limit_that_is_none_is_one_line(said: object, tmp_path: Path):
     save_texts(tmp_path / "model", None)
     change_limit(tmp_path / "model", said)
     with pytest.raises(TokenizerError, match=r"model_max_length = .* must be a number of tokens"):
@@ -207,7 +207,7 @@ def change_limit(folder: Path, said: object) -> None:
 
 
 @pytest.mark.parametrize("num_texts", [1, 2])
-def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: Path) -> None:
+def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: Path):
     predict = save_texts(tmp_path / "model", num_texts=num_texts)
     asked = ["the cat", ("the cat", "sees")]
     assert len(predict([asked[num_texts - 1]])) == 1
@@ -224,7 +224,7 @@ def change_config(folder: Path, **fields: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
-def test_a_regression_of_several_numbers_is_one_line(tmp_path: Path) -> None:
+def test_a_regression_of_several_numbers_is_one_line(tmp_path: Path):
     save_texts(tmp_path / "texts")
     change_config(tmp_path / "texts", problem_type="regression")
     with pytest.raises(ModelFolderError, match="problem_type = regression"):
@@ -234,7 +234,7 @@ def test_a_regression_of_several_numbers_is_one_line(tmp_path: Path) -> None:
     assert len(Predictor(tmp_path / "tags", "cpu").tag([["the", "cat"]])[0]) == 2
 
 
-def test_a_question_needs_its_text(tmp_path: Path) -> None:
+def test_a_question_needs_its_text(tmp_path: Path):
     model = build_classifier(make_loaded().model, FinetuneConfig(), "span", 2, seed=0)
     names, problem = ("start", "end"), "single_label_classification"
     save_classifier(tmp_path / "model", model, TOKENIZER, names, problem)
@@ -249,7 +249,7 @@ def test_a_question_needs_its_text(tmp_path: Path) -> None:
     assert asked.texts == ("the cat", "the dog sees the cat")
 
 
-def test_logits_that_are_no_numbers(tmp_path: Path) -> None:
+def test_logits_that_are_no_numbers(tmp_path: Path):
     texts = save_texts(tmp_path / "texts")
     save_tagger(tmp_path / "tags", ("O", "B"))
     tags = Predictor(tmp_path / "tags", "cpu")
@@ -262,7 +262,7 @@ def test_logits_that_are_no_numbers(tmp_path: Path) -> None:
         tags.tag([["the", "cat"]])
 
 
-def test_positions_are_of_tables_without_a_header(tmp_path: Path) -> None:
+def test_positions_are_of_tables_without_a_header(tmp_path: Path):
     bare, named, lines = (tmp_path / f"x.{end}" for end in ("tsv", "csv", "jsonl"))
     bare.write_text("a film that is fine\tgood\n")
     named.write_text("text,label\na film that is fine,good\n")
@@ -286,7 +286,7 @@ def answer_words(words: Sequence[str]) -> list[Answer]:
     return [Answer(tag, 0.6, each) for tag, each in zip(chosen, found, strict=True)]
 
 
-def test_entities_have_their_characters_in_the_text() -> None:
+def test_entities_have_their_characters_in_the_text():
     words = Sentence(TEXT, split_words(TEXT))
     found = list_entities(words, answer_words(words))
     expected = [("animal", "cat"), ("animal", "x-ray"), ("LOC", "New York"), ("animal", "cat")]
@@ -296,42 +296,34 @@ def test_entities_have_their_characters_in_the_text() -> None:
     assert found[-1].start > found[0].end
 
 
-def test_entities_are_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_entities_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli):
     save_tagger(tmp_path / "ner", ("O", "B-animal"))
     monkeypatch.setattr(Predictor, "tag", lambda _, words: [*map(answer_words, words)])
     (tmp_path / "lines.txt").write_text(f"{TEXT}\n\nthe\n", encoding="utf-8")
     asked = ["predict", str(tmp_path / "ner"), str(tmp_path / "lines.txt"), "--entities"]
-    assert main(asked) == 0
-    lines = capsys.readouterr().out.split("\n")
+    lines = cli(*asked).split("\n")
     start = TEXT.index("New")
     assert lines[2] == f"LOC\t0.6000\tNew York\t{start}\t{start + 8}"
     assert lines[4:] == ["", "", "", ""]  # of the blank line and the one without entities
-    assert main([*asked, "--json"]) == 0
-    first, blank, other = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    first, blank, other = [json.loads(line) for line in cli(*asked, "--json").splitlines()]
     assert first["text"] == TEXT
     assert [TEXT[one["start"] : one["end"]] for one in first["entities"]] == [
         one["text"] for one in first["entities"]
     ]
     assert (blank, other["entities"]) == ({"text": "", "entities": []}, [])
-    assert main([*asked[:-1], "--json"]) == 0
-    words = json.loads(capsys.readouterr().out.splitlines()[0])
+    words = json.loads(cli(*asked[:-1], "--json").splitlines()[0])
     assert [TEXT[one["start"] : one["end"]] for one in words] == [one["word"] for one in words]
 
 
-def test_what_has_no_entities_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_has_no_entities_says_so(tmp_path: Path, cli: Cli):
     save_texts(tmp_path / "texts")
     save_tagger(tmp_path / "pos", ("DET", "NOUN"))
     for name in ("texts", "pos"):
-        assert main(["predict", str(tmp_path / name), "the cat", "--entities"]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert "--entities has no effect" in captured.err
-        assert captured.err.count("\n") == 1
+        error = cli.refuse("predict", tmp_path / name, "the cat", "--entities")
+        assert "--entities has no effect" in error
 
 
-def test_every_word_of_a_long_text_is_tagged(tmp_path: Path) -> None:
+def test_every_word_of_a_long_text_is_tagged(tmp_path: Path):
     save_tagger(tmp_path / "ner", ("O", "B-animal"))
     text = "the cat sees the dog. and the dog sees the cat! " * 40
     [found] = answer_all(tmp_path / "ner", text, device="cpu")
@@ -342,12 +334,9 @@ def test_every_word_of_a_long_text_is_tagged(tmp_path: Path) -> None:
     assert found.sentence.spans[-1] == (len(text) - 2, len(text) - 1)
 
 
-def test_a_text_that_is_cut_is_counted_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_text_that_is_cut_is_counted_in_one_line(tmp_path: Path, cli: Cli):
     save_texts(tmp_path / "texts", 10)
     lines = tmp_path / "lines.txt"
     lines.write_text("the cat\n" + "the cat sees the dog and " * 3 + "\n")
-    assert main(["predict", str(tmp_path / "texts"), str(lines)]) == 0
     expected = "1 of 2 texts (50.0%) cut: only the first 10 tokens are read\n"
-    assert capsys.readouterr().err == expected
+    assert cli.run("predict", tmp_path / "texts", lines)[::2] == (0, expected)

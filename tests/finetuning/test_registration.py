@@ -14,6 +14,7 @@ from maskwright.finetuning.config import TASKS
 from maskwright.finetuning.task import Labels, choose_metrics, load_label_task
 from maskwright.finetuning.text_tasks import Classification
 from tests.cli.test_finetune import FAST, write_table
+from tests.command import Cli
 
 
 class Focal(Classification):
@@ -36,28 +37,25 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_registered_task_is_fine_tuned_and_answers(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_registered_task_is_fine_tuned_and_answers(workplace: Path, tmp_path: Path, cli: Cli):
     table, out = write_table(tmp_path / "train.tsv"), tmp_path / "run"
     model = str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "focal", "--train", str(table), "--out", str(out)]
     command += ["--columns", "sentence1=text", "label=right", *FAST]
-    assert main(command) == 0
-    assert "accuracy" in capsys.readouterr().out
+    assert "accuracy" in cli(*command)
     results = json.loads((out / "results.json").read_text())
     assert (results["task"], results["deciding_metric"]) == ("focal", "accuracy")
     assert results["scores"].keys() == {"accuracy", "valid_loss"}
     assert Focal.mistakes_note in (out / "report.html").read_text()
-    assert main(["predict", str(out), "The cat eats fish."]) == 0
-    assert capsys.readouterr().out.split("\t")[0] in ("yes", "no")
-    assert main([*command, "--class_weights", "true"]) == 2
-    assert "--class_weights has no effect with --task focal" in capsys.readouterr().err
+    assert cli("predict", out, "The cat eats fish.").split("\t")[0] in ("yes", "no")
+    assert "--class_weights has no effect with --task focal" in cli.refuse(
+        *command, "--class_weights", "true"
+    )
     assert main(["finetune", "--resume", str(out)]) == 0
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_registered_task_is_known_by_its_name() -> None:
+def test_a_registered_task_is_known_by_its_name():
     assert "one label, by focal loss" in finetune_parser().format_help()
     task = load_label_task("focal")
     assert task.loss(torch.tensor([[9.0, 0.0]]), torch.tensor([0])) < 1e-6

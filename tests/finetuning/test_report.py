@@ -27,7 +27,7 @@ def make(task: str, true: list[Any], found: list[Any], *, pairs: bool = False) -
     return Predictions(load_label_task(task), labels, rows, true, found, probabilities)
 
 
-def test_classes_are_scored_as_scikit_learn_does() -> None:
+def test_classes_are_scored_as_scikit_learn_does():
     metrics = pytest.importorskip("sklearn.metrics")
     draw = np.random.default_rng(0)
     true, found = (draw.choice(["a", "b", "c"], 50).tolist() for _ in "tf")
@@ -40,7 +40,7 @@ def test_classes_are_scored_as_scikit_learn_does() -> None:
     assert [[counts[t].get(f, 0) for f in "abc"] for t in "abc"] == matrix.tolist()
 
 
-def test_several_labels_and_entities_have_classes_too() -> None:
+def test_several_labels_and_entities_have_classes_too():
     several = make("multilabel", [["a", "b"], [], ["b"]], [["a"], ["c"], ["b"]])
     classes = several.score_classes()
     assert [classes[name]["f1"] for name in "abc"] == [1, pytest.approx(2 / 3), 0]
@@ -71,9 +71,7 @@ def test_several_labels_and_entities_have_classes_too() -> None:
         ),
     ],
 )
-def test_predictions_are_a_table(
-    answers: Predictions, expected: list[list[str]], tmp_path: Path
-) -> None:
+def test_predictions_are_a_table(answers: Predictions, expected: list[list[str]], tmp_path: Path):
     path = write_predictions(tmp_path, answers)
     with path.open(encoding="utf-8", newline="") as file:
         header, [text, *row] = csv.reader(file)
@@ -81,7 +79,7 @@ def test_predictions_are_a_table(
     assert text == 'He said, "no".\nOr so.'
 
 
-def test_predictions_of_words_are_conll(tmp_path: Path) -> None:
+def test_predictions_of_words_are_conll(tmp_path: Path):
     path = write_predictions(tmp_path, make("tokens", [["O", "B-X"]], [["O", "O"]]))
     assert path.name == "predictions.conll"
     assert path.read_text() == "the\tO\tO\ncat\tB-X\tO\n\n"
@@ -120,7 +118,7 @@ def render(
     return render_page(EVIL, results, [record, control], answers, {"dropout": EVIL})
 
 
-def test_a_page_holds_scores_classes_confusions_and_mistakes() -> None:
+def test_a_page_holds_scores_classes_confusions_and_mistakes():
     page = render("classification", ["a", "b", "b"], ["a", "a", "a"])
     assert "0.2500</td><td>0.3000</td><td>0.5000" in page
     assert '<th scope="row">b</th><td>0.000</td><td>0.000</td><td>0.000</td><td>2</td>' in page
@@ -130,7 +128,7 @@ def test_a_page_holds_scores_classes_confusions_and_mistakes() -> None:
     assert page.count("<svg") == 1
 
 
-def test_a_page_names_the_file_of_predictions() -> None:
+def test_a_page_names_the_file_of_predictions():
     assert "predictions.csv" in render("classification", ["a", "b"], ["a", "a"])
     assert "predictions.conll" in render("tokens", [["O", "B-X"]], [["B-X", "O"]], ("O", "B-X"))
 
@@ -147,7 +145,7 @@ def test_a_page_names_the_file_of_predictions() -> None:
 )
 def test_nothing_in_a_page_is_markup(
     task: str, true: list[Any], found: list[Any], names: tuple[str, ...]
-) -> None:
+):
     page = render(task, true, found, names)
     assert EVIL not in page
     assert "src=" not in page
@@ -156,7 +154,7 @@ def test_nothing_in_a_page_is_markup(
     assert "<h2>Errors</h2>" in page
 
 
-def test_a_test_is_shown_instead_of_the_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_is_shown_instead_of_the_validation(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     scores = {"accuracy": {"mean": 0.875, "deviation": 0.01}}
     baselines = {"majority": {"accuracy": 0.1}, "bag of words": {"accuracy": 0.2}}

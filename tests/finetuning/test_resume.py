@@ -15,6 +15,7 @@ from maskwright.finetuning.fit import Fitting, RunResult
 from maskwright.logs import read_metrics
 from maskwright.runs.run_directory import locking_run
 from tests.cli.test_finetune import FAST, write_table
+from tests.command import Cli
 
 CLOCKS = ("seconds",)
 
@@ -94,81 +95,67 @@ def test_a_killed_run_that_is_repeated_ends_with_the_same_bits(
     whole: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    cli: Cli,
+):
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         stop_at(patch, num_runs, kill)
         with pytest.raises(KilledError):
             main([*command, "--out", str(out)])
     begun = stop_at(monkeypatch, 9, kill)
-    capsys.readouterr()
     again = ["finetune", "--resume", str(out)] if num_runs == 2 else [*command, "--out", str(out)]
-    assert main(again) == 0
+    assert cli(*again).count("is already finished: accuracy") == num_runs
     assert begun == [0, 1, 2, 0, 1, 2][num_runs:]
-    assert capsys.readouterr().out.count("is already finished: accuracy") == num_runs
     assert_same(out, whole)
 
 
 def test_sigterm_ends_a_run_with_one_line_that_says_how_to_go_on(
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+):
     out = tmp_path / "run"
     before = signal.getsignal(signal.SIGTERM)
     stop_at(monkeypatch, 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    assert main([*command, "--out", str(out)]) == 128 + signal.SIGTERM
-    [line] = capsys.readouterr().err.splitlines()
+    code, _, err = cli.run(*command, "--out", out)
+    [line] = err.splitlines()
+    assert code == 128 + signal.SIGTERM
     assert f"--resume {out}" in line
     assert signal.getsignal(signal.SIGTERM) == before
     assert (out / "checkpoints" / "step_00000001").is_dir()
-    assert main(["predict", str(out), "text"]) == 2
-    assert f"maskwright finetune --resume {out}" in capsys.readouterr().err
+    assert f"maskwright finetune --resume {out}" in cli.refuse("predict", out, "text")
     # Other settings would make it another run, so its finished seed is not thrown away.
     others = [word if word != "0.003" else "0.002" for word in command]
-    assert main([*others, "--out", str(out)]) == 2
-    assert "learning_rate = 0.003, not 0.002" in capsys.readouterr().err
+    assert "learning_rate = 0.003, not 0.002" in cli.refuse(*others, "--out", out)
     train = Path(command[command.index("--train") + 1])
     text = train.read_text()
     train.write_text(text + "One more.\tno\t7\n")
-    assert main(["finetune", "--resume", str(out)]) == 2
-    assert f"the sha256 of {train}" in capsys.readouterr().err
+    assert f"the sha256 of {train}" in cli.refuse("finetune", "--resume", out)
     train.write_text(text)
     assert (out / "checkpoints" / "step_00000001").is_dir()
 
 
-def test_a_finished_run_is_left_as_it_is(
-    command: list[str], whole: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_is_left_as_it_is(command: list[str], whole: Path, cli: Cli):
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
     for arguments in ([*command, "--out", str(whole)], ["finetune", "--resume", str(whole)]):
-        assert main(arguments) == 0
-        assert "is already finished" in capsys.readouterr().out
-    assert main([*command, "--out", str(whole), "--epochs", "1"]) == 2
-    assert "exists already. Choose another folder" in capsys.readouterr().err
+        assert "is already finished" in cli(*arguments)
+    assert "exists already. Choose another folder" in cli.refuse(
+        *command, "--out", whole, "--epochs", "1"
+    )
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
 
 
-def test_a_second_process_is_refused(
-    command: list[str], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_process_is_refused(command: list[str], whole: Path, tmp_path: Path, cli: Cli):
     out = tmp_path / "run"
     out.mkdir()
     with locking_run(out, print):  # as another process would
-        assert main([*command, "--out", str(out)]) == 2
-        [line] = capsys.readouterr().err.splitlines()
-        assert f"{out} is being trained by another process" in line
+        assert f"{out} is being trained by another process" in cli.refuse(*command, "--out", out)
     with locking_run(whole, print):
-        assert main(["finetune", "--resume", str(whole)]) == 2
-        assert "is being trained by another process" in capsys.readouterr().err
+        assert "is being trained by another process" in cli.refuse("finetune", "--resume", whole)
     assert list(out.iterdir()) == []
 
 
 def test_what_is_no_unfinished_run_cannot_be_resumed(
-    workplace: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    workplace: Path, whole: Path, tmp_path: Path, cli: Cli
+):
     damaged = tmp_path / "damaged"
     shutil.copytree(whole, damaged)
     provenance = json.loads((damaged / "provenance.json").read_text())
@@ -183,7 +170,4 @@ def test_what_is_no_unfinished_run_cannot_be_resumed(
         ([str(workplace), "--resume", str(whole)], "Remove MODEL."),
         ([str(workplace), "--task", "tokens"], "give --train and --out, or --resume RUN alone"),
     ):
-        assert main(["finetune", *arguments]) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
+        assert message in cli.refuse("finetune", *arguments)

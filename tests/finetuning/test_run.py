@@ -21,6 +21,7 @@ from maskwright.finetuning.split import cut_folds
 from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import TaskData
 from maskwright.model_folder.folder import save_model
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, CPU, LABELS
 
@@ -49,7 +50,7 @@ def write_notes(path: Path, header: str, row: str) -> Path:
 def test_columns_of_any_names_are_understood(
     workplace: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     name: str,
     header: str,
     row: str,
@@ -58,11 +59,9 @@ def test_columns_of_any_names_are_understood(
     table = write_notes(tmp_path / name, header, row)
     command = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     command += ["--train", str(table), "--out", str(tmp_path / "run")]
-    assert main([*command, *(("--columns", *columns) if columns else ())]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(*command, *(("--columns", *columns) if columns else ())).splitlines()
     assert lines[0] == "columns: sentence1 = note, label = department"
-    assert main(["predict", str(tmp_path / "run"), str(table), "--columns", "text=note"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 80
+    assert len(cli("predict", tmp_path / "run", table, "--columns", "text=note").splitlines()) == 80
 
 
 @pytest.mark.parametrize(
@@ -77,35 +76,27 @@ def test_columns_of_any_names_are_understood(
     ],
 )
 def test_columns_that_are_not_clear_are_one_line(
-    workplace: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    header: str,
-    row: str,
-    given: list[str],
-    message: str,
+    workplace: Path, tmp_path: Path, cli: Cli, header: str, row: str, given: list[str], message: str
 ):
     table = write_notes(tmp_path / "my notes.csv", header, row)
     command = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     command += ["--train", str(table), "--columns", *given] if given else ["--train", str(table)]
-    assert main([*command, "--out", str(tmp_path / "run")]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""  # no line about columns that the table lacks
-    assert captured.err.count("--columns") == captured.err.count("\n") == 1
-    assert message in captured.err
+    code, out, err = cli.run(*command, "--out", tmp_path / "run")
+    assert (code, out) == (2, "")  # no line about columns that the table lacks
+    assert err.count("--columns") == err.count("\n") == 1
+    assert message in err
 
 
 def test_a_file_with_other_columns_than_the_training_file_is_named(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Path, tmp_path: Path, cli: Cli
 ):
     table = write_notes(tmp_path / "a.csv", "note,department", "{1},{2}")
     other = write_notes(tmp_path / "b.csv", "note,folder", "{1},{2}")
     command = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     command += ["--train", str(table), "--test", str(other), "--out", str(tmp_path / "run")]
-    assert main(command) == 2
-    captured = capsys.readouterr()
-    assert "b.csv has no column department for label: it has note, folder" in captured.err
-    assert captured.out + captured.err.partition("\n")[2] == ""
+    code, out, err = cli.run(*command)
+    assert "b.csv has no column department for label: it has note, folder" in err
+    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def make_rows(labels: list[str]) -> list[TableRow]:
@@ -119,7 +110,7 @@ def cut(rows: list[TableRow], count: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 10])
-def test_folds_have_equal_shares_of_all_labels(count: int) -> None:
+def test_folds_have_equal_shares_of_all_labels(count: int):
     rows = make_rows(["a", "a", "b", "b", "b", "b"] * 50)
     folds = cut(rows, count)
     assert sorted(n for fold in folds for n in fold) == list(range(len(rows)))
@@ -131,7 +122,7 @@ def test_folds_have_equal_shares_of_all_labels(count: int) -> None:
     assert sum(map(len, texts)) == len(set.union(*texts))  # copies stay together
 
 
-def test_folds_depend_on_no_order() -> None:
+def test_folds_depend_on_no_order():
     rows = make_rows(["a", "a", "b", "b", "c", "c"] * 20)
     mixed = Random(0).sample(rows, len(rows))
     first, second = (
@@ -140,7 +131,7 @@ def test_folds_depend_on_no_order() -> None:
     assert first == second
 
 
-def test_a_label_that_no_other_fold_has_is_always_trained_on() -> None:
+def test_a_label_that_no_other_fold_has_is_always_trained_on():
     rows = make_rows(["a", "a"] * 20 + ["twins", "twins", "once"])
     folds = cut(rows, 4)
     scored = {rows[n].values["label"] for fold in folds for n in fold}
@@ -182,7 +173,7 @@ def spell(data: Any) -> set[str]:
 )
 def test_every_example_is_scored_by_a_model_of_the_others(
     task: str, columns: dict[str, Any], metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     write = write_tags if task == "tokens" else write_nouns
     path = write(tmp_path / ("train.conll" if task == "tokens" else "train.tsv"), 90)
     files = TaskFiles(task=task, train=path, columns=columns)
@@ -206,7 +197,7 @@ def test_every_example_is_scored_by_a_model_of_the_others(
 
 def test_examples_that_choose_the_weights_may_be_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     train, valid = write_nouns(tmp_path / "a.tsv", 60), write_nouns(tmp_path / "b.tsv", 20)
     files = TaskFiles(task="classification", train=train, valid=valid, columns=LABELS)
     _, seen, _ = validate(files, monkeypatch)
@@ -214,9 +205,7 @@ def test_examples_that_choose_the_weights_may_be_given(
     assert all(len(data.train) + len(data.held_out[-1]) == 60 for data in seen)
 
 
-def test_more_folds_than_examples_are_too_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_folds_than_examples_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     files = TaskFiles(
         task="classification", train=write_nouns(tmp_path / "a.tsv", 9), columns=LABELS
     )
@@ -224,15 +213,12 @@ def test_more_folds_than_examples_are_too_many(
         validate(files, monkeypatch, count=40)
 
 
-def test_a_run_reports_folds_and_writes_a_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_reports_folds_and_writes_a_model(tmp_path: Path, cli: Cli):
     save_model(tmp_path / "start", make_loaded().model, TOKENIZER)
     table = write_nouns(tmp_path / "a.tsv", 60)
     command = ["finetune", str(tmp_path / "start"), "--train", str(table), "--epochs", "1"]
     command += ["--columns", "text=sentence1", "label=label", "--task", "classification"]
-    assert main([*command, "--folds", "3", "--seeds", "2", "--out", str(tmp_path / "run")]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cli(*command, "--folds", "3", "--seeds", "2", "--out", tmp_path / "run").splitlines()
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert len(results["runs"]) == 2
     [saved] = [line for line in lines if line.startswith("the model that is saved")]
@@ -255,17 +241,15 @@ def test_a_run_reports_folds_and_writes_a_model(
     ],
 )
 def test_a_number_of_folds_that_is_none_is_one_line(
-    flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    flags: list[str], message: str, tmp_path: Path, cli: Cli
+):
     save_model(tmp_path / "start", make_loaded().model, TOKENIZER)
     table = write_nouns(tmp_path / "a.tsv", 60)
     command = ["finetune", str(tmp_path / "start"), "--train", str(table)]
     command += ["--out", str(tmp_path / "run")]
-    assert main([*command, "--task", "embedding", "--folds", "3"]) == 2
-    assert "--folds has no effect with --task embedding" in capsys.readouterr().err
+    assert "--folds has no effect with --task embedding" in cli.refuse(
+        *command, "--task", "embedding", "--folds", "3"
+    )
     columns = ["--columns", "text=sentence1", "label=label"]
-    assert main([*command, *columns, "--task", "classification", *flags]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in cli.refuse(*command, *columns, "--task", "classification", *flags)
     assert not (tmp_path / "run").exists()

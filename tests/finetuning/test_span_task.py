@@ -27,6 +27,7 @@ from maskwright.finetuning.span_task import (
     score_answer,
 )
 from maskwright.finetuning.task import Labels
+from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER
 
 CONTEXT = "Most land snails eat leaves, and slugs eat mushrooms."
@@ -53,7 +54,7 @@ def question(context: str, *answers: tuple[str, int]) -> Question:
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=40), st.integers(12, 30))
-def test_windows_hold_each_token_and_fit(words: list[str], longest: int) -> None:
+def test_windows_hold_each_token_and_fit(words: list[str], longest: int):
     context = " ".join(words)
     examples = encode_questions([("the cat", context)], TOKENIZER, longest, may_be_empty=True)
     assert examples.windows is not None
@@ -75,7 +76,7 @@ def test_windows_hold_each_token_and_fit(words: list[str], longest: int) -> None
     assert all(len(each) >= 3 for each in overlaps)  # [CLS], and a third of the others
 
 
-def test_a_window_with_the_whole_answer_is_marked_and_others_are_empty() -> None:
+def test_a_window_with_the_whole_answer_is_marked_and_others_are_empty():
     context = " ".join(["dog"] * 20 + ["the cat"] + ["dog"] * 20)
     answer = ("the cat", context.index("the cat"))
     examples = Spans().encode([question(context, answer)], LABELS, TOKENIZER, 20)
@@ -92,7 +93,7 @@ def test_a_window_with_the_whole_answer_is_marked_and_others_are_empty() -> None
     assert 0 < marked < len(examples)
 
 
-def test_the_loss_is_the_mean_of_start_and_end_as_in_transformers() -> None:
+def test_the_loss_is_the_mean_of_start_and_end_as_in_transformers():
     lengths, starts, ends = (4, 6, 3), (1, 0, 2), (2, 0, 2)
     marks = [np.zeros(length, np.int64) for length in lengths]
     for each, start, end in zip(marks, starts, ends, strict=True):
@@ -124,7 +125,7 @@ def make_windows(counts: list[int], may_be_empty: bool) -> Windows:
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=3), st.integers(0, 9), st.booleans())
-def test_the_answer_is_the_best_of_all(counts: list[int], seed: int, may_be_empty: bool) -> None:
+def test_the_answer_is_the_best_of_all(counts: list[int], seed: int, may_be_empty: bool):
     windows = make_windows(counts, may_be_empty)
     rng = np.random.default_rng(seed)
     logits: list[NDArray[np.float32]] = [
@@ -147,7 +148,7 @@ def test_the_answer_is_the_best_of_all(counts: list[int], seed: int, may_be_empt
         assert windows.texts[0][slice(*found.span)] == answer
 
 
-def test_the_baseline_finds_words_near_those_of_the_question() -> None:
+def test_the_baseline_finds_words_near_those_of_the_question():
     asked = Question("", "", "What do most land snails eat?", CONTEXT, ())
     assert find_near(asked) == "leaves, and slugs"
 
@@ -159,16 +160,13 @@ TRAIN = [
 ]
 
 
-def test_a_model_learns_to_answer(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_learns_to_answer(workplace: Path, tmp_path: Path, cli: Cli):
     train = write_squad(tmp_path / "train.json", *TRAIN)
     test = write_squad(tmp_path / "dev.json", *TRAIN[:2], ask("x", "Who?", is_impossible=True))
     out, model = tmp_path / "run", str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "spans", "--train", str(train), "--out", str(out)]
     command += ["--valid", str(train), "--test", str(test), "--device", "cpu"]
     assert main([*command, "--epochs", "20", "--learning_rate", "0.003"]) == 0
-    capsys.readouterr()
     results = json.loads((out / "results.json").read_text())
     assert results["deciding_metric"] == "f1"
     assert results["scores"]["exact_match"]["mean"] > 0.9
@@ -181,26 +179,25 @@ def test_a_model_learns_to_answer(
     assert first.texts == ("What do snails eat?", CONTEXT)
     [answer] = Predictor(out)([("What do slugs eat?", CONTEXT)])
     assert (answer.label, answer.span) == ("mushrooms", (43, 52))
-    assert main(["predict", str(out), str(test), "--json"]) == 0
-    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    shown = [json.loads(line) for line in cli("predict", out, test, "--json").splitlines()]
     assert shown[0]["label"] == "leaves"
     assert shown[0]["span"] == [21, 27]
     for verb in (["serve", str(out)], ["export", str(out), "--to", "onnx"]):
-        assert main([*verb, *(["--out", str(tmp_path / "x")] if verb[0] == "export" else [])]) == 2
-        assert "answers questions" in capsys.readouterr().err
+        assert "answers questions" in cli.refuse(
+            *verb, *(["--out", str(tmp_path / "x")] if verb[0] == "export" else [])
+        )
 
 
 @pytest.mark.parametrize(
     "flags", [["--class_weights", "true"], ["--pooling", "mean"], ["--columns", "label=x"]]
 )
 def test_what_has_no_effect_on_questions_is_refused(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
-) -> None:
+    workplace: Path, tmp_path: Path, cli: Cli, flags: list[str]
+):
     train = write_squad(tmp_path / "train.json", *TRAIN)
     model, out = str(workplace / "runs" / "small"), tmp_path / "run"
     command = ["finetune", model, "--task", "spans", "--train", str(train), "--out", str(out)]
-    assert main([*command, *flags]) == 2
-    assert "spans" in capsys.readouterr().err
+    assert "spans" in cli.refuse(*command, *flags)
     assert not out.exists()
 
 
@@ -227,13 +224,11 @@ SCORES = [
 
 
 @pytest.mark.parametrize(("found", "references", "exact", "f1"), SCORES)
-def test_scores_are_those_of_the_script(
-    found: str, references: list[str], exact: float, f1: float
-) -> None:
+def test_scores_are_those_of_the_script(found: str, references: list[str], exact: float, f1: float):
     assert score_answer(found, references) == pytest.approx((exact, f1))
 
 
-def test_questions_of_both_versions_are_read(tmp_path: Path) -> None:
+def test_questions_of_both_versions_are_read(tmp_path: Path):
     path = write_squad(
         tmp_path / "dev.json",
         ask("q1", "What do slugs eat?", "mushrooms", "eat mushrooms"),
@@ -246,7 +241,7 @@ def test_questions_of_both_versions_are_read(tmp_path: Path) -> None:
     assert second.answers == []
 
 
-def test_questions_of_the_hub_are_read(tmp_path: Path) -> None:
+def test_questions_of_the_hub_are_read(tmp_path: Path):
     row = {"question": "Who?", "context": CONTEXT, "title": "snails"}
     rows = [
         {"id": "a", **row, "answers": {"text": ["slugs"], "answer_start": [33]}},
@@ -270,7 +265,7 @@ def test_questions_of_the_hub_are_read(tmp_path: Path) -> None:
         {"text": 5, "answer_start": [0]},
     ],
 )
-def test_wrong_answers_of_a_row_are_named(tmp_path: Path, answers: Any) -> None:
+def test_wrong_answers_of_a_row_are_named(tmp_path: Path, answers: Any):
     path = tmp_path / "train.jsonl"
     path.write_text(json.dumps({"question": "Who?", "context": CONTEXT, "answers": answers}))
     with pytest.raises(CorpusError, match=r"train.jsonl:1: answers = "):
@@ -286,14 +281,14 @@ def test_wrong_answers_of_a_row_are_named(tmp_path: Path, answers: Any) -> None:
         ({"question": " "}, "question =   must be a text"),
     ],
 )
-def test_a_wrong_question_is_named(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+def test_a_wrong_question_is_named(tmp_path: Path, change: dict[str, Any], expected: str):
     asked = {"id": "q7", "question": "What?", **change}
     path = write_squad(tmp_path / "train.json", {"answers": [], **asked})
     with pytest.raises(CorpusError, match=expected):
         list(read_questions(path))
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path):
     path = tmp_path / "train.json"
     wrong = {"": "not JSON", '{"data"': "not JSON", "[1, 2]": "layout", '{"data": "x"}': "layout"}
     for content, expected in wrong.items():

@@ -41,14 +41,14 @@ def connect_slowly(pairs: list[tuple[str, str]]) -> list[str]:
 
 
 @given(TEXT_PAIRS)
-def test_groups_are_what_shared_texts_connect(pairs: list[tuple[str, str]]) -> None:
+def test_groups_are_what_shared_texts_connect(pairs: list[tuple[str, str]]):
     assert find_connected(pairs) == connect_slowly(pairs)
 
 
 @given(TEXT_PAIRS, st.floats(0.05, 0.5), st.randoms())
 def test_who_is_held_out_depends_on_no_order_and_no_side(
     pairs: list[tuple[str, str]], share: float, random: Random
-) -> None:
+):
     labels = [[first[0]] for first, _ in pairs]
     groups, held_out = hold_out(pairs, labels, share)
     order = random.sample(range(len(pairs)), len(pairs))
@@ -63,7 +63,7 @@ def test_who_is_held_out_depends_on_no_order_and_no_side(
 @given(st.integers(1, 6), st.integers(8, 40), st.floats(0.1, 0.4))
 def test_partners_and_mirrored_copies_stay_with_their_anchor(
     num_partners: int, num_anchors: int, share: float
-) -> None:
+):
     pairs = [(f"a{a}", f"{a} {n}") for a, n in product(range(num_anchors), range(num_partners))]
     rows = make_rows([*pairs, *((b, a) for a, b in pairs)])
     train, valid = split_pairs(rows, share)
@@ -73,7 +73,7 @@ def test_partners_and_mirrored_copies_stay_with_their_anchor(
     assert count_shared(train, valid) == 0
 
 
-def test_where_shared_texts_connect_everything_the_first_text_decides() -> None:
+def test_where_shared_texts_connect_everything_the_first_text_decides():
     """As hypotheses that stand beside many premises do."""
     pairs = [(f"premise {n}", hypothesis) for n in range(100) for hypothesis in ("yes", str(n))]
     train, valid = split_pairs(make_rows(pairs), 0.1)
@@ -83,7 +83,7 @@ def test_where_shared_texts_connect_everything_the_first_text_decides() -> None:
     assert count_shared(train, valid) == 10
 
 
-def test_contexts_of_repeated_questions_are_on_one_side() -> None:
+def test_contexts_of_repeated_questions_are_on_one_side():
     rows = [
         Question("", f"{text}-{asked}", f"What is {asked}?", f"The text {text}.", ())
         for text in range(20)
@@ -94,7 +94,7 @@ def test_contexts_of_repeated_questions_are_on_one_side() -> None:
     assert not {row.context for row in kept} & {row.context for row in held_out}
 
 
-def test_the_share_of_each_label_is_held_out() -> None:
+def test_the_share_of_each_label_is_held_out():
     rows = [
         TableRow("", {"sentence1": f"{label} {number}", "label": label})
         for label, count in (("common", 219), ("rare", 81), ("few", 3), ("two", 2), ("one", 1))
@@ -110,7 +110,7 @@ def test_the_share_of_each_label_is_held_out() -> None:
     }  # fmt: skip
 
 
-def test_an_example_of_several_labels_belongs_to_its_rarest() -> None:
+def test_an_example_of_several_labels_belongs_to_its_rarest():
     texts = [[f"text {number}"] for number in range(400)]
     labels = [["O", "PER"] if n % 8 == 0 else ["O"] for n in range(400)]
     groups, held_out = hold_out(texts, labels, 0.1)
@@ -119,7 +119,7 @@ def test_an_example_of_several_labels_belongs_to_its_rarest() -> None:
 
 
 @given(st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=40, max_size=60))
-def test_each_of_several_labels_is_on_both_sides(labels: list[set[str]]) -> None:
+def test_each_of_several_labels_is_on_both_sides(labels: list[set[str]]):
     texts, names = [[str(n)] for n in range(len(labels))], [sorted(each) for each in labels]
     groups, held_out = hold_out(texts, names, 0.2)
     counts = Counter(name for each in labels for name in each)
@@ -133,7 +133,7 @@ def test_each_of_several_labels_is_on_both_sides(labels: list[set[str]]) -> None
     assert all(chosen[name] for name, count in counts.items() if count > 4)
 
 
-def test_copies_of_a_text_are_on_one_side_and_more_text_moves_few() -> None:
+def test_copies_of_a_text_are_on_one_side_and_more_text_moves_few():
     texts = [[str(n // 2)] for n in range(2000)]
     groups, held_out = hold_out(texts, [()] * 2000, 0.1)
     assert len(held_out) == 100
@@ -142,7 +142,7 @@ def test_copies_of_a_text_are_on_one_side_and_more_text_moves_few() -> None:
     assert len(held_out - fewer) <= 20  # the choice is that of the lowest hashes
 
 
-def test_a_label_of_one_example_takes_its_group_to_be_learned() -> None:
+def test_a_label_of_one_example_takes_its_group_to_be_learned():
     pairs = [(f"anchor {n // 2}", str(n)) for n in range(100)]
     rows = make_rows(pairs[::2], "common") + [
         row for n, pair in enumerate(pairs[1::2]) for row in make_rows([pair], f"rare {n % 25}")
@@ -154,7 +154,7 @@ def test_a_label_of_one_example_takes_its_group_to_be_learned() -> None:
     assert known >= {row.values["label"] for row in valid}
 
 
-def test_a_label_of_one_example_is_learned_and_not_held_out() -> None:
+def test_a_label_of_one_example_is_learned_and_not_held_out():
     rows = [TableRow("", {"sentence1": str(n), "label": str(n % 2)}) for n in range(100)]
     rare = [TableRow("", {"sentence1": f"rare {n}", "label": f"rare {n}"}) for n in range(30)]
     train, valid = split([*rows, *rare], 0.3)

@@ -41,11 +41,11 @@ ROWS = [{"text": 'He said "no".', "label": "1"}, {"text": "a, b", "label": "0"}]
         ("a.jsonl", "\n".join(json.dumps({**row, "more": 1}) for row in ROWS)),
     ],
 )
-def test_columns_by_name(name: str, content: str, tmp_path: Path) -> None:
+def test_columns_by_name(name: str, content: str, tmp_path: Path):
     assert read(write(tmp_path, name, content), text="text", label="label") == ROWS
 
 
-def test_tabs_and_quotation_marks_in_a_csv_file(tmp_path: Path) -> None:
+def test_tabs_and_quotation_marks_in_a_csv_file(tmp_path: Path):
     path = write(tmp_path, "a.csv", '"text"\t"label"\n"a ""b""\t"\t1\nc\t0\n')
     assert list_names(path) == ["text", "label"]
     rows = [{"text": 'a "b"\t', "label": "1"}, {"text": "c", "label": "0"}]
@@ -53,19 +53,19 @@ def test_tabs_and_quotation_marks_in_a_csv_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["1_5", "1e19", -1e19, 10**400, "nan", "inf", None])
-def test_numbers_fit_in_float32(value: object) -> None:
+def test_numbers_fit_in_float32(value: object):
     with pytest.raises(CorpusError, match="a:1: label = "):
         TableRow("a:1", {"label": value}).number("label")
 
 
-def test_columns_by_position_have_no_header(tmp_path: Path) -> None:
+def test_columns_by_position_have_no_header(tmp_path: Path):
     path = write(tmp_path, "a.tsv", "gj04\t1\t\tIt is.\ngj04\t0\t*\tIs it is.\n")
     rows = [{"text": "It is.", "label": "1"}, {"text": "Is it is.", "label": "0"}]
     assert read(path, text="3", label="1") == rows
     assert read(path, header=True, text="3", label="1") == rows[1:]
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet(tmp_path: Path):
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     table = arrow.table({"s": ["x", "y"], "score": [0.5, 2.0]})
@@ -101,13 +101,13 @@ def test_parquet(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(
     name: str, content: str, columns: dict[str, str], message: str, tmp_path: Path
-) -> None:
+):
     path = write(tmp_path, name, content)
     with pytest.raises(CorpusError, match=message):
         list(read_columns(path, parse_columns(columns)))
 
 
-def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path: Path):
     lines = ["id\ttext\tlabel", "1\tbroken", "off\t0", "2\twhole\t1", "3\twhole\t0\tmore"]
     path = write(tmp_path, "a.tsv", "\n".join(lines))
     columns, skipped = parse_columns({"text": "text", "label": "label"}), Counter[str]()
@@ -117,7 +117,7 @@ def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path:
 
 
 @pytest.mark.parametrize("num_plain", [1, 5_000])  # one line of few, and one of many
-def test_text_in_another_encoding_is_named_with_its_line(num_plain: int, tmp_path: Path) -> None:
+def test_text_in_another_encoding_is_named_with_its_line(num_plain: int, tmp_path: Path):
     path = tmp_path / "a.tsv"
     path.write_bytes(("text\n" + "plain\n" * num_plain + "schön\n").encode("cp1252"))
     with pytest.raises(CorpusError) as caught:
@@ -128,7 +128,7 @@ def test_text_in_another_encoding_is_named_with_its_line(num_plain: int, tmp_pat
     assert "--corpus" not in message  # finetune and predict have no such flag
 
 
-def test_one_damaged_letter_is_an_error_too(tmp_path: Path) -> None:
+def test_one_damaged_letter_is_an_error_too(tmp_path: Path):
     (tmp_path / "a.csv").write_bytes("text\nschön\nGrüße\n".encode() + b"br\xfc\n")
     with pytest.raises(CorpusError, match=r"a\.csv:4 is mostly UTF-8"):
         read(tmp_path / "a.csv", text="text")
@@ -147,9 +147,7 @@ def test_one_damaged_letter_is_an_error_too(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_spreadsheet_is_refused_by_name(
-    name: str, content: bytes, kind: str, tmp_path: Path
-) -> None:
+def test_a_spreadsheet_is_refused_by_name(name: str, content: bytes, kind: str, tmp_path: Path):
     (tmp_path / name).write_bytes(content)
     for attempt in (list_names, lambda path: read(path, text="text")):
         with pytest.raises(CorpusError, match=rf"{name} is .*{kind}.* CSV"):
@@ -177,13 +175,13 @@ def read_values(path: Path, columns: dict[str, str]) -> list[tuple[object, ...]]
         ("what,ever", ["sentence1", "label"]),  # which are missing, and an error names them
     ],
 )
-def test_usual_names_are_known(names: str, expected: list[str]) -> None:
+def test_usual_names_are_known(names: str, expected: list[str]):
     found = find_roles(names.split(","), ROLES, {}, "a.csv")
     assert list(found.values()) == expected
     assert list(found) == [role for role in ROLES if role != "sentence2" or len(expected) == 3]
 
 
-def test_columns_that_are_given_are_left_alone() -> None:
+def test_columns_that_are_given_are_left_alone():
     names = ["text", "title", "label", "topic"]
     assert find_roles(names, ROLES, {"sentence1": "title"}, "a.csv") == {"label": "label"}
     assert find_roles(names, ROLES, {"label": "text"}, "a.csv") == {"sentence1": "title"}
@@ -202,7 +200,7 @@ def test_columns_that_are_given_are_left_alone() -> None:
         ("a.csv", "\ufefftext;label\r\nI came, I saw;1\r\nyes, he said;0\r\n"),
     ],
 )
-def test_semicolons_and_tabs_are_found(name: str, content: str, tmp_path: Path) -> None:
+def test_semicolons_and_tabs_are_found(name: str, content: str, tmp_path: Path):
     (tmp_path / name).write_text(content, encoding="utf-8", newline="")
     assert list_names(tmp_path / name) == ["text", "label"]
     rows = read_values(tmp_path / name, {"sentence1": "text", "label": "label"})
@@ -220,7 +218,7 @@ def test_semicolons_and_tabs_are_found(name: str, content: str, tmp_path: Path) 
         ([], ","),
     ],
 )
-def test_what_the_ending_says_stays_where_nothing_else_fits(lines: list[str], own: str) -> None:
+def test_what_the_ending_says_stays_where_nothing_else_fits(lines: list[str], own: str):
     assert find_delimiter(lines, own) == own
 
 
@@ -237,12 +235,12 @@ def test_what_the_ending_says_stays_where_nothing_else_fits(lines: list[str], ow
         ([], False),
     ],
 )
-def test_a_header_is_told_from_an_example(rows: list[list[str]], expected: bool) -> None:
+def test_a_header_is_told_from_an_example(rows: list[list[str]], expected: bool):
     assert looks_like_header(rows) is expected
 
 
 @pytest.mark.parametrize("rows", ["{text},{label}", "{label},{text}"])
-def test_a_table_without_a_header_is_reported_without_quoting_it(rows: str, tmp_path: Path) -> None:
+def test_a_table_without_a_header_is_reported_without_quoting_it(rows: str, tmp_path: Path):
     path = tmp_path / "a.csv"
     examples = [("my secret sits here", "spam"), ("and more of it", "ham")] * 3
     path.write_text("".join(rows.format(text=t, label=n) + "\n" for t, n in examples))
@@ -254,7 +252,7 @@ def test_a_table_without_a_header_is_reported_without_quoting_it(rows: str, tmp_
     assert "spam" not in message
 
 
-def test_a_header_over_positions_is_no_example(tmp_path: Path) -> None:
+def test_a_header_over_positions_is_no_example(tmp_path: Path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\nyes,1\n")
     assert read_values(path, {"sentence1": "0", "label": "1"}) == [("yes", "1")]
@@ -262,7 +260,7 @@ def test_a_header_over_positions_is_no_example(tmp_path: Path) -> None:
     assert read_values(path, {"sentence1": "0", "label": "1"}) == [("text", "1"), ("yes", "1")]
 
 
-def test_an_unusual_header_over_positions_is_no_example(tmp_path: Path) -> None:
+def test_an_unusual_header_over_positions_is_no_example(tmp_path: Path):
     path = tmp_path / "a.csv"
     path.write_text("mail,folder\n" + "where is it,order\nit is broken,complaint\n" * 6)
     columns = {"sentence1": "0", "label": "1"}
@@ -275,7 +273,7 @@ def test_an_unusual_header_over_positions_is_no_example(tmp_path: Path) -> None:
     assert len(read_values(path, columns)) == 12
 
 
-def test_a_column_for_each_label_is_named(tmp_path: Path) -> None:
+def test_a_column_for_each_label_is_named(tmp_path: Path):
     path = tmp_path / "a.csv"
     path.write_text("text,sport,art,year\n" + "a game,1,0,7\na picture,0,1,8\n" * 6)
     with pytest.raises(CorpusError, match=r"no column for label.* 2 columns hold 0 and 1: .*a\|b"):
@@ -294,7 +292,7 @@ def test_a_column_for_each_label_is_named(tmp_path: Path) -> None:
         ("id,text,text,label", "sentence1", "1"),
     ],
 )
-def test_columns_that_differ_only_in_case_are_a_choice(names: str, role: str, choice: str) -> None:
+def test_columns_that_differ_only_in_case_are_a_choice(names: str, role: str, choice: str):
     with pytest.raises(CorpusError, match=rf"a\.csv .* {role}: .*--columns {role}={choice}\.$"):
         find_roles(names.split(","), ROLES, {}, "a.csv")
     found = find_roles(names.split(","), ROLES, {role: choice}, "a.csv") if choice != "1" else {}
@@ -313,9 +311,7 @@ def test_columns_that_differ_only_in_case_are_a_choice(names: str, role: str, ch
         ("a.tsv", "text\tlabel\nI came\tI saw\t1\n", "Quote texts that contain a tab"),
     ],
 )
-def test_a_text_that_was_cut_is_an_error(
-    name: str, content: str, remedy: str, tmp_path: Path
-) -> None:
+def test_a_text_that_was_cut_is_an_error(name: str, content: str, remedy: str, tmp_path: Path):
     (tmp_path / name).write_text(content)
     with pytest.raises(CorpusError, match=rf"has 3 columns, .*has 2\. .*{remedy}"):
         read_values(tmp_path / name, {"sentence1": "text", "label": "label"})
@@ -338,28 +334,26 @@ SNAILS = '1\t"snail 1 eats\nleaf 1 today"\tby Ann\n'
         ('1\tx\t"never closed\n', ("1", "x", '"never closed')),
     ],
 )
-def test_quoted_cells_of_tsv(row: str, expected: tuple[str, ...], tmp_path: Path) -> None:
+def test_quoted_cells_of_tsv(row: str, expected: tuple[str, ...], tmp_path: Path):
     path = write(tmp_path, "a.tsv", "label\ttext\tnote\n" + row + '2\tnext\tnever opened"\n')
     columns = {"a": "label", "b": "text", "c": "note"}
     assert read_values(path, columns) == [expected, ("2", "next", 'never opened"')]
 
 
-def test_a_quoted_first_row_says_that_all_are(tmp_path: Path) -> None:
+def test_a_quoted_first_row_says_that_all_are(tmp_path: Path):
     path = write(tmp_path, "a.tsv", '"text"\t"label"\n"Yes."\t"1"\n')
     assert read(path, text="text", label="label") == [{"text": "Yes.", "label": "1"}]
 
 
 @pytest.mark.parametrize("row", ["1\tsnail\n", "1\tsnail\tAnn\tmore\n", '1\t"snail\n'])
-def test_a_row_of_another_width_is_an_error(row: str, tmp_path: Path) -> None:
+def test_a_row_of_another_width_is_an_error(row: str, tmp_path: Path):
     path = write(tmp_path, "a.tsv", f"label\ttext\tnote\n0\tx\ty\n{row}")
     with pytest.raises(CorpusError, match=r"a\.tsv:3 has"):
         read(path, text="text", label="label")
 
 
 @pytest.mark.parametrize("declared", ["sep=;", "SEP=;", '"sep=;"'])
-def test_a_first_line_that_declares_the_separator_is_no_header(
-    declared: str, tmp_path: Path
-) -> None:
+def test_a_first_line_that_declares_the_separator_is_no_header(declared: str, tmp_path: Path):
     path = write(tmp_path, "a.csv", f"{declared}\ntext;label\na, b;1\n")
     assert list_names(path) == ["text", "label"]
     [row] = read_columns(path, {"text": "text", "label": "label"})

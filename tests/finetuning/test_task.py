@@ -23,7 +23,7 @@ from maskwright.model_folder.classifier_folder import (
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 
 CONFIG = FinetuneConfig(
-    epochs=12, batch_size=16, learning_rate=3e-3, layer_decay=1.0, dropout=0.0, patience=0
+    epochs=8, batch_size=16, learning_rate=3e-3, layer_decay=1.0, dropout=0.0, patience=0
 )
 CPU = torch.device("cpu")
 LABELS = {"sentence1": "sentence1", "label": "label"}
@@ -49,7 +49,7 @@ def nouns(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_task_is_learned_saved_and_answered(
     task: str, columns: dict, metric: str, least: float, nouns: Path, tmp_path: Path
-) -> None:
+):
     loaded = make_loaded()
     data = read_task(TaskFiles(task=task, train=nouns, columns=columns), loaded, CONFIG)
     outcome = train_seeds(data, loaded.model, CONFIG, CPU)
@@ -66,7 +66,7 @@ def test_a_task_is_learned_saved_and_answered(
     assert answer.label == expected.get(task, "animal")
 
 
-def test_tags_are_learned_saved_and_answered(tmp_path: Path) -> None:
+def test_tags_are_learned_saved_and_answered(tmp_path: Path):
     loaded = make_loaded()
     files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
     data = read_task(files, loaded, CONFIG)
@@ -81,7 +81,7 @@ def test_tags_are_learned_saved_and_answered(tmp_path: Path) -> None:
     assert [answer.label for answer in tags] == ["O", "I-animal", "O", "I-thing"]
 
 
-def test_seeds_are_runs_of_their_own_and_give_the_same_again(nouns: Path) -> None:
+def test_seeds_are_runs_of_their_own_and_give_the_same_again(nouns: Path):
     loaded = make_loaded()
     config = FinetuneConfig(epochs=1, seeds=2, device="cpu")
     data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
@@ -92,7 +92,7 @@ def test_seeds_are_runs_of_their_own_and_give_the_same_again(nouns: Path) -> Non
     assert mean_scores(first.runs)["accuracy"]["deviation"] is not None
 
 
-def test_the_weights_that_scored_best_are_kept(nouns: Path) -> None:
+def test_the_weights_that_scored_best_are_kept(nouns: Path):
     loaded = make_loaded()
     config = FinetuneConfig(epochs=4, learning_rate=3e-3, device="cpu")
     data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
@@ -101,9 +101,7 @@ def test_the_weights_that_scored_best_are_kept(nouns: Path) -> None:
     assert (run.best_step, run.scores["accuracy"]) == (best["step"], best["accuracy"])
 
 
-def test_a_test_is_scored_once_with_the_weights_that_were_chosen(
-    nouns: Path, tmp_path: Path
-) -> None:
+def test_a_test_is_scored_once_with_the_weights_that_were_chosen(nouns: Path, tmp_path: Path):
     loaded = make_loaded()
     text = nouns.read_text().splitlines()
     flipped = [line.replace("animal", "?").replace("thing", "animal") for line in text]
@@ -142,7 +140,7 @@ def test_a_test_is_scored_once_with_the_weights_that_were_chosen(
 )
 def test_a_run_stops_where_neither_score_nor_loss_improve(
     accuracies: list[float], losses: list[float], num_scores: int
-) -> None:
+):
     config, majority = FinetuneConfig(patience=3, warmup_share=0.0), {"accuracy": 0.5}
     stopping = EarlyStopping(config, 20, "accuracy", majority)
     scores = [
@@ -154,7 +152,7 @@ def test_a_run_stops_where_neither_score_nor_loss_improve(
     assert ended == num_scores
 
 
-def test_early_stopping_spares_the_warmup_and_may_be_off() -> None:
+def test_early_stopping_spares_the_warmup_and_may_be_off():
     config, same = FinetuneConfig(patience=2, warmup_share=0.8), {"spearman": 0.5, "valid_loss": 1}
     stopping = EarlyStopping(config, 10, "spearman")
     found = [stopping.is_over(step, same) for step in range(10)]
@@ -175,13 +173,13 @@ def test_early_stopping_spares_the_warmup_and_may_be_off() -> None:
 )
 def test_metrics_without_a_meaning_are_refused(
     task: str, metric: Metric, num_labels: int, message: str
-) -> None:
+):
     with pytest.raises(ConfigError, match=message):
         choose_metrics(load_label_task(task), Labels(("O",) * num_labels), metric)
     assert choose_metrics(load_label_task("classification"), Labels(("a", "b")), "f1")[0] == "f1"
 
 
-def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
+def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path):
     lines = ["the DET\ncat NOUN\nsees VERB\n", "dogs NOUN\nsee VERB\ntrees NOUN\n"] * 20
     (tmp_path / "pos.conll").write_text("\n".join(lines))
     (tmp_path / "valid.conll").write_text(lines[0])
@@ -189,7 +187,7 @@ def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
     assert read_task(files, make_loaded(), CONFIG).deciding == "accuracy"
 
 
-def test_long_sentences_are_scored_as_wholes(tmp_path: Path) -> None:
+def test_long_sentences_are_scored_as_wholes(tmp_path: Path):
     """An entity that is cut in two pieces is one entity."""
     (tmp_path / "long.conll").write_text("\n".join(["cat I-animal"] * 40 + ["", "dogs O"]))
     files = TaskFiles(task="tokens", train=tmp_path / "long.conll", valid=tmp_path / "long.conll")
@@ -206,7 +204,7 @@ def test_long_sentences_are_scored_as_wholes(tmp_path: Path) -> None:
     assert len(spans) == 1
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(nouns: Path) -> None:
+def test_a_loss_that_is_not_finite_ends_the_run(nouns: Path):
     loaded = make_loaded()
     config = FinetuneConfig(learning_rate=1e30, grad_clip=0, device="cpu")
     data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
@@ -219,7 +217,7 @@ def read_nouns(nouns: Path, share: float) -> TaskData:
     return read_task(files, make_loaded(), CONFIG)
 
 
-def test_too_few_examples_are_an_error(tmp_path: Path) -> None:
+def test_too_few_examples_are_an_error(tmp_path: Path):
     with pytest.raises(CorpusError, match="too few examples for training and validation"):
         read_nouns(write_nouns(tmp_path / "one.tsv", 1), 0.5)
 
@@ -240,9 +238,7 @@ def test_too_few_examples_are_an_error(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_why_nothing_can_be_learned_is_said(
-    task: str, content: str, message: str, tmp_path: Path
-) -> None:
+def test_why_nothing_can_be_learned_is_said(task: str, content: str, message: str, tmp_path: Path):
     (tmp_path / "a.tsv").write_text(content)
     columns = LABELS if task == "classification" else {}
     files = TaskFiles(task=task, train=tmp_path / "a.tsv", columns=columns)
@@ -250,7 +246,7 @@ def test_why_nothing_can_be_learned_is_said(
         read_task(files, make_loaded(), CONFIG)
 
 
-def test_files_of_no_examples_are_named(nouns: Path, tmp_path: Path) -> None:
+def test_files_of_no_examples_are_named(nouns: Path, tmp_path: Path):
     (tmp_path / "none.tsv").write_text("sentence1\tlabel\n")
     files = TaskFiles(task="classification", train=nouns, columns=LABELS)
     for name in ("valid", "test"):
@@ -258,7 +254,7 @@ def test_files_of_no_examples_are_named(nouns: Path, tmp_path: Path) -> None:
             read_task(replace(files, **{name: tmp_path / "none.tsv"}), make_loaded(), CONFIG)
 
 
-def test_a_model_of_no_numbers_is_not_kept(nouns: Path) -> None:
+def test_a_model_of_no_numbers_is_not_kept(nouns: Path):
     """Also if the loss of its last step was a number."""
     loaded = make_loaded()
     config = replace(CONFIG, epochs=0.01, learning_rate=1e38, warmup_share=0.0, device="cpu")
@@ -269,7 +265,7 @@ def test_a_model_of_no_numbers_is_not_kept(nouns: Path) -> None:
             train_seeds(data, loaded.model, config, CPU)
 
 
-def test_a_run_is_scored_at_least_once(nouns: Path) -> None:
+def test_a_run_is_scored_at_least_once(nouns: Path):
     loaded = make_loaded()
     config = replace(CONFIG, epochs=0.2, evaluations_an_epoch=1e-308, device="cpu")
     data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
@@ -277,7 +273,7 @@ def test_a_run_is_scored_at_least_once(nouns: Path) -> None:
     assert [record["step"] for record in run.history] == [run.num_steps]
 
 
-def test_the_largest_numbers_are_learned(tmp_path: Path) -> None:
+def test_the_largest_numbers_are_learned(tmp_path: Path):
     lines = write_nouns(tmp_path / "train.tsv", 700).read_text().splitlines()
     sizes = [f"{1 - 2 * ('cat' in line)}e18" for line in lines[1:]]
     rows = [f"{line}\t{size}" for line, size in zip(lines[1:], sizes, strict=True)]
@@ -300,7 +296,7 @@ def write_cities(path: Path, others: str, held_out: str) -> TaskFiles:
     return TaskFiles(task="multilabel", train=path, columns=LABELS)
 
 
-def test_all_rows_of_a_file_choose_what_separates_its_labels(tmp_path: Path) -> None:
+def test_all_rows_of_a_file_choose_what_separates_its_labels(tmp_path: Path):
     path = tmp_path / "train.tsv"
     data = read_task(write_cities(path, "New York|NY", "New York, NY"), make_loaded(), CONFIG)
     assert data.labels.names == ("Boston, MA", "NY", "New York", "New York, NY")
@@ -311,7 +307,7 @@ def test_all_rows_of_a_file_choose_what_separates_its_labels(tmp_path: Path) -> 
     assert [1, 1] in np.asarray(data.valid.targets).tolist()
 
 
-def test_only_texts_that_are_compared_are_inputs_of_their_own(nouns: Path, tmp_path: Path) -> None:
+def test_only_texts_that_are_compared_are_inputs_of_their_own(nouns: Path, tmp_path: Path):
     """Also in a model that was fine-tuned before, to compare texts."""
     columns = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}
     files = TaskFiles(task="classification", train=nouns, columns=columns)
@@ -338,7 +334,7 @@ def test_only_texts_that_are_compared_are_inputs_of_their_own(nouns: Path, tmp_p
     assert [ids.count(TOKENIZER.cls_id) for ids in pair.values()] == [2, 1]
 
 
-def test_words_without_tokens_are_named(tmp_path: Path) -> None:
+def test_words_without_tokens_are_named(tmp_path: Path):
     train = write_tags(tmp_path / "train.conll")
     valid = tmp_path / "valid.conll"
     valid.write_text("\n\u200b O\n\u200b O\n")
@@ -350,7 +346,7 @@ def test_words_without_tokens_are_named(tmp_path: Path) -> None:
             read_task(files, make_loaded(), CONFIG)
 
 
-def test_examples_that_are_also_in_training_are_counted(nouns: Path, tmp_path: Path) -> None:
+def test_examples_that_are_also_in_training_are_counted(nouns: Path, tmp_path: Path):
     tags, count = write_tags(tmp_path / "a.conll"), len(nouns.read_text().splitlines()) - 1
     files = TaskFiles(task="classification", train=nouns, test=nouns, columns=LABELS)
     [note] = read_task(files, make_loaded(), CONFIG).task.notes
@@ -360,7 +356,7 @@ def test_examples_that_are_also_in_training_are_counted(nouns: Path, tmp_path: P
     assert note.startswith("120 of 120 validation examples are also in training")
 
 
-def test_labels_that_differ_by_case_only_are_named(tmp_path: Path) -> None:
+def test_labels_that_differ_by_case_only_are_named(tmp_path: Path):
     path = tmp_path / "a.tsv"
     rows = [
         f"{word} {n}\t{label}"

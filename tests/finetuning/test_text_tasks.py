@@ -27,6 +27,7 @@ from maskwright.finetuning.text_tasks import (
     measure_reciprocal_rank,
 )
 from maskwright.finetuning.token_task import Tokens
+from tests.command import Cli
 
 CLASSES, SEVERAL, NUMBER = Classification(), MultiLabel(), Regression()
 
@@ -35,7 +36,7 @@ def rows(*labels: Any) -> list[TableRow]:
     return [TableRow(f"t.tsv:{n}", {"label": label}) for n, label in enumerate(labels, start=1)]
 
 
-def test_labels_are_found_in_one_order_whatever_comes_first() -> None:
+def test_labels_are_found_in_one_order_whatever_comes_first():
     labels = CLASSES.find_labels(rows("pos", "neg", "pos"))
     assert (labels.names, labels.counts) == (("neg", "pos"), (1, 2))
     assert CLASSES.encode_labels(rows("pos", "neg"), labels).tolist() == [1, 0]
@@ -43,7 +44,7 @@ def test_labels_are_found_in_one_order_whatever_comes_first() -> None:
     assert numbers.names == ("9", "10")  # in the order of numbers, and 9.0 is 9
 
 
-def test_several_labels_at_once_are_read_in_every_spelling() -> None:
+def test_several_labels_at_once_are_read_in_every_spelling():
     given = rows("a, b", "a,c", '["b"]', ["c", "a", None], "", math.nan)
     labels = SEVERAL.find_labels(given)
     assert labels.names == ("a", "b", "c")
@@ -51,14 +52,14 @@ def test_several_labels_at_once_are_read_in_every_spelling() -> None:
     assert SEVERAL.encode_labels(given, labels).tolist() == expected
 
 
-def test_commas_are_parts_of_names_if_training_labels_have_bars() -> None:
+def test_commas_are_parts_of_names_if_training_labels_have_bars():
     labels = Labels(("Food, drinks", "Travel"))
     scored = rows("Food, drinks", "Travel|Food, drinks")  # also where no label has a bar
     assert SEVERAL.encode_labels(scored[:1], labels).tolist() == [[1, 0]]
     assert SEVERAL.encode_labels(scored, labels).tolist() == [[1, 0], [1, 1]]
 
 
-def test_tags_begin_with_that_of_no_entity() -> None:
+def test_tags_begin_with_that_of_no_entity():
     sentences = [TaggedSentence("", (), tags) for tags in (("I-PER", "O"), ("I-LOC",))]
     labels = Tokens().find_labels(sentences)
     assert labels.names == ("O", "I-LOC", "I-PER")
@@ -88,18 +89,18 @@ def test_tags_begin_with_that_of_no_entity() -> None:
         ("regression", ["1", None], "t.tsv:2: label = None is not a number"),
     ],
 )
-def test_what_cannot_be_learned_is_named(task: str, labels: list[Any], message: str) -> None:
+def test_what_cannot_be_learned_is_named(task: str, labels: list[Any], message: str):
     with pytest.raises(CorpusError, match=message):
         load_label_task(task).find_labels(rows(*labels))
 
 
-def test_a_label_that_training_never_saw_is_named() -> None:
+def test_a_label_that_training_never_saw_is_named():
     labels = CLASSES.find_labels(rows("a", "b"))
     with pytest.raises(CorpusError, match=r"t.tsv:1 has the label c, which .* they have a, b\."):
         CLASSES.encode_labels(rows("c"), labels)
 
 
-def test_weights_make_all_labels_count_alike() -> None:
+def test_weights_make_all_labels_count_alike():
     labels = CLASSES.find_labels(rows("a", "a", "a", "b"))
     weighted = weigh_labels(CLASSES.problem, labels.counts, 4) * np.array(labels.counts)
     assert weighted == pytest.approx([2, 2])
@@ -117,7 +118,7 @@ def test_weights_make_all_labels_count_alike() -> None:
         ["[1, 0, 1]", "", "[0, 1, 0]"],
     ],
 )
-def test_vectors_of_0_and_1_are_labels_by_position(labels: list[Any], tmp_path: Path) -> None:
+def test_vectors_of_0_and_1_are_labels_by_position(labels: list[Any], tmp_path: Path):
     path, task = tmp_path / "a.jsonl", MultiLabel()
     path.write_text("\n".join(json.dumps({"text": "x", "label": label}) for label in labels))
     columns = {"sentence1": "text", "label": "label"}
@@ -128,7 +129,7 @@ def test_vectors_of_0_and_1_are_labels_by_position(labels: list[Any], tmp_path: 
     assert task.notes == ["a.jsonl: the labels are vectors of 0 and 1, named from 0"]
 
 
-def test_labels_that_print_alike_are_one() -> None:
+def test_labels_that_print_alike_are_one():
     spelled = ["caf\u00e9", "cafe\u0301", "\u200bcaf\u00e9", "caf\u00e9\ufeff", "ca\u00adf\u00e9"]
     labels = CLASSES.find_labels(rows(*spelled, "a b", "a\u00a0b"))
     assert (labels.names, labels.counts) == (("a b", "caf\u00e9"), (2, 5))
@@ -145,7 +146,7 @@ def write_triplets(path: Path, count: int = 40) -> Path:
     return path
 
 
-def test_a_negative_passage_is_a_pair_of_its_own(tmp_path: Path) -> None:
+def test_a_negative_passage_is_a_pair_of_its_own(tmp_path: Path):
     path, task = write_triplets(tmp_path / "train.tsv", 2), Ranking()
     columns = task.find_columns(path, {})
     assert columns == {"sentence1": "query", "sentence2": "passage", "negative": "negative"}
@@ -155,14 +156,14 @@ def test_a_negative_passage_is_a_pair_of_its_own(tmp_path: Path) -> None:
     assert task.encode_labels(rows, task.find_labels(rows)).tolist() == [1, 0, 1, 0]
 
 
-def test_the_worst_mistakes_are_wrong_with_confidence() -> None:
+def test_the_worst_mistakes_are_wrong_with_confidence():
     task = Ranking()
     assert rate_mistake(task, 1.0, 12.0, None) is None
     severities = [rate_mistake(task, 1.0, logit, None) or 0.0 for logit in (0.0, -5.0)]
     assert 0 < severities[0] < severities[1]
 
 
-def test_a_negative_that_is_null_is_an_error(tmp_path: Path) -> None:
+def test_a_negative_that_is_null_is_an_error(tmp_path: Path):
     path, task = tmp_path / "train.jsonl", Ranking()
     path.write_text('{"query": "a", "passage": "b", "negative": null}\n')
     columns = task.find_columns(path, {})
@@ -171,7 +172,7 @@ def test_a_negative_that_is_null_is_an_error(tmp_path: Path) -> None:
         [row.texts for row in rows]
 
 
-def test_a_table_with_labels_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_table_with_labels_is_read_as_it_is(tmp_path: Path):
     path, task = tmp_path / "train.csv", Ranking()
     path.write_text("query,passage,label\na,b,1\na,c,0\n")
     columns = task.find_columns(path, {})
@@ -186,7 +187,7 @@ def test_a_table_with_labels_is_read_as_it_is(tmp_path: Path) -> None:
         task.find_columns(path, {})
 
 
-def test_reciprocal_ranks_are_scikit_learns_where_one_passage_is_relevant() -> None:
+def test_reciprocal_ranks_are_scikit_learns_where_one_passage_is_relevant():
     rng = np.random.default_rng(0)
     scores, queries = rng.normal(size=(20, 5)), np.repeat([f"q{n}" for n in range(20)], 5)
     relevance = np.eye(5)[rng.integers(5, size=20)]
@@ -194,7 +195,7 @@ def test_reciprocal_ranks_are_scikit_learns_where_one_passage_is_relevant() -> N
     assert found == pytest.approx(label_ranking_average_precision_score(relevance, scores))
 
 
-def test_equal_scores_are_no_merit() -> None:
+def test_equal_scores_are_no_merit():
     labels = np.array([1, 0, 0, 1, 0, 1, 1])
     queries = ["a", "a", "a", "b", "b", "c", "c"]  # c has nothing to rank
     assert measure_reciprocal_rank(queries, labels, np.zeros(7)) == pytest.approx(
@@ -204,15 +205,15 @@ def test_equal_scores_are_no_merit() -> None:
         measure_reciprocal_rank(["a", "b"], np.array([1, 0]), np.zeros(2))
 
 
-def test_the_loss_is_binary_cross_entropy() -> None:
+def test_the_loss_is_binary_cross_entropy():
     logits, targets = torch.tensor([[2.0], [-1.0]]), torch.tensor([1.0, 0.0])
     expected = -(torch.sigmoid(logits[0]).log() + torch.sigmoid(-logits[1]).log()) / 2
     assert Ranking().loss(logits, targets).item() == pytest.approx(expected.item())
 
 
 def test_a_cross_encoder_loads_what_was_trained_and_search_uses_it(
-    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    workplace: Path, tmp_path: Path, cli: Cli
+):
     path, out = write_triplets(tmp_path / "train.tsv"), tmp_path / "ranker"
     model = str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "ranking", "--train", str(path), "--out", str(out)]
@@ -220,19 +221,18 @@ def test_a_cross_encoder_loads_what_was_trained_and_search_uses_it(
     results = json.loads((out / "results.json").read_text())
     assert results["deciding_metric"] == "mrr"
     assert results["baselines"]["majority"]["mrr"] == 0.5
-    capsys.readouterr()
     folder = write_collection(tmp_path / "beir")
     evaluate = ["evaluate", model, "--suite", "retrieval", "--data", str(folder)]
-    assert main([*evaluate, "--rerank", str(out), "--json"]) == 0
-    [suite] = json.loads(capsys.readouterr().out)["suites"]
+    [suite] = json.loads(cli(*evaluate, "--rerank", out, "--json"))["suites"]
     scores = {score["name"]: score["value"] for score in suite["scores"]}
     assert scores["retrieval/reranked/recall_100"] == scores["retrieval/recall_100"]
     predict = Predictor(out)
     pairs = [("what does the cat eat", text) for text in ("the fox eats", "the cat eats")]
     best = int(np.argmax([answer.label for answer in predict(pairs)]))
     assert scores["retrieval/reranked/mrr_10"] == (0.5, 1.0)[best]
-    assert main(["evaluate", model, "--suite", "fill", "--rerank", str(out)]) == 2
-    assert "--rerank needs --suite retrieval" in capsys.readouterr().err
+    assert "--rerank needs --suite retrieval" in cli.refuse(
+        "evaluate", model, "--suite", "fill", "--rerank", out
+    )
 
 
 def write_collection(folder: Path) -> Path:

@@ -47,7 +47,7 @@ def embed_slowly(embed: Embedder, text: str) -> NDArray[np.float32]:
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_any_batch_gives_the_vectors_of_the_slow_twin(
     tokenizer: Tokenizer, pooling: Pooling, normalize: bool
-) -> None:
+):
     embed = make(tokenizer, pooling, normalize)
 
     @settings(max_examples=20)
@@ -65,13 +65,13 @@ def test_any_batch_gives_the_vectors_of_the_slow_twin(
     check()
 
 
-def test_one_text_is_a_list_of_one(tokenizer: Tokenizer) -> None:
+def test_one_text_is_a_list_of_one(tokenizer: Tokenizer):
     embed = make(tokenizer)
     assert np.array_equal(embed("the cat"), embed(["the cat"]))
     assert embed([]).shape == (0, 32)
 
 
-def test_long_texts_are_cut_with_their_end_kept_and_counted(tokenizer: Tokenizer) -> None:
+def test_long_texts_are_cut_with_their_end_kept_and_counted(tokenizer: Tokenizer):
     embed = make(tokenizer)
     fits, cut = " ".join(["cat"] * 14), " ".join(["cat"] * 14 + ["dog"] * 50)
     first, second = embed([fits, cut])
@@ -81,7 +81,7 @@ def test_long_texts_are_cut_with_their_end_kept_and_counted(tokenizer: Tokenizer
     assert embed.num_cut == 3
 
 
-def test_a_folder_may_have_a_shorter_limit(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_folder_may_have_a_shorter_limit(tokenizer: Tokenizer, tmp_path: Path):
     save_model(tmp_path, tiny_model(), tokenizer)
     assert Embedder(tmp_path, "cpu").longest == LONGEST
     for said, longest in ((8, 8), (512, LONGEST)):
@@ -89,7 +89,7 @@ def test_a_folder_may_have_a_shorter_limit(tokenizer: Tokenizer, tmp_path: Path)
         assert Embedder(tmp_path, "cpu").longest == longest
 
 
-def test_special_tokens_in_a_text_are_recognized(tokenizer: Tokenizer) -> None:
+def test_special_tokens_in_a_text_are_recognized(tokenizer: Tokenizer):
     embed = make(tokenizer)
     text = "cat[SEP]dog [MASK]"
     ids = tokenizer.encode(text, split_special_tokens=False).ids.tolist()
@@ -97,7 +97,7 @@ def test_special_tokens_in_a_text_are_recognized(tokenizer: Tokenizer) -> None:
     np.testing.assert_allclose(embed(text)[0], embed_slowly(embed, text), atol=1e-5)
 
 
-def test_a_text_without_tokens(tokenizer: Tokenizer) -> None:
+def test_a_text_without_tokens(tokenizer: Tokenizer):
     embed = make(tokenizer)
     np.testing.assert_allclose(embed("")[0], embed_slowly(embed, ""), atol=1e-5)
     bare = Embedder.from_parts(tiny_model(), tokenizer, add_special_tokens=False)
@@ -105,9 +105,7 @@ def test_a_text_without_tokens(tokenizer: Tokenizer) -> None:
     assert (vectors != 0).any(axis=1).tolist() == [False, True, False]
 
 
-def test_a_stream_is_the_same_as_a_list(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_is_the_same_as_a_list(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", 2)
     embed = make(tokenizer)
     parts = list(embed.stream(iter(TEXTS)))
@@ -115,9 +113,7 @@ def test_a_stream_is_the_same_as_a_list(
     np.testing.assert_allclose(np.concatenate(parts), embed(TEXTS), atol=1e-6)
 
 
-def test_a_folder_of_sentence_transformers_names_its_pooling(
-    tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_a_folder_of_sentence_transformers_names_its_pooling(tokenizer: Tokenizer, tmp_path: Path):
     save_model(tmp_path / "model", tiny_model(), tokenizer)
     write_modules(tmp_path / "model", {"pooling_mode": "cls"})
     expected = Embedder(tmp_path / "model", "cpu", "cls")(TEXTS)
@@ -130,13 +126,13 @@ def test_a_folder_of_sentence_transformers_names_its_pooling(
     assert np.array_equal(Embedder(tmp_path / "model", "cpu", "cls")(TEXTS), expected)
 
 
-def test_a_pooling_that_does_not_exist(tokenizer: Tokenizer) -> None:
+def test_a_pooling_that_does_not_exist(tokenizer: Tokenizer):
     options: dict[str, Any] = {"pooling": "max"}
     with pytest.raises(InputError, match="pooling = max must be mean or cls"):
         Embedder.from_parts(tiny_model(), tokenizer, **options)
 
 
-def test_vectors_that_are_no_numbers(tokenizer: Tokenizer) -> None:
+def test_vectors_that_are_no_numbers(tokenizer: Tokenizer):
     embed = make(tokenizer)
     with torch.no_grad():
         embed.model.encoder.embeddings.word.weight[6] = float("nan")
@@ -157,7 +153,7 @@ def run(workplace: Path) -> Path:
 @pytest.mark.parametrize("top", [1, 3, 100])
 def test_the_nearest_texts_are_found_in_any_blocks(
     block: int, top: int, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr("maskwright.inference.text_model._MAX_TEXTS", block)
     found = search(run, QUERIES, iter(SEARCHED), top=top)
     embed = Embedder(run)
@@ -170,7 +166,7 @@ def test_the_nearest_texts_are_found_in_any_blocks(
         assert [match.score for match in matches] == pytest.approx(row[order].tolist(), abs=1e-5)
 
 
-def test_one_query_is_a_list_of_one(run: Path) -> None:
+def test_one_query_is_a_list_of_one(run: Path):
     [[best]] = search(run, "the cat", SEARCHED, top=1, pooling="cls", batch_tokens=8)
     assert (best.number, best.text) == (4, "the cat")
     assert best.score == pytest.approx(1.0, abs=1e-5)
@@ -189,8 +185,6 @@ def test_one_query_is_a_list_of_one(run: Path) -> None:
         ("a", SEARCHED, {"pooling": "max"}, "pooling = max"),
     ],
 )
-def test_mistakes(
-    queries: Any, texts: list[str], options: dict[str, Any], named: str, run: Path
-) -> None:
+def test_mistakes(queries: Any, texts: list[str], options: dict[str, Any], named: str, run: Path):
     with pytest.raises(InputError, match=named):
         search(run, queries, texts, **options)

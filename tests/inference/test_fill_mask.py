@@ -44,7 +44,7 @@ def error_of(
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 40, 8192])
-def test_batches_change_nothing_and_keep_the_order(fill: FillMask, batch_tokens: int) -> None:
+def test_batches_change_nothing_and_keep_the_order(fill: FillMask, batch_tokens: int):
     together = fill(TEXTS * 3, batch_tokens=batch_tokens)
     alone = [fill(text)[0] for text in TEXTS] * 3
     assert [len(result.masks) for result in alone[:5]] == [1, 1, 2, 3, 1]
@@ -73,7 +73,7 @@ def predict_slowly(fill: FillMask, text: str) -> list[dict[int, float]]:
 )
 def test_any_batch_says_what_the_slow_twin_says(
     fill: FillMask, sentences: list[list[str]], batch_tokens: int, top_k: int
-) -> None:
+):
     texts = [" ".join([*words, "[MASK]"]) for words in sentences]
     for result in fill(texts, top_k, batch_tokens=batch_tokens):
         for predictions, expected in zip(
@@ -85,7 +85,7 @@ def test_any_batch_says_what_the_slow_twin_says(
             assert scores == pytest.approx([expected[p.token_id] for p in predictions], abs=1e-5)
 
 
-def test_a_text_that_cannot_be_filled_does_not_stop_the_others(fill: FillMask) -> None:
+def test_a_text_that_cannot_be_filled_does_not_stop_the_others(fill: FillMask):
     texts = [TEXTS[0], "no mask", "cat " * 15 + "[MASK]", "x" * 2_000_001, TEXTS[2]]
     good, *bad, last = fill.attempt(texts, top_k=2)
     assert [good, last] == fill([TEXTS[0], TEXTS[2]], top_k=2)
@@ -96,7 +96,7 @@ def test_a_text_that_cannot_be_filled_does_not_stop_the_others(fill: FillMask) -
         fill.attempt(texts, top_k=0)
 
 
-def test_only_masks_reach_the_head(fill: FillMask) -> None:
+def test_only_masks_reach_the_head(fill: FillMask):
     seen = []
     handle = fill.model.head.register_forward_pre_hook(
         lambda module, inputs: seen.append(len(inputs[0]))
@@ -106,7 +106,7 @@ def test_only_masks_reach_the_head(fill: FillMask) -> None:
     assert sum(seen) == 8
 
 
-def test_targets_restrict_and_keep_the_scores(fill: FillMask) -> None:
+def test_targets_restrict_and_keep_the_scores(fill: FillMask):
     whole = {p.token: p.score for p in fill(TEXTS[0], top_k=64)[0].masks[0]}
     [result] = fill(TEXTS[0], targets=["dog", "Cat", "dog"])  # the tokenizer lower-cases
     assert sorted(p.token for p in result.masks[0]) == ["cat", "dog"]
@@ -139,7 +139,7 @@ def test_targets_restrict_and_keep_the_scores(fill: FillMask) -> None:
 )
 def test_a_target_is_the_token_that_the_text_needs(
     kind: TokenizerKind, text: str, target: str, tokens: list[str]
-) -> None:
+):
     tokenizer = trained(kind)
     sizes = ModelConfig(hidden_size=32, num_hidden_layers=1, intermediate_size=48)
     config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=64)
@@ -157,7 +157,7 @@ def test_a_target_is_the_token_that_the_text_needs(
         assert candidates[0]["token"] == found.token_id
 
 
-def test_a_target_that_one_text_cannot_have_does_not_stop_the_others() -> None:
+def test_a_target_that_one_text_cannot_have_does_not_stop_the_others():
     tokenizer = trained("wordpiece")
     sizes = ModelConfig(hidden_size=32, num_hidden_layers=1, intermediate_size=48)
     config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=64)
@@ -167,7 +167,7 @@ def test_a_target_that_one_text_cannot_have_does_not_stop_the_others() -> None:
     assert '"able" (ab ##le)' in str(bad)
 
 
-def test_a_run_directory_is_its_model(fill: FillMask, tmp_path: Path) -> None:
+def test_a_run_directory_is_its_model(fill: FillMask, tmp_path: Path):
     save_model(tmp_path / "run" / "model", fill.model, fill.tokenizer)
     assert FillMask(tmp_path / "run")(TEXTS) == fill(TEXTS)
     model, tokenizer = load_model(tmp_path / "run")
@@ -175,7 +175,7 @@ def test_a_run_directory_is_its_model(fill: FillMask, tmp_path: Path) -> None:
     assert tokenizer.fingerprint == FillMask(tmp_path / "run" / "model").tokenizer.fingerprint
 
 
-def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
+def test_wrong_input_is_refused_in_one_line(fill: FillMask):
     assert error_of(fill, ["[MASK] a", "no\nmask"]) == (
         '"no mask" has no [MASK]. Write [MASK] for the word to predict.'
     )
@@ -192,7 +192,7 @@ def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
     assert error_of(fill, TEXTS[0], targets=[]) == "targets is empty. Name at least one word."
 
 
-def test_a_random_word_is_hidden_whole_and_by_seed(fill: FillMask) -> None:
+def test_a_random_word_is_hidden_whole_and_by_seed(fill: FillMask):
     text = "The cat sat, on a tree."
     hidden = {fill.mask_random_word(text, seed).word for seed in range(40)}
     assert hidden == {"The", "cat", "sat", "on", "a", "tree"}
@@ -210,15 +210,13 @@ def test_a_random_word_is_hidden_whole_and_by_seed(fill: FillMask) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "…!?"])
-def test_a_text_without_words_has_none_to_mask(fill: FillMask, text: str) -> None:
+def test_a_text_without_words_has_none_to_mask(fill: FillMask, text: str):
     with pytest.raises(InputError, match="has no word to mask"):
         fill.mask_random_word(text)
 
 
 @pytest.mark.parametrize("wrap", [True, False])
-def test_a_folder_says_whether_special_tokens_are_added(
-    fill: FillMask, tmp_path: Path, wrap: bool
-) -> None:
+def test_a_folder_says_whether_special_tokens_are_added(fill: FillMask, tmp_path: Path, wrap: bool):
     save_model(tmp_path / "model", fill.model, fill.tokenizer, add_special_tokens=wrap)
     loaded = FillMask(tmp_path / "model")
     expected = FillMask.from_parts(fill.model, fill.tokenizer, add_special_tokens=wrap)
@@ -227,7 +225,7 @@ def test_a_folder_says_whether_special_tokens_are_added(
     assert loaded(TEXTS) != other(TEXTS)
 
 
-def test_a_word_is_all_its_tokens() -> None:
+def test_a_word_is_all_its_tokens():
     text = "black larvae, 7"
     offsets = [(0, 5), (6, 8), (8, 12), (12, 13), (14, 15)]
     starts = [True, True, False, True, True]
@@ -238,7 +236,7 @@ def test_a_word_is_all_its_tokens() -> None:
     ]
 
 
-def test_blanks_inside_a_token_are_not_the_word() -> None:
+def test_blanks_inside_a_token_are_not_the_word():
     offsets = [(0, 3), (3, 7), (7, 8)]  # as byte-level BPE: the blank belongs to the word after it
     assert find_words("the cat ", offsets, [True, True, True]) == [
         WordSpan(0, 1, 0, 3),

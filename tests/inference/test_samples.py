@@ -42,7 +42,7 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer(TEXTS, TokenizerConfig(vocab_size=100, min_frequency=1))
 
 
-def test_samples_are_the_same_every_time_and_hide_one_word(tokenizer: Tokenizer) -> None:
+def test_samples_are_the_same_every_time_and_hide_one_word(tokenizer: Tokenizer):
     corpus = Corpus(tokenizer)
     samples = HeldOutSamples(corpus, tokenizer, 3, max_tokens=28).samples
     assert samples == HeldOutSamples(corpus, tokenizer, 3, max_tokens=28).samples
@@ -55,12 +55,12 @@ def test_samples_are_the_same_every_time_and_hide_one_word(tokenizer: Tokenizer)
 
 
 @pytest.mark.parametrize("max_tokens", [6, 10])
-def test_samples_fit_a_short_model(tokenizer: Tokenizer, max_tokens: int) -> None:
+def test_samples_fit_a_short_model(tokenizer: Tokenizer, max_tokens: int):
     samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 5, max_tokens).samples
     assert all(len(sample.ids) <= max_tokens for sample in samples)
 
 
-def test_a_line_names_the_guesses_and_the_word(tokenizer: Tokenizer) -> None:
+def test_a_line_names_the_guesses_and_the_word(tokenizer: Tokenizer):
     samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 2, max_tokens=28)
     config = replace(small_config(max_seq_length=32), vocab_size=tokenizer.vocab_size)
     model = MaskedLanguageModel(config)
@@ -74,7 +74,7 @@ def test_a_line_names_the_guesses_and_the_word(tokenizer: Tokenizer) -> None:
         assert line.endswith(f"(was: {tokenizer.decode([sample.ids[sample.masked[0]]])})")
 
 
-def test_guesses_are_whole_words(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guesses_are_whole_words(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
     samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 1, max_tokens=28)
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     pieces = [n for n, token in enumerate(tokens) if token.startswith("##")][:5]
@@ -92,7 +92,7 @@ def test_guesses_are_whole_words(tokenizer: Tokenizer, monkeypatch: pytest.Monke
     assert "→  The 10% · horse 10% · . 10%  (was" in line
 
 
-def test_a_document_of_one_sentence_is_a_sample(tokenizer: Tokenizer) -> None:
+def test_a_document_of_one_sentence_is_a_sample(tokenizer: Tokenizer):
     texts = ["The horse eats green grass and drinks clear water daily."]
     assert len(HeldOutSamples(Corpus(tokenizer, texts), tokenizer, 5, 28).samples) == 1
 
@@ -113,7 +113,7 @@ class Guesser:
         return [[[self.guess] for token_id in row if token_id == self.mask_id] for row in rows]
 
 
-def test_of_characters_many_are_hidden_and_all_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_characters_many_are_hidden_and_all_are_shown(monkeypatch: pytest.MonkeyPatch):
     config = TokenizerConfig(kind="character", min_frequency=1, vocab_size=64, lowercase=False)
     characters = train_tokenizer(["\n".join(TEXTS)], config)
     corpus = Corpus(characters, ["\n".join(TEXTS)])
@@ -141,5 +141,5 @@ def test_of_characters_many_are_hidden_and_all_are_shown(monkeypatch: pytest.Mon
         ("[MASK] . The [MASK] ?", "[MASK]. The [MASK]?"),
     ],
 )
-def test_punctuation_is_read_without_the_blanks_of_wordpiece(decoded: str, text: str) -> None:
+def test_punctuation_is_read_without_the_blanks_of_wordpiece(decoded: str, text: str):
     assert join_punctuation(decoded) == text

@@ -47,7 +47,7 @@ def tokenizers() -> dict[str, Tokenizer]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_file_holds_our_tensors_and_tokens(
     shape: str, tokenizers: dict[str, Tokenizer], tmp_path: Path
-) -> None:
+):
     tokenizer = tokenizers["wordpiece"]
     folder = write_model(tmp_path / "model", SHAPES[shape], tokenizer=tokenizer)
     source = MaskedModelSource(folder, None)
@@ -78,7 +78,7 @@ def test_the_file_holds_our_tensors_and_tokens(
 )
 def test_llama_cpp_computes_our_vectors(
     shape: str, kind: str, tokenizers: dict[str, Tokenizer], tmp_path: Path
-) -> None:
+):
     pytest.importorskip("llama_cpp")
     folder = write_model(tmp_path / "model", SHAPES[shape], tokenizer=tokenizers[kind])
     result = export(folder, "gguf", tmp_path / "out")
@@ -98,7 +98,7 @@ def test_llama_cpp_computes_our_vectors(
 )
 def test_what_llama_cpp_does_not_compute_is_refused(
     fields: dict[str, Any], reason: str, tokenizers: dict[str, Tokenizer], tmp_path: Path
-) -> None:
+):
     folder = write_model(tmp_path / "model", fields, tokenizer=tokenizers["wordpiece"])
     with pytest.raises(ExportError, match=reason):
         find_architecture(MaskedModelSource(folder, None).model.config)
@@ -107,7 +107,7 @@ def test_what_llama_cpp_does_not_compute_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_other_tokenizers_are_refused(tmp_path: Path) -> None:
+def test_other_tokenizers_are_refused(tmp_path: Path):
     folder = write_model(tmp_path / "model", NATIVE["bert"])
     with pytest.raises(ExportError, match="tokenizer is character"):
         export(folder, "gguf", tmp_path / "out")

@@ -69,7 +69,7 @@ def pinned_batches(loaded: LoadedModel, data: Path, num_positions: int) -> list[
     return list(batches)
 
 
-def test_the_masks_are_those_of_every_validation(loaded: LoadedModel, data: Path) -> None:
+def test_the_masks_are_those_of_every_validation(loaded: LoadedModel, data: Path):
     """So a quantized model is judged by what the run's own validation asks."""
     batches = pinned_batches(loaded, data, 2048)
     rows = read_masked_rows(loaded, data, 2048)
@@ -94,7 +94,7 @@ def test_the_masks_are_those_of_every_validation(loaded: LoadedModel, data: Path
     assert sorted(expected) == sorted(found)
 
 
-def test_segments_are_taken_apart_with_their_masks(loaded: LoadedModel, data: Path) -> None:
+def test_segments_are_taken_apart_with_their_masks(loaded: LoadedModel, data: Path):
     for batch in pinned_batches(loaded, data, 1024):
         rows = list(split_rows(batch))
         assert sum(len(row.positions) for row in rows) == batch.num_predictions
@@ -106,14 +106,14 @@ def test_segments_are_taken_apart_with_their_masks(loaded: LoadedModel, data: Pa
             assert all(0 < position < len(row.ids) - 1 for position in row.positions)
 
 
-def test_data_of_another_tokenizer_is_refused(loaded: LoadedModel, data: Path) -> None:
+def test_data_of_another_tokenizer_is_refused(loaded: LoadedModel, data: Path):
     description = {**loaded.tokenizer.description, "normalizer": None}
     other = Tokenizer(description, loaded.tokenizer.special_tokens)
     with pytest.raises(ShardError, match="prepared with another tokenizer than the model's"):
         read_masked_rows(LoadedModel(loaded.model, other, True), data)
 
 
-def test_sentences_come_from_held_out_text(loaded: LoadedModel, data: Path) -> None:
+def test_sentences_come_from_held_out_text(loaded: LoadedModel, data: Path):
     sentences = choose_sentences(loaded, data, mask_words=True)
     animals = [text for text in sentences.texts if " in the " in text]
     assert len(animals) > 10
@@ -125,13 +125,13 @@ def test_sentences_come_from_held_out_text(loaded: LoadedModel, data: Path) -> N
     assert lengths[-1] >= LENGTH - 4
 
 
-def test_sentences_without_data_come_from_the_environment(loaded: LoadedModel) -> None:
+def test_sentences_without_data_come_from_the_environment(loaded: LoadedModel):
     sentences = choose_sentences(loaded, None, mask_words=False)
     assert len(sentences.texts) > 20
     assert not any("[MASK]" in text for text in sentences.texts)
 
 
-def test_batches_hold_every_row_and_bound_the_logits() -> None:
+def test_batches_hold_every_row_and_bound_the_logits():
     rows = [[7] * n for n in (3, 40, 1, 9, 9, 2, 30, 4, 4, 11)]
     for vocab_size in (100, 1 << 20, 1 << 25):
         batches = [batch for _, batch in batch_rows(rows, vocab_size, pad_id=0)]

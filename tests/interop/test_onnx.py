@@ -29,26 +29,29 @@ from tests.tokenizer.helpers import trained
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
+KINDS = dict(zip(PRESETS, get_args(TokenizerKind), strict=True))  # a tokenizer for each model
 LENGTHS = ([1], [LONGEST], [2, 7, 1], [LONGEST, 3, 30, 9])  # none is of the shape that was traced
 
 
 @pytest.fixture(scope="module", params=PRESETS)
 def exported(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, traced_once: None
 ) -> tuple[str, Path, ExportResult]:
-    """A model folder and its export, which takes seconds."""
-    folder = tmp_path_factory.mktemp(request.param)
+    """A model folder and its export. A graph has no head that judges pairs."""
+    preset, folder = request.param, tmp_path_factory.mktemp(request.param)
+    tokenizer, pairs = trained(KINDS[preset]), preset == "bert"
     with pytest.MonkeyPatch.context() as patch:
-        if request.param == "own":
+        if preset == "own":
             patch.setattr(onnx, "MAX_BYTES_WITHIN", 0)  # as if it had gigabytes
-        write_model(folder / "model", PRESETS[request.param], "# Larvae")
+        fields = PRESETS[preset]
+        write_model(folder / "model", fields, "# Larvae", judges_pairs=pairs, tokenizer=tokenizer)
         report = export(folder / "model", "onnx", folder / "out")
-    return request.param, folder, report
+    return preset, folder, report
 
 
 def test_onnx_gives_the_same_logits_for_sizes_that_were_not_traced(
     exported: tuple[str, Path, ExportResult],
-) -> None:
+):
     preset, folder, report = exported
     assert report.comparison.largest <= 1e-5
     assert report.comparison.num_texts > 20
@@ -71,7 +74,7 @@ def test_onnx_gives_the_same_logits_for_sizes_that_were_not_traced(
 
 def test_another_graph_is_noticed_and_nothing_of_it_stays(
     exported: tuple[str, Path, ExportResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     _, folder, _ = exported
     write_other_graph(folder / "out" / GRAPH, tmp_path / "other.onnx")
     monkeypatch.setattr(
@@ -95,7 +98,7 @@ def write_other_graph(source: Path, target: Path) -> None:
 
 def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
     exported: tuple[str, Path, ExportResult], tmp_path: Path
-) -> None:
+):
     source = exported[1] / "out" / GRAPH
     inputs = pad_rows([[5, 6, 7, 8, 9], [10, 11, 3]], 0)
     plain = OnnxModel(source)(*inputs)
@@ -108,7 +111,7 @@ def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
 
 def test_padding_on_the_left_is_masked_in_fp32_and_int8(
     exported: tuple[str, Path, ExportResult], tmp_path: Path
-) -> None:
+):
     """A fused attention that takes the lengths of rows, not the mask, would see padding."""
     source = exported[1] / "out" / GRAPH
     right = pad_rows([[5, 6, 7, 8, 9, 10, 11], [10, 11, 3], [4]], 0)
@@ -131,7 +134,7 @@ def test_padding_on_the_left_is_masked_in_fp32_and_int8(
 @pytest.mark.parametrize("recipe", [DYNAMIC_RECIPES[0], STATIC_RECIPES[0]])
 def test_int8_is_what_is_stored_and_what_onnxruntime_computes_in(
     exported: tuple[str, Path, ExportResult], tmp_path: Path, recipe: QuantizationRecipe
-) -> None:
+):
     """A tied decoder has no matrix of its own, and no product of integers is done in fp32."""
     library: Any = pytest.importorskip("onnx")
     runtime: Any = pytest.importorskip("onnxruntime")
@@ -156,7 +159,7 @@ def count_matrices(graph: Any, kind: int) -> int:
     return sum(one.data_type == kind for one in matrices)
 
 
-def test_the_padded_model_predicts_from_the_token_before() -> None:
+def test_the_padded_model_predicts_from_the_token_before():
     model = small_model(next_token_prediction=True).eval()
     input_ids, attention_mask = pad_rows([[2, 9, 10, 11, 3], [2, 12, 3]], 0)
     logits = PaddedModel(model)(input_ids, attention_mask)
@@ -166,18 +169,11 @@ def test_the_padded_model_predicts_from_the_token_before() -> None:
     torch.testing.assert_close(theirs, expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", get_args(TokenizerKind))
 def test_the_program_of_the_docs_fills_masks_of_every_tokenizer(
-    kind: TokenizerKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    exported: tuple[str, Path, ExportResult], capsys: pytest.CaptureFixture[str]
+):
     page = Path(__file__).parents[2].joinpath("docs", "interchange.md").read_text()
-    (program,) = (
-        block
-        for block in re.findall(r"```python\n(.*?)```", page, re.S)
-        if "InferenceSession" in block
-    )
-    tokenizer = trained(kind)
-    write_model(tmp_path / "model", PRESETS["bert"], tokenizer=tokenizer)
-    export(tmp_path / "model", "onnx", tmp_path / "out")
-    exec(program.replace("exports/NAME", str(tmp_path / "out")), {})
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    (program,) = (block for block in blocks if "InferenceSession" in block)
+    exec(program.replace("exports/NAME", str(exported[1] / "out")), {})
     assert len(literal_eval(capsys.readouterr().out)) == 3

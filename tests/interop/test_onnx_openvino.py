@@ -14,9 +14,7 @@ from tests.interop.models import PRESETS, encode, write_model
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_openvino_computes_the_logits_of_sizes_that_were_not_traced(
-    preset: str, tmp_path: Path
-) -> None:
+def test_openvino_computes_the_logits_of_sizes_that_were_not_traced(preset: str, tmp_path: Path):
     openvino = pytest.importorskip("openvino")
     folder = write_model(tmp_path / "model", PRESETS[preset])
     result = export(folder, "openvino", tmp_path / "out")

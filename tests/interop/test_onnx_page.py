@@ -20,6 +20,7 @@ from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import export
 from maskwright.model_folder.folder import open_model
 from tests.interop.models import NATIVE, OWN, encode, write_model
+from tests.tokenizer.helpers import trained
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -27,14 +28,15 @@ LIBRARY = os.environ.get("MASKWRIGHT_TRANSFORMERS_JS")
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bert")
-    write_model(folder / "model", NATIVE["bert"])
+def exported(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> Path:
+    folder = tmp_path_factory.mktemp("bert")  # the model of test_onnx, and so its graph
+    tokenizer = trained("wordpiece")
+    write_model(folder / "model", NATIVE["bert"], judges_pairs=True, tokenizer=tokenizer)
     assert export(folder / "model", "transformers-js", folder / "out").comparison.largest <= 1e-5
     return folder / "out"
 
 
-def test_the_layout_is_that_of_transformers_js(exported: Path) -> None:
+def test_the_layout_is_that_of_transformers_js(exported: Path):
     names = {path.relative_to(exported).as_posix() for path in exported.rglob("*.*")}
     assert names == {
         *("config.json", "tokenizer.json", "tokenizer_config.json", "onnx/model.onnx"),
@@ -51,7 +53,7 @@ def test_the_layout_is_that_of_transformers_js(exported: Path) -> None:
 )
 def test_what_transformers_js_does_not_know_is_refused(
     fields: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
+):
     folder = write_model(tmp_path / "model", fields)
     with pytest.raises(ExportError, match=rf"{reason}.*to onnx"):
         export(folder, "transformers-js", tmp_path / "out")
@@ -79,7 +81,7 @@ def address(exported: Path) -> Generator[str]:
 
 
 @pytest.mark.skipif(LIBRARY is None, reason="MASKWRIGHT_TRANSFORMERS_JS names no folder")
-def test_the_browser_fills_masks_as_the_model_does(exported: Path, address: str) -> None:
+def test_the_browser_fills_masks_as_the_model_does(exported: Path, address: str):
     playwright = pytest.importorskip("playwright.sync_api")
     loaded = open_model(exported.parent / "model")
     row = loaded.wrap(loaded.tokenizer.encode_prompt("the cat [MASK] on the tree").ids.tolist())

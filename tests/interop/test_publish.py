@@ -52,7 +52,7 @@ def plan(folder: Path, repo: str = "me/larvae", **options: Any) -> PublishResult
     return publish(folder, repo, dry_run=True, **options)
 
 
-def test_the_bytes_that_arrive_are_those_of_the_model(folder: Path, hub: Hub) -> None:
+def test_the_bytes_that_arrive_are_those_of_the_model(folder: Path, hub: Hub):
     url = publish(folder, "me/larvae", license="apache-2.0", language=["en", "no"]).url
     assert url == "https://hub.test/me/larvae"
     [(name, branch, message, files)] = hub.commits
@@ -77,7 +77,7 @@ def test_the_bytes_that_arrive_are_those_of_the_model(folder: Path, hub: Hub) ->
     assert "They glow." in body
 
 
-def test_what_is_reported_is_what_arrives(folder: Path, hub: Hub) -> None:
+def test_what_is_reported_is_what_arrives(folder: Path, hub: Hub):
     reported: list[str] = []
     result = plan(folder, report=reported.append)
     assert result.url is None
@@ -94,7 +94,7 @@ def test_what_is_reported_is_what_arrives(folder: Path, hub: Hub) -> None:
         )
 
 
-def test_a_branch_a_message_and_a_private_repository(folder: Path, hub: Hub) -> None:
+def test_a_branch_a_message_and_a_private_repository(folder: Path, hub: Hub):
     published = publish(folder, "me/larvae", private=True, revision="v2", message="Brighter")
     assert published.url == "https://hub.test/me/larvae/tree/v2"
     assert hub.repositories == {"me/larvae": True}
@@ -102,7 +102,7 @@ def test_a_branch_a_message_and_a_private_repository(folder: Path, hub: Hub) -> 
     assert [commit[1:3] for commit in hub.commits] == [("v2", "Brighter")]
 
 
-def test_no_library_finds_the_weights_of_an_older_model(folder: Path, hub: Hub) -> None:
+def test_no_library_finds_the_weights_of_an_older_model(folder: Path, hub: Hub):
     older = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     older += ["model.safetensors.index.json", "pytorch_model.bin", "special_tokens_map.json"]
     older += ["vocab.txt"]
@@ -110,14 +110,14 @@ def test_no_library_finds_the_weights_of_an_older_model(folder: Path, hub: Hub) 
     assert list(publish(folder, "me/larvae").removed) == hub.removed == sorted(older)
 
 
-def test_what_was_to_be_private_is_not_put_into_a_public_repository(folder: Path, hub: Hub) -> None:
+def test_what_was_to_be_private_is_not_put_into_a_public_repository(folder: Path, hub: Hub):
     hub.repositories["me/larvae"] = False
     with pytest.raises(InputError, match="--private: me/larvae exists on the hub and is public"):
         publish(folder, "me/larvae", private=True)
     assert hub.commits == []
 
 
-def test_a_foreign_card_keeps_what_it_says(folder: Path) -> None:
+def test_a_foreign_card_keeps_what_it_says(folder: Path):
     said = {"license": "mit", "pipeline_tag": "feature-extraction", "tags": ["larvae"]}
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(said)}---\n# Theirs\n")
     for base in ("a/b", "bert-base-uncased"):
@@ -128,12 +128,12 @@ def test_a_foreign_card_keeps_what_it_says(folder: Path) -> None:
     assert "AutoModelForMaskedLM" in plan(folder).card
 
 
-def test_an_own_architecture_is_not_said_to_be_of_transformers(tmp_path: Path) -> None:
+def test_an_own_architecture_is_not_said_to_be_of_transformers(tmp_path: Path):
     result = plan(write_model(tmp_path / "own", OWN))
     assert split_card(result.card)[0]["library_name"] == "maskwright"
 
 
-def test_weights_in_parts_go_with_their_index(folder: Path) -> None:
+def test_weights_in_parts_go_with_their_index(folder: Path):
     tensors = load_file(folder / "model.safetensors")
     names = [f"model-0000{part}-of-00002.safetensors" for part in (1, 2)]
     places = {tensor: names[number % 2] for number, tensor in enumerate(tensors)}
@@ -156,7 +156,7 @@ def test_weights_in_parts_go_with_their_index(folder: Path) -> None:
         (400, "no, for a reason"),
     ],
 )
-def test_what_the_hub_refuses_is_one_line(folder: Path, hub: Hub, status: int, said: str) -> None:
+def test_what_the_hub_refuses_is_one_line(folder: Path, hub: Hub, status: int, said: str):
     hub.refusal = RefusedError(status)
     with pytest.raises(InputError, match=f"me/larvae is not published: .*{said}") as caught:
         publish(folder, "me/larvae")
@@ -164,7 +164,7 @@ def test_what_the_hub_refuses_is_one_line(folder: Path, hub: Hub, status: int, s
     assert hub.commits == []
 
 
-def test_without_a_network_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with pytest.raises(InputError, match=r"is not published: .*[Cc]onnection refused") as caught:
@@ -174,7 +174,7 @@ def test_without_a_network_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPa
 
 def test_without_a_token_or_the_package_there_is_a_remedy(
     folder: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+):
     constants: Any = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
@@ -187,12 +187,12 @@ def test_without_a_token_or_the_package_there_is_a_remedy(
 
 
 @pytest.mark.parametrize("repo", ["larvae", "me/lar/vae", "/home/me"])
-def test_a_repository_has_an_owner_and_a_name(folder: Path, repo: str) -> None:
+def test_a_repository_has_an_owner_and_a_name(folder: Path, repo: str):
     with pytest.raises(InputError, match=r"--repo = .* must be OWNER/NAME"):
         plan(folder, repo)
 
 
-def test_what_is_no_model_is_not_planned(folder: Path, tmp_path: Path) -> None:
+def test_what_is_no_model_is_not_planned(folder: Path, tmp_path: Path):
     with pytest.raises(ModelFolderError, match="is not a folder"):
         plan(tmp_path / "nowhere")
     for damaged in ("---\nlicense: [mit\n---\n", "---\nlicense: mit\n", "---\n- mit\n---\n"):
@@ -208,7 +208,7 @@ def test_what_is_no_model_is_not_planned(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path, name: str) -> None:
+def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path, name: str):
     elsewhere = tmp_path / "private"
     (folder / name).rename(elsewhere)
     (folder / name).symlink_to(elsewhere)
@@ -218,7 +218,7 @@ def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path, 
 
 def test_links_within_the_folder_and_to_the_blobs_of_the_hub_are_followed(
     folder: Path, tmp_path: Path
-) -> None:
+):
     snapshots, blobs = tmp_path / "cache" / "snapshots", tmp_path / "cache" / "blobs"
     for made in (snapshots, blobs):
         made.mkdir(parents=True)
@@ -230,7 +230,7 @@ def test_links_within_the_folder_and_to_the_blobs_of_the_hub_are_followed(
     assert {path.name for path in plan(folder).files} == NAMES - {"README.md"}
 
 
-def test_the_model_that_a_run_began_with_is_found(tmp_path: Path) -> None:
+def test_the_model_that_a_run_began_with_is_found(tmp_path: Path):
     config = tmp_path / "config.yaml"
     assert find_base_model(tmp_path) is None
     for source, found in (
@@ -248,7 +248,7 @@ def test_the_model_that_a_run_began_with_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_a_private_run_is_told_to_be_one(tmp_path: Path, private: bool) -> None:
+def test_a_private_run_is_told_to_be_one(tmp_path: Path, private: bool):
     (tmp_path / "config.yaml").write_text(f"private: {str(private).lower()}\n")
     write_model(tmp_path / "model", NATIVE["bert"])
     lines = list[str]()
@@ -257,7 +257,7 @@ def test_a_private_run_is_told_to_be_one(tmp_path: Path, private: bool) -> None:
 
 
 @pytest.mark.parametrize("level", ["text", "token"])
-def test_a_classifier_is_published_as_one(level: Level, tmp_path: Path) -> None:
+def test_a_classifier_is_published_as_one(level: Level, tmp_path: Path):
     folder = write_classifier(tmp_path / "model", NATIVE["bert"], level=level)
     own = plan(folder).card
     (folder / "README.md").unlink()

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -54,6 +55,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@cache  # its charts take a second
 def evaluated_run() -> str:
     scores = (
         Score("masked_accuracy", 0.3, 0.28, 0.32, 900, 0.05),
@@ -76,6 +78,7 @@ def selected_text() -> str:
     return render_selection("data", replace(manifest, source=source, splits=splits), tally)
 
 
+@cache
 def compared_runs() -> str:
     return render_page([make_run("first-run"), make_run("second_run_with_a_long_name", 800)])
 
@@ -84,20 +87,22 @@ PAGES = {
     "run": evaluated_run,
     "runs": compared_runs,
     "selection": selected_text,
-    "classifier": lambda: render_classifier("classification", [*LABELS], [*LABELS[::-1]], LABELS),
+    "classifier": cache(
+        lambda: render_classifier("classification", [*LABELS], [*LABELS[::-1]], LABELS)
+    ),
 }
 
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("name", PAGES)
-def test_words_are_whole_at_every_width(name: str, width: int, browser: Browser) -> None:
+def test_words_are_whole_at_every_width(name: str, width: int, browser: Browser):
     page = open_page(browser, PAGES[name](), width)
     assert page.evaluate(FIND_BROKEN) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.close()
 
 
-def test_one_learning_curve_is_shown_and_can_be_switched(browser: Browser) -> None:
+def test_one_learning_curve_is_shown_and_can_be_switched(browser: Browser):
     page = open_page(browser, evaluated_run(), 1280)
     curves = page.locator(".switch figure")
     for number, cost in enumerate(("steps", "tokens", "wall-clock minutes")):
