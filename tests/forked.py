@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
@@ -41,10 +41,10 @@ def _detach(descriptor: Any) -> int:
 class Forked:
     """``python -m MODULE ARGUMENTS`` or ``python -c CODE ARGUMENTS``, in a session of its own.
 
-    Attributes are those of `subprocess.Popen`, with pipes for all streams.
+    Attributes are those of `subprocess.Popen`, with pipes for all streams unless there is a log.
 
     Args:
-        log: a file for all output instead.
+        log: a file for all output.
         prepare: is called in the process first; a function of a module.
     """
 
@@ -54,10 +54,13 @@ class Forked:
         log: Path | None = None,
         prepare: Callable[[], object] | None = None,
     ) -> None:
-        (stdin, asked), (said, stdout), (wrong, stderr) = (os.pipe() for _ in range(3))
-        self.stdin = os.fdopen(asked, "w")
-        self.stdout, self.stderr = os.fdopen(said), os.fdopen(wrong)
-        streams = [_Descriptor(number) for number in (stdin, stdout, stderr)]
+        streams, self._pipes = list[_Descriptor](), list[TextIO]()
+        if log is None:
+            (stdin, asked), (said, stdout), (wrong, stderr) = (os.pipe() for _ in range(3))
+            streams = [_Descriptor(number) for number in (stdin, stdout, stderr)]
+            self.stdin = os.fdopen(asked, "w")
+            self.stdout, self.stderr = os.fdopen(said), os.fdopen(wrong)
+            self._pipes = [self.stdin, self.stdout, self.stderr]
         given = (list(command), streams, log, prepare, dict(os.environ))
         self._process = CONTEXT.Process(target=_run, args=given)
         self._process.start()
@@ -85,15 +88,19 @@ class Forked:
     def terminate(self) -> None:
         self._process.terminate()
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def __enter__(self) -> "Forked":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Kills it, unless it has ended."""
-        self._process.kill()
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Waits for its end; after an error, kills it."""
+        if error is not None:
+            self.kill()
         self._process.join()
-        for stream in (self.stdin, self.stdout, self.stderr):
-            stream.close()
+        for pipe in self._pipes:
+            pipe.close()
 
 
 def _run(
@@ -105,7 +112,8 @@ def _run(
 ) -> None:
     os.setsid()
     if log is not None:
-        streams[1:] = [os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)] * 2
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        streams = [os.open(os.devnull, os.O_RDONLY), output, output]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     for stream in set(streams):

@@ -260,8 +260,7 @@ def test_entities_are_marked_in_the_text_with_values_for_mouse_and_keyboard(
     visit.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 1280)])
 def test_it_is_accessible_and_fits(
     browser: Browser, url: str, scheme: str, width: int, tmp_path: Path
 ) -> None:

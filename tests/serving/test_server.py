@@ -36,6 +36,7 @@ def serving(
         assert line.startswith(f"serving {run} (")
         assert ") on http://127.0.0.1:" in line
         yield process, line.split()[-1]
+        process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +205,7 @@ def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
         # An answer is logged after it is sent, so the kill may prevent the last record.
         assert get_health(url).startswith(b"HTTP/1.1 200")
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         limited, *records = process.stderr.read().splitlines()
     assert "max_connections = 4,096" in limited
     assert len(records) >= 9
