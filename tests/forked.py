@@ -15,14 +15,13 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any, TextIO
 
-import torch
-
 # One for all forks of a process that runs tests. DDP and FSDP would each import torch's compiler.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         *("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
-        *("maskwright.cli.pretrain", "maskwright.serving.server", "tests.train.helpers"),
+        *("maskwright.cli.pretrain", "maskwright.cli.prepare", "maskwright.serving.server"),
+        *("maskwright.preparation.cluster", "tests.train.helpers", "tests.preparation.helpers"),
     ]
 )
 
@@ -122,7 +121,7 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.set_num_threads(1)
+    os.fsync = lambda fd: None  # a killed process loses nothing that it has written
     if prepare is not None:
         prepare()
     _python, kind, what, *sys.argv[1:] = command
