@@ -120,7 +120,9 @@ def _run(
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
     os.environ.clear()
     os.environ.update(environment)
+    # It may be ignored by whoever started the tests, and blocked by whoever forked first.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.fsync = lambda fd: None  # a killed process loses nothing that it has written
     if prepare is not None:
         prepare()
