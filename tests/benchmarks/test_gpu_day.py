@@ -1,6 +1,5 @@
 """The pieces of a day with a GPU, on a CPU at toy size."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -14,6 +13,7 @@ from benchmarks.common import MASKWRIGHT
 from benchmarks.gpu_day import PIECES, TRIALS, Day
 from maskwright.cli.main import main as maskwright
 from maskwright.runs.run_directory import load_recorded_config
+from tests.distributed.test_torchrun import TORCHRUN
 from tests.forked import Forked
 
 
@@ -39,8 +39,7 @@ def forked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = SimpleNamespace(Popen=start, run=run, PIPE=None)
     monkeypatch.setattr(gpu_day, "subprocess", found)
     monkeypatch.setattr(gpu_day, "_MINUTES", ("3", "0.01"))
-    torchrun = (sys.executable, "-m", "tests.distributed.forked_ranks", "--standalone")
-    monkeypatch.setattr(gpu_day, "_TORCHRUN", torchrun)
+    monkeypatch.setattr(gpu_day, "_TORCHRUN", (*TORCHRUN, "--standalone"))
 
 
 @pytest.fixture

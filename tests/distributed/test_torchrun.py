@@ -1,6 +1,5 @@
 """torchrun, as a user calls it: several ranks, one of which is killed."""
 
-import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,13 +10,13 @@ from safetensors.torch import load_file
 
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
-from tests.architecture.sources import ROOT
 from tests.distributed.worlds import find_free_port, list_names, run_command
 from tests.forked import Forked
 from tests.workplace import SMALL, data_of
 
 PATIENCE_SECONDS = 180
 NUM_STEPS = 6
+TORCHRUN = (sys.executable, "-m", "tests.distributed.forked_ranks")
 
 
 def run_torchrun(data: Path, runs: Path, name: str) -> str:
@@ -26,8 +25,8 @@ def run_torchrun(data: Path, runs: Path, name: str) -> str:
     Return what all have said, when all have ended well.
     """
     command = [
-        *(sys.executable, "-m", "tests.distributed.forked_ranks", "--max-restarts", "2"),
-        *("--nproc-per-node", "1", "--nnodes", "2", "--rdzv-backend", "c10d"),
+        *(*TORCHRUN, "--max-restarts", "2", "--nproc-per-node", "1", "--nnodes", "2"),
+        *("--rdzv-backend", "c10d"),
         *("--rdzv-id", name, "--rdzv-endpoint", f"localhost:{find_free_port()}"),
         *("-m", "maskwright", *list_arguments(data, runs, name)),
     ]
@@ -82,8 +81,9 @@ def test_fsdp_of_one_process_trains_as_without_it(workplace: Path, tmp_path: Pat
     """A GPU alone can show that sharding works."""
     precise = ["--train.precision", "fp32", "--train.checkpoint_every_minutes", "10"]
     arguments = [*list_arguments(data_of(workplace), tmp_path, "sharded"), *precise]
-    launcher = ["-m", "torch.distributed.run", "--standalone", "-m", "maskwright"]
-    subprocess.run([sys.executable, *launcher, *arguments], cwd=ROOT, check=True)
+    with Forked([*TORCHRUN, "--standalone", "-m", "maskwright", *arguments]) as launcher:
+        said = launcher.stdout.read() + launcher.stderr.read()
+    assert launcher.returncode == 0, said
     checkpoint = max((tmp_path / "sharded" / "checkpoints").iterdir())
     assert list(checkpoint.glob("shard-*"))
     assert main([*list_arguments(data_of(workplace), tmp_path, "plain"), *precise]) == 0
