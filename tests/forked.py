@@ -22,6 +22,7 @@ CONTEXT.set_forkserver_preload(
         *("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
         *("maskwright.cli.pretrain", "maskwright.cli.prepare", "maskwright.serving.server"),
         *("maskwright.preparation.cluster", "tests.train.helpers", "tests.preparation.helpers"),
+        "tests.frozen",
     ]
 )
 
