@@ -19,7 +19,6 @@ from maskwright.config import (
     read_yaml,
     section,
     setting,
-    to_mapping,
     write_yaml,
 )
 from maskwright.errors import ConfigError, UnknownKeyError
@@ -43,10 +42,6 @@ class Outer:
     title: str = setting("none", "what")
     loud: bool = setting(False, "how")
     inner: Inner = section(Inner)
-
-
-def test_defaults_come_from_the_classes() -> None:
-    assert from_mapping(Outer, {}) == Outer()
 
 
 def test_values_are_put_into_their_sections() -> None:
@@ -135,15 +130,6 @@ def test_yaml_gives_back_the_configuration(config: Outer) -> None:
     assert from_mapping(Outer, parse_yaml(write_yaml(config), "test")) == config
 
 
-def test_plain_values_hold_no_classes() -> None:
-    assert to_mapping(Outer())["inner"] == {
-        "rate": 0.15,
-        "kind": None,
-        "switch": "auto",
-        "names": [],
-    }
-
-
 def test_leaves_have_dotted_names_and_help() -> None:
     leaves = {info.name: info for info in fields_of(Outer)}
     assert list(leaves) == [
@@ -206,11 +192,6 @@ def test_an_empty_file_sets_nothing() -> None:
 def test_keys_that_are_no_words_are_unknown() -> None:
     with pytest.raises(UnknownKeyError, match="unknown key 7"):
         from_mapping(Outer, parse_yaml("7: x", "test"))
-
-
-def test_a_key_that_stands_twice_is_an_error():
-    with pytest.raises(ConfigError, match="key rate occurs twice"):
-        parse_yaml("masking:\n  rate: 0.1\n  rate: 0.2\n", "my.yaml")
 
 
 @dataclass(frozen=True)

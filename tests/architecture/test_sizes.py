@@ -38,7 +38,8 @@ def test_functions_are_short() -> None:
 
 
 def test_no_check_is_switched_off_and_nothing_is_put_off() -> None:
-    comments = [(s.name, comment) for s in SOURCES for comment in comments_of(s)]
+    suspects = [source for source in SOURCES if SWITCHED_OFF.search(source.text)]
+    comments = [(s.name, comment) for s in suspects for comment in comments_of(s)]
     assert [found for found in comments if SWITCHED_OFF.search(found[1])] == []
 
 

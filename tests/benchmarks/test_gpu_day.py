@@ -1,6 +1,9 @@
 """The pieces of a day with a GPU, on a CPU at toy size."""
 
+from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +13,8 @@ from benchmarks.common import MASKWRIGHT
 from benchmarks.gpu_day import PIECES, TRIALS, Day
 from maskwright.cli.main import main as maskwright
 from maskwright.runs.run_directory import load_recorded_config
+from tests.distributed.test_torchrun import TORCHRUN
+from tests.forked import Forked
 
 
 @pytest.fixture
@@ -19,17 +24,22 @@ def day(workplace: Path, tmp_path: Path) -> Day:
 
 
 @pytest.fixture
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run commands of maskwright in this process: importing torch takes longer than they do."""
-    start = gpu_day.call
+def forked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Fork processes, or stay in this one: importing torch takes longer than commands do."""
+    log = tmp_path / "log"
+    start = partial(Forked, log=log)
 
-    def call(*command: object) -> None:
-        if command[: len(MASKWRIGHT)] != tuple(MASKWRIGHT):
-            start(*command)
-        elif code := maskwright(list(map(str, command[len(MASKWRIGHT) :]))):
-            raise SystemExit(code)
+    def run(command: list[str], **_: object) -> CompletedProcess[str]:
+        if command[: len(MASKWRIGHT)] == [*MASKWRIGHT]:
+            return CompletedProcess(command, maskwright(command[len(MASKWRIGHT) :]))
+        with start(command) as process:
+            assert process.wait() == 0, log.read_text("utf-8")
+        return CompletedProcess(command, 0, log.read_text("utf-8"))
 
-    monkeypatch.setattr(gpu_day, "call", call)
+    found = SimpleNamespace(Popen=start, run=run, PIPE=None)
+    monkeypatch.setattr(gpu_day, "subprocess", found)
+    monkeypatch.setattr(gpu_day, "_MINUTES", ("3", "0.01"))
+    monkeypatch.setattr(gpu_day, "_TORCHRUN", (*TORCHRUN, "--standalone"))
 
 
 @pytest.fixture
@@ -42,7 +52,7 @@ def pairs(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("one_process")
+@pytest.mark.usefixtures("forked")
 def test_a_run_that_is_stopped_and_resumed_is_compared(day: Day):
     found = day.resuming()
     assert found["same_bits"] is found["repeated_same_bits"] is True
@@ -65,7 +75,7 @@ def test_one_piece_fails_and_the_next_begins(
     ]
 
 
-@pytest.mark.usefixtures("one_process")
+@pytest.mark.usefixtures("forked")
 def test_every_other_piece_runs(day: Day, pairs: Path):
     """`resuming` and the trials are apart, `speed` and `variants` have tests of their own."""
     apart = {Day.resuming.__name__, Day.variants.__name__, Day.speed.__name__, *TRIALS}
@@ -77,7 +87,7 @@ def test_every_other_piece_runs(day: Day, pairs: Path):
     assert suite["suite"] == "blimp"
 
 
-@pytest.mark.usefixtures("one_process")
+@pytest.mark.usefixtures("forked")
 def test_trials_train_the_recipe_with_their_flags_and_are_scored_alike(day: Day):
     pieces = {piece.__name__: piece for piece in PIECES}
     found = {name: pieces[name](day) for name in TRIALS}

@@ -1,7 +1,5 @@
 """torchrun, as a user calls it: several ranks, one of which is killed."""
 
-import os
-import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,33 +10,34 @@ from safetensors.torch import load_file
 
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
-from tests.architecture.sources import ROOT
 from tests.distributed.worlds import find_free_port, list_names, run_command
+from tests.forked import Forked
 from tests.workplace import SMALL, data_of
 
 PATIENCE_SECONDS = 180
-NUM_STEPS = 12
+NUM_STEPS = 6
+TORCHRUN = (sys.executable, "-m", "tests.distributed.forked_ranks")
 
 
-def start_torchrun(data: Path, runs: Path, name: str) -> list[subprocess.Popen[str]]:
-    """Start two ranks, one of which dies at its fifth step; each torchrun is a machine."""
+def run_torchrun(data: Path, runs: Path, name: str) -> str:
+    """Run two ranks, one of which dies at its third step; each torchrun is a machine.
+
+    Return what all have said, when all have ended well.
+    """
     command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--max-restarts", "2"),
-        *("--nproc-per-node", "1", "--nnodes", "2", "--rdzv-backend", "c10d"),
+        *(*TORCHRUN, "--max-restarts", "2", "--nproc-per-node", "1", "--nnodes", "2"),
+        *("--rdzv-backend", "c10d"),
         *("--rdzv-id", name, "--rdzv-endpoint", f"localhost:{find_free_port()}"),
-        *("-m", "tests.distributed.dying_rank", *list_arguments(data, runs, name)),
+        *("-m", "maskwright", *list_arguments(data, runs, name)),
     ]
-    return [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
-        )
-        for _ in range(2)
-    ]
+    with pytest.MonkeyPatch.context() as monkeypatch, ExitStack() as stack:
+        monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+        logs = [runs / "0.log", runs / "1.log"]
+        launchers = [stack.enter_context(Forked(command, log)) for log in logs]
+        codes = [launcher.wait(PATIENCE_SECONDS) for launcher in launchers]
+    said = "".join(log.read_text("utf-8") for log in logs)
+    assert codes == [0, 0], said
+    return said
 
 
 def list_arguments(data: Path, runs: Path, name: str) -> list[str]:
@@ -49,17 +48,6 @@ def list_arguments(data: Path, runs: Path, name: str) -> list[str]:
         *("--train.checkpoint_every_minutes", "1e-9", "--train.num_validations", "2"),
         *("--train.log_every_steps", "1"),
     ]
-
-
-def finish(launchers: list[subprocess.Popen[str]]) -> str:
-    """Return what all have said, when all have ended well."""
-    with ExitStack() as stack:
-        for launcher in launchers:
-            stack.enter_context(launcher)
-            stack.callback(launcher.terminate)  # after a failure; one that has ended is left alone
-        said = "".join(launcher.communicate(timeout=PATIENCE_SECONDS)[0] for launcher in launchers)
-    assert [launcher.returncode for launcher in launchers] == [0] * len(launchers), said
-    return said
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +64,7 @@ def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
 ) -> None:
     """Two machines are two torchruns here, on one network."""
     data = data_of(workplace)
-    said = finish(start_torchrun(data, tmp_path, "killed"))
+    said = run_torchrun(data, tmp_path, "killed")
     assert "2 ranks (cpu, fsdp)" in said
     assert "resuming" in said
     weights = [
@@ -93,8 +81,9 @@ def test_fsdp_of_one_process_trains_as_without_it(workplace: Path, tmp_path: Pat
     """A GPU alone can show that sharding works."""
     precise = ["--train.precision", "fp32", "--train.checkpoint_every_minutes", "10"]
     arguments = [*list_arguments(data_of(workplace), tmp_path, "sharded"), *precise]
-    launcher = ["-m", "torch.distributed.run", "--standalone", "-m", "maskwright"]
-    subprocess.run([sys.executable, *launcher, *arguments], cwd=ROOT, check=True)
+    with Forked([*TORCHRUN, "--standalone", "-m", "maskwright", *arguments]) as launcher:
+        said = launcher.stdout.read() + launcher.stderr.read()
+    assert launcher.returncode == 0, said
     checkpoint = max((tmp_path / "sharded" / "checkpoints").iterdir())
     assert list(checkpoint.glob("shard-*"))
     assert main([*list_arguments(data_of(workplace), tmp_path, "plain"), *precise]) == 0

@@ -142,8 +142,7 @@ def test_the_number_of_ranks_may_change_when_a_run_goes_on(
     assert_same_weights(outcomes[-1], expected)
 
 
-@pytest.mark.parametrize("beta2", [0.0, 0.9])
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize(("parallel", "beta2"), [("ddp", 0.0), ("fsdp", 0.9)])
 def test_the_state_of_muon_is_read_by_more_ranks(
     tmp_path: Path, parallel: str, beta2: float
 ) -> None:
@@ -207,6 +206,3 @@ def test_pairs_of_texts_are_learned_alike_on_any_number_of_ranks(parallel: str) 
     assert_same_run(outcome, alone(train, paired))
     assert outcome.weights is not None
     assert outcome.weights["pair_head.classifier.bias"].any()  # which was 0
-
-
-NO_DROPOUT = {"embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0}

@@ -1,6 +1,5 @@
 """Worlds of gloo ranks on this machine, for tests."""
 
-import multiprocessing
 import os
 import socket
 import threading
@@ -13,18 +12,10 @@ import torch
 
 from maskwright.cli.main import main
 from maskwright.distributed.world import World, joining, read_world
+from tests.forked import CONTEXT
 
 Result = TypeVar("Result")
 
-# New processes are forked from one that has imported all this once and computed nothing. DDP and
-# FSDP would each import torch's compiler in every rank, when they are built.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [
-        *("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
-        *("maskwright.cli.pretrain", "tests.train.helpers"),
-    ]
-)
 _PATIENCE_SECONDS = 180
 
 
@@ -63,7 +54,7 @@ def start_rank(
     work: Callable[..., Result], names: dict[str, str], *arguments: Any
 ) -> Future[Result]:
     """Calls ``work(names, *arguments)`` in a process of its own."""
-    pool = ProcessPoolExecutor(1, _CONTEXT)
+    pool = ProcessPoolExecutor(1, CONTEXT)
     result = pool.submit(work, names, *arguments)
     pool.shutdown(wait=False)
     return result

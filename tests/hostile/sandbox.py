@@ -1,18 +1,18 @@
 """Python in a process of its own, whose memory is measured and whose time ends."""
 
-import subprocess
 import sys
 
-from tests.architecture.sources import ROOT
+from tests.forked import Forked
 
 MOST_MEGABYTES = 1_000
-# What the system counts as a process's peak may be that of the one that started it; not VmHWM.
 _LIMITS = """
-import atexit, re, resource, pathlib
+import resource
 resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
-def tell_peak():
-    print(re.search("VmHWM:\\s*(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
-atexit.register(tell_peak)
+"""
+# What the system counts as a process's peak may be that of the one that started it; not VmHWM.
+_TELL_PEAK = """
+import re, pathlib
+print(re.search("VmHWM:\\s*(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
 """
 _READ = """
 import sys
@@ -35,17 +35,11 @@ def run_limited(code: str, *arguments: str) -> str:
 
     It must not fail, nor take more than half a minute or a gigabyte.
     """
-    process = subprocess.run(
-        [sys.executable, "-c", _LIMITS + code, *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
-    assert process.returncode == 0, process.stdout
-    *lines, kilobytes = process.stdout.splitlines()
-    assert int(kilobytes) < 1_000 * MOST_MEGABYTES, process.stdout
+    with Forked([sys.executable, "-c", _LIMITS + code + _TELL_PEAK, *arguments]) as process:
+        output = process.stdout.read() + process.stderr.read()
+    assert process.returncode == 0, output
+    *lines, kilobytes = output.splitlines()
+    assert int(kilobytes) < 1_000 * MOST_MEGABYTES, output
     return "\n".join(lines)
 
 

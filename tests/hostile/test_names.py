@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -69,11 +68,6 @@ def test_a_sentence_of_any_bytes(workplace: Path, capsys: pytest.CaptureFixture[
     assert "\\udcff" in capsys.readouterr().err
     with pytest.raises(InputError):
         FillMask(Path(run) / "model")("[MASK]", targets=["\ud800"])
-
-
-def copy_run(workplace: Path, tmp_path: Path) -> Path:
-    shutil.copytree(workplace / "runs" / "small", tmp_path / "run")
-    return tmp_path / "run"
 
 
 def test_the_field_of_a_corpus_may_be_anything(tmp_path: Path) -> None:

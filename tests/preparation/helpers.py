@@ -1,31 +1,33 @@
 """Text, configurations and engines for the tests of this package."""
 
 import json
+import multiprocessing
 import os
 import random
-import subprocess
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from maskwright.corpus import blocks
+from maskwright.preparation import engines
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Stage, list_stages, list_undone, start_runner
 from maskwright.preparation.folder import list_blocks
 from maskwright.preparation.pipeline import prepare_folder
-from maskwright.preparation.work import PLAN_NAME, Plan, Work
+from maskwright.preparation.work import PLAN_NAME, Facts, Plan, Work
 from maskwright.shards.manifest import Manifest
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.forked import Forked
 
-_ROOT = Path(__file__).parents[2]
-_SECONDS = 120  # after which something hangs
 _SYLLABLES = ["ka", "to", "mi", "ren", "su", "lo", "vi", "nar", "pe", "dol", "ghi", "us"]
 
 
@@ -121,27 +123,37 @@ class DealtTasks:
             yield 1
 
 
-def run_prepare(
-    arguments: Sequence[str], block_bytes: int, mishap: str = ""
-) -> "subprocess.CompletedProcess[str]":
+def run_prepare(arguments: Sequence[str], block_bytes: int, mishap: str = "") -> tuple[int, str]:
     """Runs ``maskwright prepare`` in processes that cut small blocks and meet with a mishap.
 
-    Returns when all of them have ended. See `tests.preparation.mishaps.sitecustomize`.
+    Returns its exit code and what it said, when all of them have ended.
     """
-    return subprocess.run(
-        [sys.executable, "-m", "maskwright", "prepare", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_SECONDS,
-        env={**os.environ, **list_mishap(block_bytes, mishap)},
-    )
+    command = [sys.executable, "-m", "maskwright", "prepare", *arguments]
+    with Forked(command, prepare=partial(meet_with, mishap, block_bytes)) as process:
+        said = process.stdout.read() + process.stderr.read()  # until nobody can write any more
+        return process.wait(), said
 
 
-def list_mishap(block_bytes: int, mishap: str) -> dict[str, str]:
-    """The environment of processes that meet with it."""
-    path = f"{_ROOT / 'tests' / 'preparation' / 'mishaps'}:{_ROOT}"
-    return {"PYTHONPATH": path, "BLOCK_BYTES": str(block_bytes), "MISHAP": mishap}
+def meet_with(mishap: str, block_bytes: int) -> None:
+    """Changes a process, and the workers that it forks, so that they meet with it.
+
+    Args:
+        mishap: ``STAGE:NUMBER:SIGNAL:WHO``: when that task is about to be reported as done, WHO
+            (worker or coordinator) gets the signal of that number.
+    """
+    report_done = Work.report_done
+
+    def report_unless_hit(self: Work, stage: str, number: int, facts: Facts) -> None:
+        at_stage, at_number, signum, who = mishap.split(":")
+        if (stage, str(number)) == (at_stage, at_number):
+            os.kill(os.getpid() if who == "worker" else os.getppid(), int(signum))
+            signal.pause()  # workers end with their coordinator
+        report_done(self, stage, number, facts)
+
+    blocks.__dict__["_MIN_BYTES"] = block_bytes
+    engines.__dict__["get_context"] = lambda _: multiprocessing.get_context("fork")
+    if mishap:
+        Work.report_done = report_unless_hit
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, worker: type[Any], count: int) -> list[int]:

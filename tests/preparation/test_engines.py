@@ -11,8 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from multiprocessing import get_context
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +24,10 @@ from maskwright.preparation import engines
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
 from maskwright.preparation.engines import choose_engine, run_locally
 from maskwright.preparation.pipeline import describe_progress
-from tests.preparation.helpers import cut_small, list_mishap, read_folder, write_corpus, write_lines
+from tests.forked import CONTEXT
+from tests.preparation.helpers import cut_small, meet_with, read_folder, write_corpus, write_lines
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
 needs_datatrove = pytest.mark.skipif(find_spec("datatrove") is None, reason="no datatrove")
 SETTINGS = ["--block_megabytes", "1", "--tokenizer.vocab_size", "256", "--workers", "2"]
 
@@ -267,11 +268,17 @@ def test_a_slurm_that_does_not_answer_may_be_at_work(
         assert "Unable to contact controller" in capsys.readouterr().err
 
 
+def meet_and_work(mishap: str, function: Callable[..., None], *arguments: Any) -> None:
+    meet_with(mishap, 20_000)
+    function(*arguments)
+
+
 class Ray:
     """What is used of Ray, with processes of this machine, which it does not start again."""
 
     def __init__(self) -> None:
-        self.resources, self.processes = dict[str, int](), list[SpawnProcess]()
+        self.resources, self.processes = dict[str, int](), list[ForkServerProcess]()
+        self.mishap = ""
 
     def is_initialized(self) -> bool:
         return True
@@ -283,16 +290,17 @@ class Ray:
 
         return SimpleNamespace(options=options)
 
-    def _start(self, function: Callable[..., None], *arguments: Any) -> SpawnProcess:
-        self.processes.append(get_context("spawn").Process(target=function, args=arguments))
+    def _start(self, function: Callable[..., None], *arguments: Any) -> ForkServerProcess:
+        given = (self.mishap, function, *arguments)
+        self.processes.append(CONTEXT.Process(target=meet_and_work, args=given))
         self.processes[-1].start()
         return self.processes[-1]
 
-    def wait(self, waiting: list[SpawnProcess], timeout: float) -> Any:
+    def wait(self, waiting: list[ForkServerProcess], timeout: float) -> Any:
         waiting[0].join(timeout)
         return waiting[:1], waiting[1:]
 
-    def cancel(self, process: SpawnProcess, force: bool) -> None:
+    def cancel(self, process: ForkServerProcess, force: bool) -> None:
         assert force
         process.kill()
         process.join()
@@ -316,14 +324,13 @@ def test_ranks_on_ray_that_died_are_told_and_the_same_command_makes_the_same_fol
     cut_small(monkeypatch, 20_000)
     command = ["prepare", str(write_corpus(tmp_path / "a.txt")), *SETTINGS]
     assert main([*command, "--out", str(tmp_path / "here")]) == 0
-    with monkeypatch.context() as once:
-        for name, value in list_mishap(20_000, f"read:0:{int(signal.SIGKILL)}:worker").items():
-            once.setenv(name, value)
-        assert main([*command, "--out", str(tmp_path / "out"), *ON_RAY]) == 2
+    ray.mishap = f"read:0:{int(signal.SIGKILL)}:worker"
+    assert main([*command, "--out", str(tmp_path / "out"), *ON_RAY]) == 2
     error = capsys.readouterr().err
     assert "2 of 3 tasks of the stage read did not finish" in error  # of two ranks the first
     assert len(error.splitlines()) == 1
     ray.processes.clear()
+    ray.mishap = ""
     assert main([*command, "--out", str(tmp_path / "out"), *ON_RAY]) == 0
     assert read_folder(tmp_path / "out") == read_folder(tmp_path / "here")
     assert ray.resources == {"num_cpus": 1, "memory": 3 << 30}

@@ -241,11 +241,11 @@ def test_workers_and_coordinators_are_killed_and_the_same_command_goes_on(
         ("encode", 9, "worker"),
     ):
         mishap = f"{stage}:{number}:{int(signal.SIGKILL)}:{who}"
-        ended = run_prepare(command, BLOCK_BYTES, mishap)
-        assert ended.returncode == (-signal.SIGKILL if who == "coordinator" else 2), ended.stdout
-        assert ("a process that worked on it died" in ended.stdout) == (who == "worker")
-    ended = run_prepare(command, BLOCK_BYTES)
-    assert ended.returncode == 0, ended.stdout
+        code, said = run_prepare(command, BLOCK_BYTES, mishap)
+        assert code == (-signal.SIGKILL if who == "coordinator" else 2), said
+        assert ("a process that worked on it died" in said) == (who == "worker")
+    code, said = run_prepare(command, BLOCK_BYTES)
+    assert code == 0, said
     assert hash_folder(tmp_path / "out") == expected.hashes
 
 
@@ -280,6 +280,7 @@ def test_each_item_is_done(tmp_path: Path) -> None:
     assert worker_ids() == set()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     results = work_through([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text", apart=True)
     next(results)
@@ -291,6 +292,7 @@ def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     assert worker_ids() == set()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_an_error_in_a_worker_says_which_file_and_where(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="train") as caught:
         list(work_through([0, 98], partial(begin_writing, tmp_path), 2, "the text", apart=True))
@@ -298,6 +300,7 @@ def test_an_error_in_a_worker_says_which_file_and_where(tmp_path: Path) -> None:
     assert worker_ids() == set()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_what_cannot_begin_says_why() -> None:
     with pytest.raises(ConfigError) as caught:
         list(work_through(range(3), begin_refusing, 2, "the text", apart=True))
@@ -306,6 +309,7 @@ def test_what_cannot_begin_says_why() -> None:
     assert worker_ids() == set()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_whoever_stops_does_not_wait_for_the_workers(tmp_path: Path) -> None:
     results = work_through([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text", apart=True)
     next(results)

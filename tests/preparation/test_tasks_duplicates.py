@@ -236,7 +236,7 @@ DOCUMENTS = st.lists(
     st.tuples(st.integers(0, 3), PRINTS, st.one_of(st.none(), PRINTS)), min_size=1, max_size=40
 )
 ONCE_FOR_ALL = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20
 )
 
 

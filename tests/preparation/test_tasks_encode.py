@@ -87,10 +87,7 @@ def test_a_block_of_which_nothing_stays_has_no_shard(
     assert len(names) == 3
 
 
-@pytest.mark.parametrize("kinds", [("tokens", "ends", "starts")])
-def test_after_an_error_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...]
-) -> None:
+def test_after_an_error_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_lines(tmp_path / "a.jsonl", TEXTS)
     work = make_work(tmp_path / "out", [path], CONFIG, VOCABULARY)
     encode_text = Tokenizer.encode
@@ -107,7 +104,7 @@ def test_after_an_error_nothing_is_left(
     assert not read_folder(work.folder / "train")
     monkeypatch.undo()
     BlockEncoder(work)(0)
-    assert sorted(read_folder(work.folder / "train")) == sorted(f"00000.{kind}" for kind in kinds)
+    assert [*read_folder(work.folder / "train")] == ["00000.ends", "00000.starts", "00000.tokens"]
 
 
 def test_the_end_of_a_document_is_held_out(tmp_path: Path) -> None:

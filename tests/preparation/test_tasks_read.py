@@ -14,7 +14,6 @@ from maskwright.corpus.documents import fingerprint_pair
 from maskwright.errors import CorpusError
 from maskwright.preparation.work import BEFORE_MENDING, KEYS, READ, Work
 from maskwright.selection.config import QualityLimits, SelectionConfig
-from maskwright.shards.manifest import Manifest
 from tests.corpus.dumps import write_dump
 from tests.limits import limited_file_size
 from tests.preparation.helpers import (
@@ -159,14 +158,6 @@ PAGES = [
     (f"Title {n}", " ".join(WORDS[n * k % 300] for k in range(1, 90)) + f" {{{{t|{n}}}}} [[a|b]].")
     for n in range(40)
 ]
-
-
-def tokens_of(folder: Path, manifest: Manifest) -> bytes:
-    return b"".join(
-        (folder / split / f"{shard.name}.tokens").read_bytes()
-        for split, info in manifest.splits.items()
-        for shard in info.shards
-    )
 
 
 def test_an_article_of_any_length_is_read_whole(tmp_path: Path) -> None:

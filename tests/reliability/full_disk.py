@@ -67,7 +67,7 @@ def list_differing(folder: Path, whole: Path) -> list[str]:
 def prepare_on_a_full_disk(home: Path) -> dict[str, Any]:
     """The disk is full when a part of the shards is written."""
     disk = mount(home / "prepare", PLENTY)
-    command = ("prepare", home / "words.txt", "--out", disk / "data", *PREPARE, "--workers", "1")
+    command = ("prepare", home / "words.txt", "--out", disk / "data", *PREPARE)
     with filling(disk, tasks, "write_array"):
         full = run_command(*command)
     [work] = (disk / "data").glob(".work-*")

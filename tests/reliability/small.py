@@ -8,6 +8,7 @@ from tests.preparation.helpers import write_corpus
 
 PREPARE = [
     "--tokenizer.vocab_size", "256", "--corpus.valid_fraction", "0.2", "--block_megabytes", "1",
+    "--workers", "1",
 ]  # fmt: skip
 # A checkpoint after every step, and all of them kept. No charts, which take longer than all else.
 PRETRAIN = [

@@ -3,14 +3,24 @@
 import random
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.crash_test import LIMIT_SECONDS
+from tests.forked import Forked
+from tests.reliability.crash.job import Job
 from tests.reliability.crash.killing import appearing
 from tests.reliability.crash.preparation import Preparations
 from tests.reliability.crash.pretraining import PretrainingRuns
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(Job, "start", lambda _, *given: Forked(*given))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,23 +12,15 @@ import pytest
 from benchmarks.common import MASKWRIGHT
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
+from tests.forked import Forked
 from tests.preparation.helpers import read_folder
+from tests.reliability.crash.killing import Process, start
 from tests.reliability.small import PREPARE, PRETRAIN, cut_back, make_text, weights_of
 
 PATIENCE_SECONDS = 120
 
 
-def start(arguments: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    with log.open("wb") as file:
-        return subprocess.Popen(
-            [*MASKWRIGHT, *arguments],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-def wait_until(condition: Callable[[], object], process: "subprocess.Popen[bytes]") -> None:
+def wait_until(condition: Callable[[], object], process: Process) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert process.poll() is None, "the process ended by itself"
@@ -45,7 +36,8 @@ def test_a_second_process_is_refused_and_the_lock_dies_with_the_first(
     cut_back(run, 2)
     endless = ["--train.max_steps", "1000000", "--train.checkpoint_every_minutes", "1000"]
     before = len(read_metrics(run / "metrics.jsonl"))
-    first = start(["pretrain", "--resume", str(run), *endless], tmp_path / "first.log")
+    command = [*MASKWRIGHT, "pretrain", "--resume", str(run), *endless]
+    first = Forked(command, tmp_path / "first.log")
     try:
         wait_until(lambda: len(read_metrics(run / "metrics.jsonl")) > before, first)
         started = ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", *PRETRAIN]
@@ -70,7 +62,7 @@ def test_a_second_preparation_waits_and_takes_over_when_the_first_is_killed(
     tmp_path: Path,
 ) -> None:
     text, out = make_text(tmp_path, 0.3), tmp_path / "out"
-    arguments = ["prepare", str(text), "--out", str(out), *PREPARE]
+    arguments = [*MASKWRIGHT, "prepare", str(text), "--out", str(out), *PREPARE]
     first = start(arguments, tmp_path / "first.log")
     wait_until(lambda: any(out.glob(".work-*/plan.json")), first)
     os.killpg(first.pid, signal.SIGSTOP)

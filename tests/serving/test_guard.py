@@ -131,16 +131,6 @@ def run(work: Callable[[Clients], Coroutine[Any, Any, Any]], limit: int = 3) -> 
         return runner.run(main())
 
 
-def test_a_connection_without_a_request_is_cut() -> None:
-    async def wait(clients: Clients) -> bool:
-        connection, transport = clients.connect()
-        connection.data_received(REQUEST[:10])
-        await asyncio.sleep(3 * SECONDS)
-        return transport.aborted
-
-    assert run(wait)
-
-
 def test_a_request_that_is_answered_is_not() -> None:
     async def ask(clients: Clients) -> bool:
         _, transport, _ = await clients.ask()

@@ -22,7 +22,7 @@ from maskwright.model.config import Level
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.model_folder.folder import open_model
-from tests.serving.test_server import start
+from tests.serving.test_server import serving
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(
@@ -36,10 +36,8 @@ HOSTILE = ("<script>hacked = 1</script> [MASK].", "<img src=x onerror='hacked = 
 
 @pytest.fixture(scope="module")
 def url(workplace: Path) -> Iterator[str]:
-    process, url = start(workplace, "--quiet")
-    yield url
-    process.kill()
-    process.communicate()
+    with serving(workplace, "--quiet") as (_, url):
+        yield url
 
 
 @contextmanager
@@ -60,10 +58,8 @@ def serving_labels(
     card = add_example("# Labels", example)
     tokenizer = pretrained.tokenizer
     save_classifier(folder, model, tokenizer, labels, problem, card, num_texts=num_texts)
-    process, url = start(root, "--quiet", run="labels")
-    yield url
-    process.kill()
-    process.communicate()
+    with serving(root, "--quiet", run="labels") as (_, url):
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -264,8 +260,7 @@ def test_entities_are_marked_in_the_text_with_values_for_mouse_and_keyboard(
     visit.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 1280)])
 def test_it_is_accessible_and_fits(
     browser: Browser, url: str, scheme: str, width: int, tmp_path: Path
 ) -> None:

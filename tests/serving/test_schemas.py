@@ -170,13 +170,6 @@ def test_vectors_are_those_of_embed_with_the_tokens_that_were_used(
     assert answer["model"] == "small"
 
 
-def test_base64_holds_the_same_numbers(client: TestClient) -> None:
-    [expected] = ask(client, input=TEXTS[0]).json()["data"]
-    [found] = ask(client, input=TEXTS[0], encoding_format="base64").json()["data"]
-    numbers = np.frombuffer(base64.b64decode(found["embedding"]), "<f4")
-    assert numbers.tolist() == expected["embedding"]
-
-
 @pytest.mark.parametrize(
     ("body", "field"),
     [

@@ -4,11 +4,10 @@ import json
 import resource
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,39 +16,34 @@ from huggingface_hub import InferenceClient
 from maskwright.cli.main import main
 from maskwright.serving.guard import listen
 from maskwright.serving.server import name_model
+from tests.forked import Forked
 
 TEXT = "The small [MASK] eats grass every day."
 
 
-def start(
+@contextmanager
+def serving(
     workplace: Path,
     *flags: str,
     run: str = "small",
     program: tuple[str, str] = ("-m", "maskwright"),
     prepare: Callable[[], None] | None = None,
-) -> tuple[subprocess.Popen[str], str]:
+) -> Iterator[tuple[Forked, str]]:
+    """A server and its address."""
     command = [sys.executable, *program, "serve", str(workplace / "runs" / run)]
-    process = subprocess.Popen(
-        [*command, "--port", "0", "--device", "cpu", *flags],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=prepare,
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith(f"serving {run} (")
-    assert ") on http://127.0.0.1:" in line
-    return process, line.split()[-1]
+    with Forked([*command, "--port", "0", "--device", "cpu", *flags], prepare=prepare) as process:
+        line = process.stdout.readline()
+        assert line.startswith(f"serving {run} (")
+        assert ") on http://127.0.0.1:" in line
+        yield process, line.split()[-1]
+        process.kill()
 
 
 @pytest.fixture(scope="module")
 def url(workplace: Path) -> Iterator[str]:
-    process, url = start(workplace, "--body_seconds", "0.5", "--header_seconds", "0.5", "--quiet")
-    yield url
-    process.kill()
-    process.communicate()
+    flags = ("--body_seconds", "0.5", "--header_seconds", "0.5", "--quiet")
+    with serving(workplace, *flags) as (_, url):
+        yield url
 
 
 def post(url: str, body: object) -> bytes:
@@ -123,33 +117,28 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.fixture(scope="module")
-def controlled(workplace: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process, url = start(workplace, program=("-c", CONTROLLED))
-    yield process, url
-    process.kill()
-    process.communicate()
+def controlled(workplace: Path) -> Iterator[tuple[Forked, str]]:
+    with serving(workplace, program=("-c", CONTROLLED)) as server:
+        yield server
 
 
-def control(process: subprocess.Popen[str], word: str) -> None:
-    assert process.stdin is not None
+def control(process: Forked, word: str) -> None:
     process.stdin.write(f"{word}\n")
     process.stdin.flush()
 
 
-def begin(process: subprocess.Popen[str], url: str) -> socket.socket:
+def begin(process: Forked, url: str) -> socket.socket:
     """A connection whose question is in the model."""
     client = connect(url)
     body = json.dumps({"inputs": TEXT}).encode()
     head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
-    assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     return client
 
 
-def read_log(process: subprocess.Popen[str]) -> list[str]:
+def read_log(process: Forked) -> list[str]:
     """The lines of one request, the last of which is its record."""
-    assert process.stderr is not None
     lines = [process.stderr.readline()]
     while not lines[-1].startswith("{"):
         lines.append(process.stderr.readline())
@@ -157,7 +146,7 @@ def read_log(process: subprocess.Popen[str]) -> list[str]:
 
 
 def test_what_a_client_that_left_asked_is_not_answered(
-    controlled: tuple[subprocess.Popen[str], str],
+    controlled: tuple[Forked, str],
 ) -> None:
     process, url = controlled
     begin(process, url).close()
@@ -197,12 +186,16 @@ def get_health(url: str) -> bytes:
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace: Path) -> None:
-    def limit_files() -> None:  # as `ulimit -n 600` does
-        resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
+def limit_files() -> None:
+    """As `ulimit -n 600` does."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
 
-    process, url = start(workplace, "--header_seconds", "300", prepare=limit_files)
-    with ExitStack() as idle:
+
+def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace: Path) -> None:
+    with (
+        serving(workplace, "--header_seconds", "300", prepare=limit_files) as (process, url),
+        ExitStack() as idle,
+    ):
         for number in range(700):
             idle.enter_context(connect(url))
             # Whoever was here before is accepted then, so that the queue never drops anybody.
@@ -212,41 +205,40 @@ def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
         # An answer is logged after it is sent, so the kill may prevent the last record.
         assert get_health(url).startswith(b"HTTP/1.1 200")
-    process.kill()
-    _, log = process.communicate()
-    limited, *records = log.splitlines()
+        process.kill()
+        limited, *records = process.stderr.read().splitlines()
     assert "max_connections = 4,096" in limited
     assert len(records) >= 9
     assert {json.loads(record)["status"] for record in records} == {200}
+
+
+HANGING = """
+import sys, threading
+from maskwright.cli.main import main
+from maskwright.inference.fill_mask import FillMask
+FillMask.attempt = lambda *arguments: threading.Event().wait()
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_model_that_hangs_is_told_and_does_not_keep_the_process(
     workplace: Path, number: signal.Signals
 ) -> None:
-    # A shell that starts the tests in the background has them ignore SIGINT, and so their children.
-    hanging = """
-import signal, sys, threading
-from maskwright.cli.main import main
-from maskwright.inference.fill_mask import FillMask
-signal.signal(signal.SIGINT, signal.default_int_handler)
-FillMask.attempt = lambda *arguments: threading.Event().wait()
-sys.exit(main(sys.argv[1:]))
-"""
     limits = ("--answer_seconds", "0.3", "--drain_seconds", "1")
-    process, url = start(workplace, *limits, program=("-c", hanging))
-    assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 504")
-    deadline = time.monotonic() + 60
-    while not (answer := get_health(url)).startswith(b"HTTP/1.1 503"):
-        assert time.monotonic() < deadline
-    assert b'"not working"' in answer
-    process.send_signal(number)
-    _, log = process.communicate(timeout=60)  # it would wait for ever, were the thread joined
-    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
-    assert "Traceback" not in log
+    with serving(workplace, *limits, program=("-c", HANGING)) as (process, url):
+        assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 504")
+        deadline = time.monotonic() + 60
+        while not (answer := get_health(url)).startswith(b"HTTP/1.1 503"):
+            assert time.monotonic() < deadline
+        assert b'"not working"' in answer
+        process.send_signal(number)
+        expected = 130 if number == signal.SIGINT else -signal.SIGTERM
+        assert process.wait(60) == expected  # it would wait for ever, were the thread joined
+        assert "Traceback" not in process.stderr.read()
 
 
-def test_a_bug_is_on_standard_error_once(controlled: tuple[subprocess.Popen[str], str]) -> None:
+def test_a_bug_is_on_standard_error_once(controlled: tuple[Forked, str]) -> None:
     process, url = controlled
     for _ in range(2):  # what came after the record would come before the second
         with begin(process, url) as client:
@@ -264,19 +256,19 @@ def test_a_bug_is_on_standard_error_once(controlled: tuple[subprocess.Popen[str]
 
 
 def test_what_has_begun_is_ended_before_the_server_is(workplace: Path) -> None:
-    process, url = start(workplace, "--drain_seconds", "60", program=("-c", CONTROLLED))
-    with begin(process, url) as client:
-        process.send_signal(signal.SIGTERM)
-        with suppress(ConnectionError):
-            while True:  # until it listens no more
-                connect(url).close()
-        control(process, "go")
-        assert client.recv(1000).startswith(b"HTTP/1.1 200")
-    _, log = process.communicate(timeout=60)
-    assert process.returncode in (0, -signal.SIGTERM)
-    record, *_ = log.splitlines()
+    flags = ("--drain_seconds", "60")
+    with serving(workplace, *flags, program=("-c", CONTROLLED)) as (process, url):
+        with begin(process, url) as client:
+            process.send_signal(signal.SIGTERM)
+            with suppress(ConnectionError):
+                while True:  # until it listens no more
+                    connect(url).close()
+            control(process, "go")
+            assert client.recv(1000).startswith(b"HTTP/1.1 200")
+        assert process.wait(60) in (0, -signal.SIGTERM)
+        record, *rest = process.stderr.read().splitlines()
     assert json.loads(record)["status"] == 200
-    assert "Traceback" not in log
+    assert "Traceback" not in "".join(rest)
 
 
 def test_a_port_that_is_taken_is_one_line(

@@ -12,8 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchmarks.common import MASKWRIGHT
 from maskwright.logs import read_metrics
-from tests.reliability.crash.killing import Attempt, Moment, attempt, list_temporary, never
+from tests.reliability.crash.killing import (
+    Attempt,
+    Moment,
+    Process,
+    attempt,
+    list_temporary,
+    never,
+    start,
+)
 
 CLOCKS = re.compile("seconds?$")
 
@@ -41,6 +50,10 @@ class Job(ABC):
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.whole, self.tally = folder, folder / "whole", Tally()
+
+    def start(self, command: list[str], log: Path) -> Process:
+        """Start a program whose output goes to a file."""
+        return start(command, log)
 
     @abstractmethod
     def list_arguments(self, out: Path) -> list[str]:
@@ -90,7 +103,9 @@ class Job(ABC):
         self, out: Path, moment: Moment = never, number: signal.Signals = signal.SIGKILL
     ) -> Attempt:
         """Start or resume the job and send it a signal at `moment`."""
-        return attempt(self.list_arguments(out), moment, self.folder / f"{out.name}.log", number)
+        log = self.folder / f"{out.name}.log"
+        process = self.start([*MASKWRIGHT, *self.list_arguments(out)], log)
+        return attempt(process, moment, log, number)
 
     def kill(self, kills: int, seed: int = 0) -> Tally:
         """Kill runs, each until it ends, `kills` times in all; compare all of them."""

@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import MASKWRIGHT
+from tests.forked import Forked
 
 PATIENCE_SECONDS = 600.0  # no attempt of these small runs takes nearly as long
 _POLL_SECONDS = 0.0002
 _SYLLABLES = ("ka", "to", "mi", "ren", "su", "lo", "vi", "nar", "pe", "dol", "ghi", "us", "an", "e")
 _NUM_WORDS, _NUM_FOLLOWERS = 1500, 12
 
-Process = subprocess.Popen[bytes]
+Process = subprocess.Popen[bytes] | Forked
 # Waits for a moment; returns False if the process ended before.
 Moment = Callable[[Process], bool]
 
@@ -36,26 +36,31 @@ class Attempt:
         return self.code == -signal.SIGKILL
 
 
-def attempt(
-    arguments: list[str], moment: Moment, log: Path, number: signal.Signals = signal.SIGKILL
-) -> Attempt:
-    """Run ``maskwright ARGUMENTS`` and send it the signal `number` at `moment`.
-
-    SIGKILL goes to the whole process group, as a power cut would spare no worker; any other signal
-    goes to the process itself, as a scheduler sends it.
-    """
-    started = time.perf_counter()
+def start(command: list[str], log: Path) -> Process:
+    """Start a program in a session of its own, whose output goes to a file."""
     with log.open("wb") as file:
         # A shell that starts us in the background has SIGINT ignored, which children inherit.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
-            [*MASKWRIGHT, *arguments],
+            command,
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # the other cores are for the killer
         )
         signal.signal(signal.SIGINT, before)
+    return process
+
+
+def attempt(
+    process: Process, moment: Moment, log: Path, number: signal.Signals = signal.SIGKILL
+) -> Attempt:
+    """Send a process that was started just now the signal `number` at `moment`.
+
+    SIGKILL goes to the whole process group, as a power cut would spare no worker; any other signal
+    goes to the process itself, as a scheduler sends it.
+    """
+    started = time.perf_counter()
     try:
         came = moment(process)
         sent = time.perf_counter()
