@@ -219,3 +219,8 @@ def test_numbers_keep_their_limits(
     for value in outside:
         with pytest.raises(ConfigError, match=rf"^share = \S+ must {rule}\. Try 0\.1\.$"):
             check_numbers(Numbers(value), "share", remedy="Try 0.1.", **limits)
+
+
+def test_names_of_files_that_are_not_utf8_come_back():
+    config = Outer(title="caf\udce9.txt")
+    assert from_mapping(Outer, parse_yaml(write_yaml(config), "test")) == config

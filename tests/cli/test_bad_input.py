@@ -12,16 +12,6 @@ from tests.command import Cli
 from tests.workplace import SMALL, data_of
 
 
-def fails_with(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    """Runs a command that must fail; its only line on standard error."""
-    capsys.readouterr()
-    assert main(arguments) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1, lines
-    assert "Traceback" not in lines[0]
-    return lines[0]
-
-
 @pytest.fixture
 def pretrain(tmp_path: Path) -> list[str]:
     folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]

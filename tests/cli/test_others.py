@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli.main import COMMANDS, main
+from maskwright.cli.main import COMMANDS
 from maskwright.config import from_mapping
 from maskwright.recipes import list_recipes
 from maskwright.runs.config import PretrainConfig
@@ -14,12 +14,6 @@ from tests.command import Cli
 from tests.workplace import data_of
 
 SENTENCE = "The small horse in the river eats [MASK] every day."
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    capsys.readouterr()
-    assert main(list(arguments)) == 0
-    return capsys.readouterr().out
 
 
 def test_fill_json_has_one_object_for_each_input(workplace: Path, cli: Cli):

@@ -20,8 +20,7 @@ from maskwright.pretraining.prepared_data import PreparedMixture
 from maskwright.pretraining.validation import Validation
 from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.manifest import SPLITS
-from tests.cli.test_bad_input import fails_with
-from tests.cli.test_others import run
+from tests.command import Cli
 from tests.preparation.helpers import read_shards
 from tests.shards.faults import start_anew, upload
 from tests.workplace import SMALL, write_corpus
@@ -136,7 +135,7 @@ def elsewhere(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def test_a_source_elsewhere_is_mixed_in_as_if_it_lay_here(
-    place: Path, tmp_path: Path, elsewhere: str, capsys: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, elsewhere: str, cli: Cli
 ) -> None:
     shutil.copytree(place / "data" / "days", tmp_path / "data" / "days")
     asked = ["--data", f"days=1,{elsewhere}=3", "--name", "far", *flags(tmp_path)]
@@ -144,7 +143,7 @@ def test_a_source_elsewhere_is_mixed_in_as_if_it_lay_here(
     assert main(["pretrain", *asked]) == 0
     mirrored = {path.name for path in (tmp_path / "cache").rglob("0*.*")}
     assert mirrored == {"00000.tokens", "00000.ends", "00000.starts"}
-    rows = [run(capsys, "inspect", str(f), "--rows", "40", "--json") for f in (near, far)]
+    rows = [cli("inspect", str(f), "--rows", "40", "--json") for f in (near, far)]
     assert rows[0] == rows[1]
     scores = [
         [{key: value for key, value in record.items() if "loss" in key} for record in records]
@@ -175,16 +174,14 @@ def test_a_resumed_mixture_finds_each_source_where_it_is_now(
     assert steps == [1, 2, 3, 4]
 
 
-def test_a_source_that_is_gone_or_changed_stops_a_resumption(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_source_that_is_gone_or_changed_stops_a_resumption(place: Path, tmp_path: Path, cli: Cli):
     broken = tmp_path / "both"
     shutil.copytree(place / "runs" / "both", broken)
     provenance = json.loads((broken / "provenance.json").read_text())
     for folder, message in (("nowhere", "nowhere, a source of"), ("alien", "text has changed")):
         provenance["prepared_data"]["days"] = str(place / "data" / folder)
         (broken / "provenance.json").write_text(json.dumps(provenance))
-        shown = fails_with(capsys, ["pretrain", "--resume", str(broken)])
+        shown = cli.refuse("pretrain", "--resume", str(broken))
         assert shown.startswith("CheckpointError")
         assert message in shown
 
@@ -204,11 +201,9 @@ def test_validation_does_not_depend_on_the_shares(place: Path, tmp_path: Path) -
     assert pinned[0] == pinned[1]
 
 
-def test_inspect_shows_which_source_a_row_is_of(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_shows_which_source_a_row_is_of(place: Path, cli: Cli) -> None:
     folder = str(place / "runs" / "both")
-    lines = run(capsys, "inspect", folder, "--rows", "40", "--json").splitlines()
+    lines = cli("inspect", folder, "--rows", "40", "--json").splitlines()
     shown = [json.loads(line) for line in lines]
     sources = Counter(row["source"] for row in shown)
     assert sources["animals"] > sources["days"] > 5
@@ -219,32 +214,28 @@ def test_inspect_shows_which_source_a_row_is_of(
     ]
     fish = {row["source"] for row, tokens in zip(shown, clean, strict=True) if "fish" in tokens}
     assert fish == {"animals"}
-    page = run(capsys, "inspect", folder)
+    page = cli("inspect", folder)
     assert "75.0% of the tokens" in page
     assert "epoch 0, row 0, " in page
-    valid = run(capsys, "inspect", folder, "--split", "valid", "--rows", "1", "--json")
+    valid = cli("inspect", folder, "--split", "valid", "--rows", "1", "--json")
     assert json.loads(valid)["source"] in sources
 
 
-def test_a_run_is_evaluated_on_all_of_its_folders(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_evaluated_on_all_of_its_folders(place: Path, cli: Cli) -> None:
     folder = str(place / "runs" / "both")
-    printed = run(capsys, "evaluate", folder, "--suite", "mlm", "--json")
+    printed = cli("evaluate", folder, "--suite", "mlm", "--json")
     assert json.loads(printed)["suites"][0]["data"]["name"] == "days + animals, held out"
 
 
-def test_without_shares_each_folder_is_seen_once(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = run(capsys, "pretrain", "--data", "animals,days", *flags(place), "--dry-run")
+def test_without_shares_each_folder_is_seen_once(place: Path, cli: Cli) -> None:
+    shown = cli("pretrain", "--data", "animals,days", *flags(place), "--dry-run")
     assert shown.count(", 1 times an epoch") == 2
     paths = [str(path) for path in folders(place).values()]
-    assert run(capsys, "pretrain", *paths, *flags(place), "--dry-run").count(", 1 times an") == 2
+    assert cli("pretrain", *paths, *flags(place), "--dry-run").count(", 1 times an") == 2
     asked = ["--mixture.epochs", "days=2.5", *flags(place), "--dry-run"]
-    assert ", 2.5 times an epoch" in run(capsys, "pretrain", *paths, *asked)
+    assert ", 2.5 times an epoch" in cli("pretrain", *paths, *asked)
     asked = ["--mixture.temperature", "1e6", *flags(place), "--dry-run"]
-    assert run(capsys, "pretrain", *paths, *asked).count(" 50.0% of the tokens") == 2
+    assert cli("pretrain", *paths, *asked).count(" 50.0% of the tokens") == 2
 
 
 @pytest.mark.parametrize(
@@ -270,10 +261,8 @@ def test_without_shares_each_folder_is_seen_once(
         (["pydocs", "--mixture.weights", "a=1"], "needs two prepared folders or more"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_mixed(
-    place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    assert message in fails_with(capsys, ["pretrain", *arguments, *flags(place)])
+def test_what_cannot_be_mixed(place: Path, cli: Cli, arguments: list[str], message: str) -> None:
+    assert message in cli.refuse("pretrain", *arguments, *flags(place))
 
 
 def test_the_remedy_for_another_tokenizer_can_be_run(place: Path) -> None:
@@ -286,18 +275,14 @@ def test_the_remedy_for_another_tokenizer_can_be_run(place: Path) -> None:
     assert PreparedMixture(mended, MixtureConfig()).epoch_tokens > 0
 
 
-def test_prepared_data_beside_text_says_how_to_prepare_that_too(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prepared_data_beside_text_says_how_to_prepare_that_too(place: Path, cli: Cli) -> None:
     given = [str(place / "data" / "animals"), str(place / "days.txt")]
-    message = fails_with(capsys, ["pretrain", *given, *flags(place)])
+    message = cli.refuse("pretrain", *given, *flags(place))
     assert f"maskwright prepare {given[1]} --out data/NAME --tokenizer.path {given[0]}" in message
 
 
-def test_shares_cannot_change_when_a_run_goes_on(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shares_cannot_change_when_a_run_goes_on(place: Path, cli: Cli) -> None:
     asked = ["--data", "days=1,animals=1", "--name", "both", "--auto-resume", *flags(place)]
-    message = fails_with(capsys, ["pretrain", *asked])
+    message = cli.refuse("pretrain", *asked)
     assert "mixture.weights" in message
     assert "cannot change when a run is resumed" in message

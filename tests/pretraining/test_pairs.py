@@ -15,9 +15,8 @@ from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.init_from import InitialModel, load_initial
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import resolve
-from tests.cli.test_bad_input import fails_with
 from tests.cli.test_inspect import inspect_rows
-from tests.cli.test_others import run
+from tests.command import Cli
 from tests.hub_folders import write_twin
 from tests.pretraining.test_init_from import FAST
 from tests.workplace import SMALL, data_of
@@ -41,23 +40,19 @@ def trained(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "pairs"
 
 
-def test_a_run_saves_both_heads_and_its_model_is_of_use(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_saves_both_heads_and_its_model_is_of_use(trained: Path, tmp_path: Path, cli: Cli):
     raw = json.loads((trained / "model" / "config.json").read_text(encoding="utf-8"))
     assert raw["architectures"] == ["BertForPreTraining"]
     assert raw["type_vocab_size"] == 2
     assert load_model(trained / "model")[0].pair_head is not None
-    assert "%" in run(capsys, "fill", str(trained), "The small horse eats [MASK].")
+    assert "%" in cli("fill", str(trained), "The small horse eats [MASK].")
     out = str(tmp_path / "vectors.npy")
     assert main(["embed", str(trained), "The small horse.", "--out", out]) == 0
 
 
-def test_rows_show_their_pairs(
-    trained: Path, data: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_show_their_pairs(trained: Path, data: str, cli: Cli) -> None:
     flags = ["--data.max_seq_length", "32", "--rows", "40"]
-    rows = inspect_rows(capsys, data, *flags, "--data.pairs", "order")
+    rows = inspect_rows(cli, data, *flags, "--data.pairs", "order")
     assert {len(row["token_types"]) for row in rows} == {32}
     assert {label for row in rows for label in row["pairs"].values()} == {0, 1}
     for row in rows:
@@ -68,16 +63,16 @@ def test_rows_show_their_pairs(
             assert (tokens[0], tokens.count("[SEP]")) == ("[CLS]", 2)
             assert types == sorted(types)
             assert types.index(1) == tokens.index("[SEP]") + 1
-    text = run(capsys, "inspect", data, *flags, "--data.pairs", "order")
+    text = cli("inspect", data, *flags, "--data.pairs", "order")
     assert "(next) [CLS]" in text
     assert "(not next) [CLS]" in text
-    assert run(capsys, "inspect", str(trained), "--rows", "2").count("ext) [CLS]") > 1
+    assert cli("inspect", str(trained), "--rows", "2").count("ext) [CLS]") > 1
 
 
-def test_a_dry_run_counts_them(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_counts_them(data: str, cli: Cli) -> None:
     flags = [*SMALL, "--model.preset", "bert", *BERT, "--train.max_steps", "3", "--dry-run"]
-    plain = run(capsys, "pretrain", data, *flags)
-    paired = run(capsys, "pretrain", data, *flags, "--data.pairs", "next")
+    plain = cli("pretrain", data, *flags)
+    paired = cli("pretrain", data, *flags, "--data.pairs", "next")
 
     def parameters(report: str) -> int:
         line = next(line for line in report.splitlines() if line.startswith("model"))
@@ -99,10 +94,10 @@ def test_a_dry_run_counts_them(data: str, capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_what_cannot_be_is_one_line(
-    flags: list[str], message: str, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str], message: str, data: str, tmp_path: Path, cli: Cli
 ) -> None:
     places = ["--runs-dir", str(tmp_path), "--name", "run", "--train.max_steps", "3"]
-    assert message in fails_with(capsys, ["pretrain", data, *SMALL, *places, *flags])
+    assert message in cli.refuse("pretrain", data, *SMALL, *places, *flags)
     assert not list(tmp_path.iterdir())
 
 
