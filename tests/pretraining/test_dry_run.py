@@ -17,7 +17,7 @@ from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.cards import parse_cards
 from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
-from tests.cli.test_bad_input import fails_with
+from tests.command import Cli
 from tests.distributed.worlds import list_names, start_rank
 from tests.workplace import SMALL, data_of, write_corpus
 
@@ -128,8 +128,8 @@ def test_machine_and_text_choose_the_size():
         ["--dry-run", "--for-device", "9xH100"],
     ],
 )
-def test_mistakes(flags: list[str], text: str, capsys: pytest.CaptureFixture[str]):
-    line = fails_with(capsys, ["pretrain", text, "--name", "run", *flags])
+def test_mistakes(flags: list[str], text: str, cli: Cli):
+    line = cli.refuse("pretrain", text, "--name", "run", *flags)
     assert line.startswith("ConfigError: for_device = ")
     assert not Path("runs").exists()
 

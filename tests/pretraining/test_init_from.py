@@ -20,7 +20,7 @@ from maskwright.runs.config import resolve
 from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tests.cli.test_bad_input import fails_with
+from tests.command import Cli
 from tests.hub_folders import TWINS, read_twin, write_twin
 from tests.workplace import data_of
 
@@ -126,10 +126,10 @@ def test_little_text_makes_many_steps_and_no_endless_passes(num_bytes: int) -> N
 )
 def test_contradictions_are_errors(
     flags: list[str], message: str, bert: Path, text: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:  # fmt: skip
     flags = [flag.format(bert=bert) for flag in flags]
-    shown = fails_with(capsys, command(text, bert, tmp_path, *flags))
+    shown = cli.refuse(*command(text, bert, tmp_path, *flags))
     assert message.format(bert=bert) in shown
     assert not list(tmp_path.iterdir())
 
@@ -243,7 +243,7 @@ def test_a_run_of_ours_goes_on_and_learns(
 
 
 def test_prepared_data_must_have_the_same_tokenizer(
-    workplace: Path, bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Path, bert: Path, tmp_path: Path, cli: Cli
 ) -> None:
     data = data_of(workplace)
     model = workplace / "runs" / "small" / "model"
@@ -253,12 +253,10 @@ def test_prepared_data_must_have_the_same_tokenizer(
     assert load_run_config(tmp_path / "run", {}).tokenizer.path is None
     other = ["pretrain", str(data), "--init-from", str(bert), *places, *flags]
     message = f"ShardError: {data} was prepared with another tokenizer than that of {bert}"
-    assert message in fails_with(capsys, other)
+    assert message in cli.refuse(*other)
 
 
-def test_folders_that_are_no_models(
-    bert: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folders_that_are_no_models(bert: Path, text: Path, tmp_path: Path, cli: Cli) -> None:
     """One line each, before any text is prepared; nothing is written."""
     pickle, old, spoiled = (tmp_path / name for name in ("pickle", "old", "spoiled"))
     for folder in (pickle, old, spoiled):
@@ -273,7 +271,7 @@ def test_folders_that_are_no_models(
         tmp_path / "none": "is not a folder.",
     }.items():
         for flags in ([], ["--dry-run"]):
-            assert message in fails_with(capsys, command(text, folder, tmp_path, *flags))
+            assert message in cli.refuse(*command(text, folder, tmp_path, *flags))
     assert {path.name for path in tmp_path.iterdir()} == {"pickle", "old", "spoiled"}
 
 

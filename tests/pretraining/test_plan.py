@@ -14,7 +14,7 @@ from maskwright.model.config import parse_sizes
 from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.plan import Plan, plan
 from maskwright.runs.config import resolve
-from tests.cli.test_bad_input import fails_with
+from tests.command import Cli
 from tests.workplace import data_of
 
 FIGURES = ("size", "speed", "hours", "tokens", "micro-batch", "memory")
@@ -99,8 +99,8 @@ def test_without_hours_it_is_twenty_epochs(workplace: Path):
         (["--hours", "1"], "--device"),
     ],
 )
-def test_mistakes(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]):
-    assert named in fails_with(capsys, ["plan", *arguments])
+def test_mistakes(arguments: list[str], named: str, cli: Cli):
+    assert named in cli.refuse("plan", *arguments)
 
 
 @pytest.mark.parametrize(("device", "nodes"), [("H200", 1), ("8xH100", 1), ("32xH100", 4)])

@@ -17,7 +17,7 @@ from maskwright.logs import read_metrics
 from maskwright.runs.run_directory import read_provenance
 from maskwright.shards.manifest import ShardInfo, read_manifest, write_manifest
 from maskwright.shards.reader import TokenStore
-from tests.cli.test_bad_input import fails_with
+from tests.command import Cli
 from tests.distributed.worlds import list_names, run_command
 from tests.shards.faults import FAULTS, Plan, faulty_proxy, hurry, start_anew
 from tests.shards.helpers import write_shard
@@ -101,9 +101,7 @@ def files_asked(plan: Plan) -> dict[str, int]:
     return {path.partition("/data/")[2]: n for path, n in plan.asked.items() if "/data/" in path}
 
 
-def test_training_from_s3_with_faults_is_training_from_here(
-    data: Path, plan: Plan, tmp_path: Path
-) -> None:
+def test_training_from_s3_with_faults_is_training_from_here(data: Path, plan: Plan, tmp_path: Path):
     files = sorted(file.relative_to(data).as_posix() for file in data.rglob("*.*"))
     files.remove("tokenizer/tokenizer_config.json")  # whose last byte nothing depends on
     for number, name in enumerate(files):
@@ -192,30 +190,26 @@ def test_a_shard_that_is_always_corrupt_is_one_line(
         (["pretrain", URL, "--corpus.deduplicate", "true"], f"has no effect: {URL} is prepared"),
     ],
 )
-def test_bad_urls(
-    arguments: list[str], message: str, plan: Plan, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert message in fails_with(capsys, arguments)
+def test_bad_urls(arguments: list[str], message: str, plan: Plan, cli: Cli) -> None:
+    assert message in cli.refuse(*arguments)
 
 
-def test_what_stays_forbidden_is_asked_for_once(
-    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_stays_forbidden_is_asked_for_once(plan: Plan, tmp_path: Path, cli: Cli) -> None:
     plan.add("/data/manifest.json", "forbid", 100)
-    line = fails_with(capsys, ["inspect", URL])
+    line = cli.refuse("inspect", URL)
     assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: PermissionError: ")
     assert line.endswith("Check the URL and the credentials " + line.partition("credentials ")[2])
     assert len(plan.faults["/data/manifest.json"]) == 99
 
 
 def test_without_credentials_nothing_is_asked_for(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, "/nowhere")
-    line = fails_with(capsys, ["inspect", URL])
+    line = cli.refuse("inspect", URL)
     assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: NoCredentialsError: ")
     assert "AWS_PROFILE" in line
     assert not plan.asked

@@ -13,7 +13,7 @@ from maskwright.evaluation.run import hash_model
 from maskwright.logs import read_metrics
 from maskwright.model.electra import Discriminator
 from maskwright.model_folder.folder import open_encoder, open_model
-from tests.cli.test_bad_input import fails_with
+from tests.command import Cli
 from tests.workplace import SMALL
 
 VALID_KEYS = {"rtd_loss", "rtd_accuracy", "rtd_base_loss", "rtd_base_accuracy", "rtd_recall"}
@@ -66,9 +66,7 @@ def test_two_folders_are_left_and_transformers_loads_both(run: Path) -> None:
     assert "A masked language model" in (run / "generator/README.md").read_text(encoding="utf-8")
 
 
-def test_a_deberta_with_disentangled_embeddings_is_left_in_names_of_transformers(
-    workplace: Path,
-) -> None:
+def test_a_deberta_with_disentangled_embeddings_is_left_in_names_of_transformers(workplace: Path):
     deberta = ["--model.preset", "deberta-v2", "--model.embedding_size", "32"]
     shared = ["--objective.generator_share", "1", "--objective.disentangled_embeddings", "true"]
     budget = ["--train.max_steps", "4", "--train.num_validations", "1"]
@@ -88,12 +86,10 @@ def test_vectors_are_the_discriminators(run: Path, tmp_path: Path) -> None:
     assert np.load(out).shape == (2, 32)
 
 
-def test_words_are_filled_in_by_the_generator_alone(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_words_are_filled_in_by_the_generator_alone(run: Path, cli: Cli) -> None:
     sentence = "The small [MASK] eats fish every day."
     assert main(["fill", str(run / "generator"), sentence]) == 0
-    line = fails_with(capsys, ["fill", str(run), sentence])
+    line = cli.refuse("fill", str(run), sentence)
     assert f"{run / 'model'} is a discriminator" in line
     assert line.endswith(f"use its generator {run / 'generator'}.")
 
