@@ -13,7 +13,8 @@ from tests.distributed.worlds import alone, run_world
 
 # 11 rows a step: uneven shares, and short rows of which some have nothing to predict.
 NO_DROPOUT = {f"{name}_dropout": 0.0 for name in ("embedding", "attention", "hidden")}
-RAGGED = {"train": {"batch_tokens": 176}, "masking": {"rate": 0.1}}
+NUM_STEPS, STOPS = 12, (4, 8, None)
+RAGGED = {"train": {"batch_tokens": 176, "max_steps": NUM_STEPS}, "masking": {"rate": 0.1}}
 
 
 def options(parallel: str, **more: dict[str, Any]) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def options(parallel: str, **more: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def expected() -> Outcome:
-    """20 steps in one process."""
+    """The run in one process."""
     return alone(train, options("ddp"))
 
 
@@ -48,7 +49,7 @@ def assert_same_weights(outcome: Outcome, expected: Outcome) -> None:
 def test_losses_do_not_depend_on_the_number_of_ranks(
     size: int, parallel: str, expected: Outcome
 ) -> None:
-    assert len(expected.losses) == 20
+    assert len(expected.losses) == NUM_STEPS
     outcomes = run_world(size, train, options(parallel))
     for outcome in outcomes:
         assert outcome.losses == outcomes[0].losses  # all ranks know the loss of all
@@ -73,9 +74,9 @@ def test_recorded_ranks_sum_their_gradients_themselves(
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_a_rank_may_have_nothing_to_predict(parallel: str) -> None:
-    three_rows = {"train": {"batch_tokens": 48, "parallel": parallel}}
+    three_rows = {"train": {"batch_tokens": 48, "max_steps": NUM_STEPS, "parallel": parallel}}
     outcomes = run_world(4, train, three_rows)
-    assert outcomes[3].predictions == [0] * 20
+    assert outcomes[3].predictions == [0] * NUM_STEPS
     assert_same_run(outcomes[0], alone(train, three_rows))
 
 
@@ -134,9 +135,9 @@ def test_the_number_of_ranks_may_change_when_a_run_goes_on(
 ) -> None:
     outcomes = [
         run_world(size, train, options(parallel), tmp_path, stop_at)[0]
-        for (size, parallel), stop_at in zip(stages, (7, 13, None), strict=True)
+        for (size, parallel), stop_at in zip(stages, STOPS, strict=True)
     ]
-    assert [outcome.step for outcome in outcomes] == [7, 13, 20]
+    assert [outcome.step for outcome in outcomes] == [4, 8, NUM_STEPS]
     losses = [loss for outcome in outcomes for loss in outcome.losses]
     assert np.allclose(losses, expected.losses, rtol=0, atol=1e-5)
     assert_same_weights(outcomes[-1], expected)
@@ -147,7 +148,7 @@ def test_the_state_of_muon_is_read_by_more_ranks(
     tmp_path: Path, parallel: str, beta2: float
 ) -> None:
     given = options(parallel, optim={"muon_beta2": beta2})
-    for size, stop_at in ((1, 7), (2, 13), (3, None)):
+    for size, stop_at in zip((1, 2, 3), STOPS, strict=True):
         outcome = run_world(size, train, given, tmp_path / "changing", stop_at)[0]
     expected = alone(train, given, tmp_path / "alone")
     assert_same_weights(outcome, expected)
@@ -164,7 +165,7 @@ def test_the_state_of_muon_is_read_by_more_ranks(
 def read_newest(folder: Path) -> dict[str, torch.Tensor]:
     checkpoint, _ = find_newest(folder)
     assert checkpoint is not None
-    assert checkpoint.step == 20
+    assert checkpoint.step == NUM_STEPS
     tensors = {name: torch.zeros(shape) for name, shape in checkpoint.shapes.items()}
     checkpoint.read_into(tensors)
     return tensors
