@@ -148,10 +148,12 @@ def test_the_state_of_muon_is_read_by_more_ranks(
     tmp_path: Path, parallel: str, beta2: float
 ) -> None:
     given = options(parallel, optim={"muon_beta2": beta2})
-    for size, stop_at in zip((1, 2, 3), STOPS, strict=True):
-        outcome = run_world(size, train, given, tmp_path / "changing", stop_at)[0]
+    outcomes = [
+        run_world(size, train, given, tmp_path / "changing", stop_at)[0]
+        for size, stop_at in zip((1, 2, 3), STOPS, strict=True)
+    ]
     expected = alone(train, given, tmp_path / "alone")
-    assert_same_weights(outcome, expected)
+    assert_same_weights(outcomes[-1], expected)
     found, whole = (read_newest(tmp_path / name) for name in ("changing", "alone"))
     assert {name.split("/")[1] for name in whole if "blocks.0.mlp" in name} >= (
         {"momentum_buffer", "row_square"} if beta2 else {"momentum_buffer"}
