@@ -9,7 +9,7 @@ import pytest
 from tests.architecture.figures import find_circles, functions_of, measure, untyped_functions
 from tests.forked import Forked
 
-# By figure: the limit of today, and the aim of the plan; docs/decisions/0024 says what is in the way.
+# By figure: the limit of today, and the aim of the plan (docs/decisions/0024 says what is missing).
 AT_MOST = {
     "package lines": (45_352, 40_000),
     "package files": (218, 235),
