@@ -15,7 +15,7 @@ OF_TORCH := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cubla
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate \
     --custom-compile-command 'make lock' $(OF_TORCH:%=--no-emit-package %) pyproject.toml
 
-# Containers set it; without bytecode, each of 200 processes of the tests compiles the package again.
+# Containers set it; without bytecode, processes that tests start compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: quickstart test lint format docs bench bench-gpu lock clean

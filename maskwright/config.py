@@ -8,6 +8,7 @@ raise `ConfigError`; this module puts the section's name before the field's.
 
 import dataclasses
 import math
+import re
 import types
 import typing
 from collections import Counter
@@ -35,6 +36,7 @@ _LIMITS = {"at_least": ge, "above": gt, "at_most": le, "below": lt}
 # The limit everywhere in the package; the largest published vocabularies have a million tokens.
 MAX_VOCAB_SIZE = 1 << 24
 MAX_YAML_BYTES, _MAX_YAML_DEPTH = 1_000_000, 50  # many times those of any configuration
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may be built without libyaml
 
 
 def setting(default: Any, help: str, *, is_path: bool = False) -> Any:
@@ -166,7 +168,7 @@ def read_yaml(path: Path) -> Plain:
 
 def parse_yaml(text: str, name: str) -> Plain:
     """Parse YAML as `read_yaml` does, from a string that came from `name`."""
-    loader = _SurrogateLoader if "\\uD" in text else _FastLoader
+    loader = _SurrogateLoader if re.search(r"\\u[dD]|\\U0000[dD]", text) else _FastLoader
     try:
         _check_structure(cast(Any, yaml).parse(text, loader))
         loaded: Any = yaml.load(text, loader)
@@ -202,7 +204,7 @@ class _StrictConstructor(yaml.constructor.SafeConstructor):
         return super().construct_mapping(node, deep)
 
 
-class _FastLoader(_StrictConstructor, yaml.CSafeLoader):
+class _FastLoader(_StrictConstructor, _Loader):
     """libyaml's, which takes an eighth of the time."""
 
 

@@ -80,11 +80,7 @@ def print_table(
 
 
 class Pulse:
-    """A reporter of progress that prints at most one line every `EVERY_SECONDS`.
-
-    Args:
-        tell: called with each line.
-    """
+    """A reporter of progress that gives `tell` at most one line every `EVERY_SECONDS`."""
 
     def __init__(self, tell: Callable[[str], None] = lambda line: None) -> None:
         self._tell = tell

@@ -1,9 +1,10 @@
 """Processes of Python that need not import torch: they are forked from one that has it.
 
-That takes a hundredth of the time, and all else is as in a process of its own: its signals, its
-exit code, its streams, what it leaves behind.
+That takes a hundredth of the time. Session, signals, exit code, streams and environment are as in a
+process of its own. Not so: ``atexit``, flags of the interpreter, and ``__main__`` of ``-c``.
 """
 
+import contextlib
 import multiprocessing
 import os
 import runpy
@@ -11,6 +12,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,6 +28,23 @@ CONTEXT.set_forkserver_preload(
         "tests.frozen",
     ]
 )
+_ROOT, _ENVIRONMENT = Path(__file__).parents[1], dict(os.environ)
+
+
+def ensure_server() -> None:
+    """Start the process that is forked, if there is none, with nothing that a test has changed."""
+    changed = dict(os.environ)
+    try:
+        _set_environment(_ENVIRONMENT)
+        with contextlib.chdir(_ROOT):  # which the imports need
+            forkserver.ensure_running()
+    finally:
+        _set_environment(changed)
+
+
+def _set_environment(values: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(values)
 
 
 class _Descriptor(int):
@@ -55,17 +75,23 @@ class Forked:
         prepare: Callable[[], object] | None = None,
     ) -> None:
         streams, self._pipes = list[_Descriptor](), list[TextIO]()
-        if log is None:
+        ready, begun = os.pipe()
+        if log is not None:
+            log.write_bytes(b"")
+        else:
             (stdin, asked), (said, stdout), (wrong, stderr) = (os.pipe() for _ in range(3))
             streams = [_Descriptor(number) for number in (stdin, stdout, stderr)]
             self.stdin = os.fdopen(asked, "w")
             self.stdout, self.stderr = os.fdopen(said), os.fdopen(wrong)
             self._pipes = [self.stdin, self.stdout, self.stderr]
-        given = (list(command), streams, log, prepare, dict(os.environ))
+        given = (list(command), _Descriptor(begun), streams, log, prepare, dict(os.environ))
         self._process = CONTEXT.Process(target=_run, args=given)
+        ensure_server()
         self._process.start()
-        for number in streams:
+        for number in (begun, *streams):
             os.close(number)
+        os.read(ready, 1)  # it has its session and its streams
+        os.close(ready)
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -82,6 +108,18 @@ class Forked:
             raise subprocess.TimeoutExpired("forked", seconds or 0)
         return self.returncode
 
+    def communicate(self, seconds: float = 120) -> tuple[str, str]:
+        """Return all output and errors, when nobody can write any more."""
+        with ThreadPoolExecutor(2) as readers:
+            reading = [readers.submit(pipe.read) for pipe in (self.stdout, self.stderr)]
+            try:
+                said, wrong = (one.result(seconds) for one in reading)
+            except TimeoutError:
+                os.killpg(self.pid, signal.SIGKILL)
+                raise
+        self.wait(seconds)
+        return said, wrong
+
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
@@ -95,9 +133,9 @@ class Forked:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        """Waits for its end; after an error, kills it."""
-        if error is not None:
-            self.kill()
+        """Wait for its end; after an error, kill its session."""
+        if error is not None and self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
         self._process.join()
         for pipe in self._pipes:
             pipe.close()
@@ -105,26 +143,29 @@ class Forked:
 
 def _run(
     command: list[str],
+    begun: int,
     streams: list[int],
     log: Path | None,
     prepare: Callable[[], object] | None,
     environment: dict[str, str],
 ) -> None:
+    assert "tests.frozen" in sys.modules, "the process that was forked could not import the tests"
     os.setsid()
     if log is not None:
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        output = os.open(log, os.O_WRONLY)
         streams = [os.open(os.devnull, os.O_RDONLY), output, output]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     for stream in set(streams):
         os.close(stream)
     sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
-    os.environ.clear()
-    os.environ.update(environment)
+    _set_environment(environment)
     # It may be ignored by whoever started the tests, and blocked by whoever forked first.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.fsync = lambda fd: None  # a killed process loses nothing that it has written
+    os.write(begun, b"1")
+    os.close(begun)
     if prepare is not None:
         prepare()
     _python, kind, what, *sys.argv[1:] = command

@@ -4,7 +4,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,10 @@ def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
         if not written.exists():
             folder = tmp_path_factory.mktemp("graph")
             real(folder / path.name, model, opset)
-            with suppress(OSError):  # another process was first
+            try:
                 folder.rename(written)
+            except OSError:  # another process was first
+                assert written.exists()
         shutil.copytree(written, path.parent, dirs_exist_ok=True)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -223,4 +223,5 @@ def test_numbers_keep_their_limits(
 
 def test_names_of_files_that_are_not_utf8_come_back():
     config = Outer(title="caf\udce9.txt")
-    assert from_mapping(Outer, parse_yaml(write_yaml(config), "test")) == config
+    for text in (write_yaml(config), r'title: "caf\udce9.txt"', r'title: "caf\U0000dce9.txt"'):
+        assert from_mapping(Outer, parse_yaml(text, "test")) == config

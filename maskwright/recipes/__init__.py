@@ -6,7 +6,6 @@ hardware, time, result, command) and are shown by ``maskwright recipes``; the re
 """
 
 from dataclasses import dataclass
-from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -25,7 +24,7 @@ class Recipe:
     Attributes:
         title: the first line of its header.
         facts: hardware, time, result, command, as its header states them.
-        values: the configuration, nested; shared by all callers.
+        values: the configuration, nested.
     """
 
     name: str
@@ -39,7 +38,6 @@ def list_recipes() -> list[Recipe]:
     return [load_recipe(name) for name in dict.fromkeys((*_FIRST_LISTED, *_NAMES))]
 
 
-@cache  # parsing takes 10 ms, and a command resolves its configuration several times
 def load_recipe(name: str) -> Recipe:
     """Read a recipe by name.
 

@@ -81,8 +81,9 @@ class WeightAverage:
 def seed_dropout(seed: int, step: int, rank: int = 0) -> None:
     """Make dropout a function of (seed, step, rank): no generator state has to be saved."""
     # On a CPU alone, `torch.manual_seed` would format the stack, which takes 0.3 ms.
-    generator = torch if torch.accelerator.is_available() else torch.default_generator
-    generator.manual_seed(int(derive_keys(seed, step, rank)[0]) % 2**63)
+    has_gpu = torch.accelerator.is_available()
+    seed_all = torch.manual_seed if has_gpu else torch.default_generator.manual_seed
+    seed_all(int(derive_keys(seed, step, rank)[0]) % 2**63)
 
 
 def scale_losses(terms: Mapping[str, Term], num_predictions: Counts) -> Tensor:

@@ -29,7 +29,7 @@ AT_LEAST = {"typed functions in %": (100, 100)}
 def figures() -> dict[str, float]:
     # A process of its own: what other tests have cached would not be called again.
     with Forked([sys.executable, "-m", "tests.architecture.figures", "--journey"]) as process:
-        executed, error = process.stdout.read(), process.stderr.read()
+        executed, error = process.communicate()
     assert process.returncode == 0, error
     return {name: figure.value for name, figure in measure(json.loads(executed)).items()}
 

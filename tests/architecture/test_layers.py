@@ -173,7 +173,7 @@ sys.modules["zstandard"] = None
 import maskwright.pretraining.run
 """
     with Forked([sys.executable, "-c", code]) as process:
-        error = process.stderr.read()
+        _, error = process.communicate()
     assert process.returncode == 0, error
 
 

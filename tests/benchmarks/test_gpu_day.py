@@ -31,7 +31,8 @@ def forked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     def run(command: list[str], **_: object) -> CompletedProcess[str]:
         if command[: len(MASKWRIGHT)] == [*MASKWRIGHT]:
-            return CompletedProcess(command, maskwright(command[len(MASKWRIGHT) :]))
+            assert maskwright(command[len(MASKWRIGHT) :]) == 0
+            return CompletedProcess(command, 0)
         with start(command) as process:
             assert process.wait() == 0, log.read_text("utf-8")
         return CompletedProcess(command, 0, log.read_text("utf-8"))

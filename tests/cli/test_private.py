@@ -16,6 +16,7 @@ from tests.finetuning.helpers import write_nouns
 from tests.serving.helpers import serve
 from tests.workplace import SMALL, data_of
 
+pytestmark = pytest.mark.usefixtures("drawn_charts")
 # Pieces of a sentence of the corpus, of which one masked word leaves some.
 CANARY = re.compile(
     r"(small|big|old|young) (horse|cat|bird|fox)|eats (grass|fish|seeds|berries)|every day"

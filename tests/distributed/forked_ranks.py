@@ -1,4 +1,7 @@
-"""``torchrun``, whose ranks are forked from it, as it has imported torch; all else is torchrun's.
+"""``torchrun``, whose ranks are forked from it, as it has imported torch.
+
+Its agent, the meeting of the ranks and the restarts are torchrun's, the start of a rank is not;
+``python -m benchmarks ranks`` kills ranks of a real one.
 
 Rank 1 kills itself when it begins its third checkpoint of the first run: a checkpoint of all ranks
 is finished by then, and a process that resumes from it lives on.
@@ -36,7 +39,12 @@ def work(*arguments: str) -> None:
 def launch(config: LaunchConfig, entrypoint: str) -> Callable[..., object]:
     """Return what starts the ranks, given their arguments: ``-u -m maskwright``, and its own."""
     config.start_method = "fork"
-    return lambda *given: elastic_launch(config, work)(*given[3:])
+
+    def call(*given: str) -> object:
+        assert given[:3] == ("-u", "-m", "maskwright"), given
+        return elastic_launch(config, work)(*given[3:])
+
+    return call
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""torchrun, as a user calls it: several ranks, one of which is killed."""
+"""torchrun: two ranks, one of which is killed (see `forked_ranks`), and one rank that shards."""
 
 import subprocess
 import sys

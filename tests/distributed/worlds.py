@@ -12,7 +12,7 @@ import torch
 
 from maskwright.cli.main import main
 from maskwright.distributed.world import World, joining, read_world
-from tests.forked import CONTEXT
+from tests.forked import CONTEXT, ensure_server
 
 Result = TypeVar("Result")
 
@@ -54,6 +54,7 @@ def start_rank(
     work: Callable[..., Result], names: dict[str, str], *arguments: Any
 ) -> Future[Result]:
     """Calls ``work(names, *arguments)`` in a process of its own."""
+    ensure_server()
     pool = ProcessPoolExecutor(1, CONTEXT)
     result = pool.submit(work, names, *arguments)
     pool.shutdown(wait=False)

@@ -36,8 +36,8 @@ def run_limited(code: str, *arguments: str) -> str:
     It must not fail, nor take more than half a minute or a gigabyte.
     """
     with Forked([sys.executable, "-c", _LIMITS + code + _TELL_PEAK, *arguments]) as process:
-        output = process.stdout.read() + process.stderr.read()
-    assert process.returncode == 0, output
+        output, error = process.communicate()
+    assert process.returncode == 0, output + error
     *lines, kilobytes = output.splitlines()
     assert int(kilobytes) < 1_000 * MOST_MEGABYTES, output
     return "\n".join(lines)

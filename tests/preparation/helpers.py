@@ -130,7 +130,7 @@ def run_prepare(arguments: Sequence[str], block_bytes: int, mishap: str = "") ->
     """
     command = [sys.executable, "-m", "maskwright", "prepare", *arguments]
     with Forked(command, prepare=partial(meet_with, mishap, block_bytes)) as process:
-        said = process.stdout.read() + process.stderr.read()  # until nobody can write any more
+        said = "".join(process.communicate())
         return process.wait(), said
 
 

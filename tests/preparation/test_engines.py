@@ -24,7 +24,7 @@ from maskwright.preparation import engines
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
 from maskwright.preparation.engines import choose_engine, run_locally
 from maskwright.preparation.pipeline import describe_progress
-from tests.forked import CONTEXT
+from tests.forked import CONTEXT, ensure_server
 from tests.preparation.helpers import cut_small, meet_with, read_folder, write_corpus, write_lines
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
@@ -292,6 +292,7 @@ class Ray:
 
     def _start(self, function: Callable[..., None], *arguments: Any) -> ForkServerProcess:
         given = (self.mishap, function, *arguments)
+        ensure_server()
         self.processes.append(CONTEXT.Process(target=meet_and_work, args=given))
         self.processes[-1].start()
         return self.processes[-1]

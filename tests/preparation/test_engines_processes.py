@@ -280,7 +280,6 @@ def test_each_item_is_done(tmp_path: Path) -> None:
     assert worker_ids() == set()
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     results = work_through([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text", apart=True)
     next(results)
