@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli.main import main
+from maskwright.config import parse_yaml
+from maskwright.errors import ConfigError
 from tests.architecture.sources import read_sources
 from tests.workplace import SMALL, write_corpus
 
@@ -35,14 +37,17 @@ def test_no_code_of_ours_executes_data() -> None:
     assert found == []
 
 
-def test_yaml_is_read_by_the_strict_loader_alone() -> None:
+def test_yaml_is_read_in_one_place_as_plain_data() -> None:
     loads = [
         ast.unparse(node)
         for source in read_sources("maskwright")
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "yaml.load"
     ]
-    assert loads == ["yaml.load(text, _StrictLoader)"]
+    assert loads == ["yaml.load(text, loader)"]
+    for escape in ("", "\\uD800"):  # which another loader reads
+        with pytest.raises(ConfigError, match="could not determine a constructor"):
+            parse_yaml(f'a: !!python/object/apply:os.getcwd []\nb: "{escape}"', "x")
 
 
 class Bomb:
