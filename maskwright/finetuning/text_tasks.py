@@ -203,9 +203,8 @@ def _spell(value: Any, place: str) -> str:
         raise CorpusError(f"{place}: label = {show_value(cast(object, value))} {rule}")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if value is None or value != value or value == "NaN":  # as pandas may write no label
-        return ""
-    return clean_name(str(value))
+    name = "" if value is None or value != value else clean_name(str(value))
+    return "" if name == "NaN" else name  # as pandas may write no label
 
 
 def _read_vector(value: Any) -> list[int] | None:

@@ -71,7 +71,7 @@ def test_tags_begin_with_that_of_no_entity():
     [
         ("classification", ["a", "a"], "all 2 examples have the label a, .* at least 2"),
         ("classification", ["a", " "], "t.tsv:2 has no label"),
-        ("classification", ["nan", "NaN"], "t.tsv:2 has no label"),  # nan is Min Nan, a language
+        ("classification", ["nan", "NaN "], "t.tsv:2 has no label"),  # nan is Min Nan, a language
         ("classification", ["a", ["a", "b"]], r"t.tsv:2: label = \['a', 'b'\] .* multilabel"),
         ("classification", ["a", {"b": 1}], r"t.tsv:2: label = \{'b': 1\} must be a string"),
         ("multilabel", ["a", {"b": 1}], r"t.tsv:2: label = \{'b': 1\} must be a string"),
