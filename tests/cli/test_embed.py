@@ -14,6 +14,13 @@ from tests.command import Cli
 LINES = ["The small horse eats grass.", "", "A bird", "the cat " * 40]
 
 
+def refuse(cli: Cli, *words: object) -> str:
+    """Return the only line of a call that fails, which prints nothing else."""
+    code, out, err = cli.run("embed", *words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    return err.strip()
+
+
 @pytest.fixture
 def run(workplace: Path) -> str:
     return str(workplace / "runs" / "small")
@@ -85,7 +92,7 @@ def test_a_place_that_cannot_be_written(
     (tmp_path / "folder.npy").mkdir()
     (tmp_path / "old.npy").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    error = cli.refuse("embed", run, "--file", texts, "--out", tmp_path / name)
+    error = refuse(cli, run, "--file", texts, "--out", tmp_path / name)
     assert error.startswith(f"InputError: --out = {tmp_path / name}")
     assert message in error
     assert sorted(tmp_path.rglob("*")) == before
@@ -110,16 +117,16 @@ def test_what_cannot_be_embedded(
     message: str,
 ):
     monkeypatch.chdir(tmp_path)
-    assert message in cli.refuse("embed", Path(run).resolve(), *arguments)
+    assert message in refuse(cli, Path(run).resolve(), *arguments)
     assert not (tmp_path / "v.npy").exists()
 
 
 def test_no_texts_and_no_model(tmp_path: Path, cli: Cli, run: str):
     out = str(tmp_path / "v.npy")
     (tmp_path / "empty.txt").touch()
-    error = cli.refuse("embed", run, "--file", tmp_path / "empty.txt", "--out", out)
+    error = refuse(cli, run, "--file", tmp_path / "empty.txt", "--out", out)
     assert error == "InputError: there is no text to embed"
-    assert cli.refuse("embed", tmp_path / "no", "a", "--out", out).startswith("ModelFolderError")
+    assert refuse(cli, tmp_path / "no", "a", "--out", out).startswith("ModelFolderError")
 
 
 def test_a_failure_leaves_nothing(
@@ -130,7 +137,7 @@ def test_a_failure_leaves_nothing(
     (tmp_path / "texts.txt").write_bytes(b"the cat eats fish \n" * 1000 + b"caf\xe9\n")
     for name in ("v.npy", "v.parquet"):
         arguments = ["--file", str(tmp_path / "texts.txt"), "--out", str(tmp_path / name)]
-        assert "texts.txt:1001 is not UTF-8" in cli.refuse("embed", run, *arguments)
+        assert "texts.txt:1001 is not UTF-8" in refuse(cli, run, *arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
@@ -138,6 +145,6 @@ def test_parquet_without_its_package(
     run: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    error = cli.refuse("embed", run, "a", "--out", tmp_path / "v.parquet")
+    error = refuse(cli, run, "a", "--out", tmp_path / "v.parquet")
     assert error.startswith("MissingPackageError: --out *.parquet needs the package pyarrow")
     assert error.endswith(how_to_install("parquet"))

@@ -84,7 +84,7 @@ def classifier(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     ("kind", "target"),
     [
         *(("masked", target) for target in TARGETS if target not in ("onnx", OTHER)),
-        ("classifier", "hf"),
+        *(("classifier", target) for target in ("hf", "onnx-int8")),
     ],
 )
 def test_no_export_holds_text(

@@ -1,4 +1,5 @@
 import gzip
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -188,3 +189,13 @@ def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> 
     write(tmp_path / "folder" / "x.txt", bytes(1_000))
     with pytest.raises(CorpusError, match=r"nothing is left .* \(binary file: 1\)\.$"):
         stream(str(tmp_path / "folder"))
+
+
+def test_an_encyclopedia_in_one_file():
+    folder = os.environ.get("MASKWRIGHT_DATA")
+    if not folder:
+        pytest.skip("MASKWRIGHT_DATA names no folder of real corpora")
+    texts = [one.text for one in stream(str(Path(folder) / "wiki_en" / "wiki_en.valid.txt.gz"))]
+    assert texts[0].startswith("Aquarius (constellation)\nAquarius is a constellation of")
+    assert 40 < len(texts) < 500
+    assert not any("\n\n" in text for text in texts)

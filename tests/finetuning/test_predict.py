@@ -319,8 +319,10 @@ def test_what_has_no_entities_says_so(tmp_path: Path, cli: Cli):
     save_texts(tmp_path / "texts")
     save_tagger(tmp_path / "pos", ("DET", "NOUN"))
     for name in ("texts", "pos"):
-        error = cli.refuse("predict", tmp_path / name, "the cat", "--entities")
-        assert "--entities has no effect" in error
+        code, out, err = cli.run("predict", tmp_path / name, "the cat", "--entities")
+        assert (code, out) == (2, "")
+        assert "--entities has no effect" in err
+        assert err.count("\n") == 1
 
 
 def test_every_word_of_a_long_text_is_tagged(tmp_path: Path):

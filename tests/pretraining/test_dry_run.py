@@ -1,6 +1,8 @@
 """What a dry run says of this machine, of GPUs that are not here, and to several ranks."""
 
 import os
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
@@ -17,8 +19,9 @@ from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.cards import parse_cards
 from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
+from tests.architecture.sources import ROOT
 from tests.command import Cli
-from tests.distributed.worlds import list_names, start_rank
+from tests.distributed.worlds import find_free_port, list_names, start_rank
 from tests.workplace import SMALL, data_of, write_corpus
 
 CPU = torch.device("cpu")
@@ -178,3 +181,15 @@ def test_one_of_several_ranks_prints(flags: list[str], workplace: Path):
         assert first.count(f"{name}  ") == 1, first
     assert ("one of 2 ranks" in first) == (not flags)
     assert second == ""
+
+
+def test_accelerate_starts_ranks_as_torchrun_does(workplace: Path):
+    """What it calls several GPUs may be a CPU."""
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
+    command += ["--num_processes=2", f"--main_process_port={find_free_port()}", "-m", "maskwright"]
+    command += ["pretrain", str(data_of(workplace)), *SMALL, "--name", "never", "--dry-run"]
+    command += ["--train.max_steps", "9", "--for-device", "8xH200"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    for name in ("model", "memory", "device", "speed", "estimate"):
+        assert result.stdout.count(f"{name}  ") == 1, result.stdout
