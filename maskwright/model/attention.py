@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from maskwright.attention_context import AttentionContext
 from maskwright.model.config import AttentionBackend, EncoderConfig
 from maskwright.model.fused import drop, rotate
-from maskwright.model.layers import RMSNorm, build_norm
+from maskwright.model.layers import RMSNorm, Table, build_norm
 
 
 def bucket_distances(distances: Tensor, num_buckets: int, longest: int) -> Tensor:
@@ -44,7 +44,7 @@ class RelativePositions(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.num_buckets, self.longest = config.position_buckets, config.max_position_embeddings
-        self.embedding = nn.Embedding(2 * self.num_buckets, config.hidden_size)
+        self.embedding = Table(2 * self.num_buckets, config.hidden_size)
         self.norm = build_norm(config)
 
     def forward(self, row_length: int) -> Tensor:

@@ -132,16 +132,15 @@ class Encoder(nn.Module):
 
 
 def count_stacked_matrices(model: nn.Module) -> dict[str, int]:
-    """Return the hidden 2-D weights of `model` by name, with the number of matrices in each.
+    """Return the number of matrices in each weight of `model` that has several, by its name.
 
     Queries, keys and values are stacked in one weight, as are the two inputs of a gated MLP;
     optimizers that work on whole matrices (Muon) must split them.
     """
     counts: dict[str, int] = {}
-    for block_name, block in model.named_modules():
+    for name, block in model.named_modules():
         if isinstance(block, EncoderBlock):
-            stacked = {"attention.qkv.weight": 3, "mlp.input.weight": block.mlp.inputs}
-            for name, parameter in block.named_parameters():
-                if parameter.ndim == 2:
-                    counts[f"{block_name}.{name}"] = stacked.get(name, 1)
+            counts[f"{name}.attention.qkv.weight"] = 3
+            if block.mlp.inputs > 1:
+                counts[f"{name}.mlp.input.weight"] = block.mlp.inputs
     return counts

@@ -92,6 +92,56 @@ def _rotate_once(x: Tensor, cosines: Tensor, sines: Tensor, direction: int) -> T
     return rotated.to(x.dtype)
 
 
+def look_up(table: Tensor, ids: Tensor, padding_id: int | None = None) -> Tensor:
+    """Return the rows of a table [V, E] by their `ids` [...]: [..., E].
+
+    The gradients of a row are added in the order of `ids`, whatever the number of threads. On a
+    CPU, neither ``table[ids]`` nor a compiled ``F.embedding`` does this: both add with atomics, so
+    that two runs with two threads have different bits.
+
+    Args:
+        padding_id: the row that gets no gradient.
+    """
+    if torch.compiler.is_compiling() and table.device.type == "cpu":
+        return _look_up_in_graph(table, ids, -1 if padding_id is None else padding_id)
+    return F.embedding(ids, table, padding_id)
+
+
+# Opaque to the compiler, which would write the gradient anew.
+@torch.library.custom_op("maskwright::look_up", mutates_args=())
+def _look_up_in_graph(table: Tensor, ids: Tensor, padding_id: int) -> Tensor:
+    return F.embedding(ids, table)
+
+
+@_look_up_in_graph.register_fake
+def _(table: Tensor, ids: Tensor, padding_id: int) -> Tensor:
+    return table.new_empty(*ids.shape, table.shape[1])
+
+
+@torch.library.custom_op("maskwright::sum_by_row", mutates_args=())
+def _sum_by_row(vectors: Tensor, ids: Tensor, num_rows: int, padding_id: int) -> Tensor:
+    return torch.ops.aten.embedding_dense_backward(vectors, ids, num_rows, padding_id, False)
+
+
+@_sum_by_row.register_fake
+def _(vectors: Tensor, ids: Tensor, num_rows: int, padding_id: int) -> Tensor:
+    return vectors.new_empty(num_rows, vectors.shape[-1])
+
+
+def _keep_ids(ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+    table, ids, padding_id = inputs
+    ctx.save_for_backward(ids)
+    ctx.num_rows, ctx.padding_id = len(table), padding_id
+
+
+def _look_up_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    (ids,) = ctx.saved_tensors
+    return _sum_by_row(gradient, ids, ctx.num_rows, ctx.padding_id), None, None
+
+
+_look_up_in_graph.register_autograd(_look_up_backward, setup_context=_keep_ids)
+
+
 def drop(x: Tensor, probability: float) -> Tensor:
     """Return, for each element, 0 with this probability, else ``x / (1 - probability)``.
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwright.model.config import Activation, EncoderConfig
-from maskwright.model.fused import drop, normalize
+from maskwright.model.fused import drop, look_up, normalize
 
 
 class RMSNorm(nn.Module):
@@ -128,11 +128,17 @@ def sinusoids(positions: Tensor, size: int) -> Tensor:
     return torch.cat((angles.sin(), angles.cos()), dim=-1)
 
 
-def _table(rows: int, size: int, padding_idx: int | None = None) -> nn.Embedding:
-    weight = torch.empty(rows, size)
-    if not weight.is_meta:  # there it would import torch._dynamo: 2 s
-        weight.normal_()
-    return nn.Embedding(rows, size, padding_idx, _weight=weight)
+class Table(nn.Embedding):
+    """``weight[ids]``: [...] -> [..., E], with `look_up`."""
+
+    def __init__(self, rows: int, size: int, padding_idx: int | None = None) -> None:
+        weight = torch.empty(rows, size)
+        if not weight.is_meta:  # there it would import torch._dynamo: 2 s
+            weight.normal_()
+        super().__init__(rows, size, padding_idx, _weight=weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return look_up(self.weight, input, self.padding_idx)
 
 
 class Embeddings(nn.Module):
@@ -144,10 +150,10 @@ class Embeddings(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         size = config.embedding_width
-        self.word = _table(config.vocab_size, size, config.pad_token_id)
+        self.word = Table(config.vocab_size, size, config.pad_token_id)
         learned, types = config.positions == "learned", config.type_vocab_size
-        self.position = _table(config.max_position_embeddings, size) if learned else None
-        self.token_type = _table(types, size) if types else None
+        self.position = Table(config.max_position_embeddings, size) if learned else None
+        self.token_type = Table(types, size) if types else None
         self.sinusoidal = config.positions == "sinusoidal"
         self.norm = build_norm(config, size) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.embedding_dropout)

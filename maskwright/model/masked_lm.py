@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
+from maskwright.model.fused import look_up
 from maskwright.model.layers import ACTIVATIONS, build_norm
 
 
@@ -76,11 +77,12 @@ class MLMHead(nn.Module):
             labels: [M] int64.
         """
         vectors, weight, bias = self.transform(hidden), self.decoder.weight, self.decoder.bias
-        logits = F.linear(vectors, weight[ids], None if bias is None else bias[ids])
+        chosen = None if bias is None else look_up(bias[:, None], ids)[:, 0]
+        logits = F.linear(vectors, look_up(weight, ids), chosen)
         logits = logits.float() + offsets
         logits = logits.masked_fill(labels[:, None] == ids, -torch.inf)
-        own = (vectors.float() * weight[labels].float()).sum(-1)
-        own = own if bias is None else own + bias[labels].float()
+        own = (vectors.float() * look_up(weight, labels).float()).sum(-1)
+        own = own if bias is None else own + look_up(bias[:, None], labels)[:, 0].float()
         return torch.cat([logits, own[:, None]], dim=1)
 
 

@@ -9,6 +9,7 @@ from maskwright.distributed.parallel import UNSHARDED, Sharding
 from maskwright.errors import CheckpointError
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.eager import AdamW, EagerOptimizer
+from maskwright.optim.groups import divide_parameters
 from maskwright.optim.muon import Muon
 
 
@@ -71,7 +72,7 @@ class Optimizers:
     def estimate_state_bytes(self) -> int:
         """Return the bytes of all state after the first step, over all ranks together."""
         return sum(
-            parameter.numel() * parameter.element_size() * optimizer.num_slots
+            parameter.numel() * parameter.element_size() * optimizer.num_large_slots
             for optimizer in self.optimizers
             for group in optimizer.param_groups
             for parameter in group["params"]
@@ -83,7 +84,8 @@ class Optimizers:
         State of the shape of its parameter is sharded like the parameter.
 
         Raises:
-            CheckpointError: a name belongs to no parameter of this model.
+            CheckpointError: a name belongs to no parameter of this model, or is the state of an
+                optimizer that is not the parameter's.
         """
         owners = {
             self._names[parameter]: (optimizer, parameter)
@@ -96,6 +98,11 @@ class Optimizers:
             if name not in owners:
                 raise CheckpointError(f"optimizer state {key} belongs to no parameter of the model")
             optimizer, parameter = owners[name]
+            if slot not in optimizer.slots:
+                raise CheckpointError(
+                    f"optimizer state {key} is of another optimizer than the parameter has in this "
+                    "version. Start a new run from the model of the run: --init-from"
+                )
             # torch's fused AdamW requires its step count in fp32 on the parameter's device.
             optimizer.state[parameter][slot] = (
                 torch.zeros_like(parameter, requires_grad=False)
@@ -123,20 +130,17 @@ def build_optimizers(
     sharding: Sharding = UNSHARDED,
     dtype: torch.dtype = torch.float32,
 ) -> Optimizers:
-    """Return the optimizers for the parameters of a model.
+    """Return the optimizers for the parameters of a model, divided by `maskwright.optim.groups`.
 
     Args:
-        num_stacked: hidden matrices by parameter name, with the number of matrices stacked in
-            each; if the configuration names Muon, it updates these. AdamW updates all others.
-            Parameters with fewer than two dimensions (norms, biases) have no weight decay.
+        num_stacked: the number of matrices in each parameter that has several, by its name.
         sharding: how the parameters are sharded over ranks.
         dtype: precision of Muon's orthogonalization; weights and state are fp32.
     """
     names: dict[Tensor, str] = {parameter: name for name, parameter in named_parameters}
-    hidden = [p for p, name in names.items() if config.name == "muon" and name in num_stacked]
-    others = [p for p, name in names.items() if config.name != "muon" or name not in num_stacked]
-    matrices = [p for p in others if p.ndim >= 2]
-    vectors = [p for p in others if p.ndim < 2]
+    hidden, matrices, vectors = divide_parameters(names)
+    if config.name != "muon":
+        hidden, matrices = [], [p for p in names if p.ndim >= 2]
     optimizers: list[EagerOptimizer] = [
         AdamW(
             [
@@ -154,7 +158,7 @@ def build_optimizers(
         optimizers.append(
             Muon(
                 hidden,
-                [num_stacked[names[p]] for p in hidden],
+                [num_stacked.get(names[p], 1) for p in hidden],
                 lr=config.muon_learning_rate,
                 momentum=config.momentum,
                 weight_decay=config.muon_weight_decay,

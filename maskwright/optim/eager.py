@@ -14,11 +14,13 @@ class EagerOptimizer(torch.optim.Optimizer):
     """An optimizer with the unwrapped methods of torch's.
 
     Attributes:
-        num_slots: tensors of the size of a parameter in its state.
+        slots: names of the tensors in the state of a parameter.
+        num_large_slots: how many of them have the size of the parameter.
         found_inf: [] on the device; if it is 1, a step changes nothing. The name is torch's.
     """
 
-    num_slots = 1
+    slots: tuple[str, ...] = ()
+    num_large_slots = 1
 
     found_inf: Tensor | None = None
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
@@ -31,5 +33,6 @@ class EagerOptimizer(torch.optim.Optimizer):
 class AdamW(EagerOptimizer, torch.optim.AdamW):
     """AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019)."""
 
-    num_slots = 2
+    slots = ("step", "exp_avg", "exp_avg_sq")
+    num_large_slots = 2
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))

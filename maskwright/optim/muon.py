@@ -127,6 +127,8 @@ class Muon(EagerOptimizer):
         dtype: precision of the orthogonalization.
     """
 
+    slots = ("momentum_buffer", "row_square")
+
     def __init__(
         self,
         parameters: Sequence[Tensor],

@@ -9,6 +9,7 @@ from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import Optimizers, build_optimizers
 from maskwright.optim.config import OptimConfig
+from maskwright.optim.groups import divide_parameters
 from maskwright.optim.muon import Muon
 from tests.models import small_model
 
@@ -38,17 +39,12 @@ def test_every_parameter_has_exactly_one_optimizer(name: Name, preset: str) -> N
     assert sorted(all_owned) == sorted(id(p) for p in model.parameters())
 
 
-def test_muon_has_the_hidden_matrices_and_nothing_else() -> None:
+def test_build_optimizers_gives_muon_the_hidden_matrices_and_nothing_else() -> None:
     model = small_model(preset="bert")
-    optimizers = build(model)
-    muon = next(o for o in optimizers.optimizers if isinstance(o, Muon))
-    names = {name for name, p in model.named_parameters() if any(p is q for q in owned(muon))}
-    assert names == {
-        name
-        for name, p in model.named_parameters()
-        if name.startswith("encoder.blocks.") and p.ndim == 2
-    }
-    assert len(names) == 8
+    muon = next(o for o in build(model).optimizers if isinstance(o, Muon))
+    hidden = divide_parameters({p: name for name, p in model.named_parameters()}).hidden
+    assert [id(p) for p in owned(muon)] == [id(p) for p in hidden]
+    assert len(hidden) == 9
     assert len(build(model, "adamw").optimizers) == 1
 
 
@@ -116,6 +112,14 @@ def test_state_is_named_by_slot_and_parameter() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_state_of_another_model_is_an_error() -> None:
-    with pytest.raises(CheckpointError, match="exp_avg/nobody belongs to no parameter"):
-        build(small_model()).allocate_state({"exp_avg/nobody": torch.Size([1])})
+@pytest.mark.parametrize(
+    "key",
+    [
+        "exp_avg/nobody",
+        "exp_avg/head.transform.dense.weight",  # as before this matrix was Muon's
+        "momentum_buffer/encoder.embeddings.word.weight",
+    ],
+)
+def test_allocate_state_refuses_what_belongs_to_no_parameter_or_another_optimizer(key: str) -> None:
+    with pytest.raises(CheckpointError, match=key):
+        build(small_model(preset="modernbert")).allocate_state({key: torch.Size([16, 16])})

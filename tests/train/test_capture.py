@@ -170,10 +170,14 @@ def test_nothing_is_read_by_the_host() -> None:
     scales = torch.empty(2, 1, device=meta)
     sums = add_gradients(Parallel(loss), batch, scales, "fp32")
     norm = clip_gradients(model, 1.0, Parallel(loss))
-    hidden = count_stacked_matrices(model)
-    matrices = {name: p for name, p in model.named_parameters() if name in hidden}
+    stacked = count_stacked_matrices(model)
+    matrices = {
+        name: p
+        for name, p in model.encoder.blocks.named_parameters("encoder.blocks")
+        if p.ndim == 2
+    }
     settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1, "num_steps": 5}
-    muon = Muon(list(matrices.values()), [hidden[name] for name in matrices], **settings)
+    muon = Muon(list(matrices.values()), [stacked.get(name, 1) for name in matrices], **settings)
     muon.found_inf = (~StepFigures.join(sums, norm).is_good).float()
     muon.step()
     assert muon.state[matrices["encoder.blocks.0.mlp.output.weight"]]["momentum_buffer"].is_meta
