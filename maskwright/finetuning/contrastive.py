@@ -176,7 +176,7 @@ class Decoder(nn.Module):
                 hooks.callback(hook.remove)
             hidden = model.encoder(batch.input_ids, replace(context, is_causal=True))
         predicted = torch.nonzero((context.segment_ids == 0) & (context.positions > 0))[:, 0]
-        logits = self.head(hidden[predicted - 1]).float()
+        logits = self.head(hidden.index_select(0, predicted - 1)).float()
         # A text may be a single token, of which nothing is to be predicted.
         loss = F.cross_entropy(logits, batch.input_ids[predicted], reduction="sum")
         return loss / max(1, len(predicted))
