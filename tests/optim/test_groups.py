@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from torch import nn
+from torch import Tensor, nn
 
 from maskwright.model.classifier import Classifier
-from maskwright.model.config import HeadConfig
+from maskwright.model.config import HeadConfig, Pooling
 from maskwright.model.electra import GeneratorAndDiscriminator, narrow_config
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model.presets import PRESETS
@@ -45,7 +45,7 @@ GROUPS = {
 
 def divide(model: nn.Module) -> tuple[set[str], set[str]]:
     """The names of the tables, and of the hidden matrices outside of blocks; all others checked."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     groups = divide_parameters(names)
     assert sorted(map(id, names)) == sorted(id(p) for group in groups for p in group)
     assert {names[p] for p in groups.vectors} == {n for p, n in names.items() if p.ndim < 2}
@@ -83,7 +83,7 @@ def test_divide_parameters_of_replaced_token_detection(disentangled: bool) -> No
 
 
 @pytest.mark.parametrize("pooling", ["cls", "bi"])
-def test_divide_parameters_of_a_classifier(pooling: str) -> None:
+def test_divide_parameters_of_a_classifier(pooling: Pooling) -> None:
     head = HeadConfig("text", 3, pooling, "gelu", norm=True, bias=True, dropout=0.0)
     tables, hidden = divide(Classifier(small_config(preset="modernbert"), head))
     assert tables == {WORDS, "head.output.weight", *(["head.weigh.weight"] * (pooling == "bi"))}
