@@ -32,6 +32,7 @@ from maskwright.evaluation.intervals import (
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.inference.text_model import check_finite
 from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.objectives.scores import ACCURACY, ACCURACY_TOP5, MASKED_LM_SCORES
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 
@@ -103,6 +104,7 @@ WORD_MASKING = MaskingConfig(rate=0.15, strategy="words", mask_share=1.0, random
 _TOPS = (1, 5, 10)
 _NUM_CONFIDENCE_BINS = 15
 _SEEN = ("mask", "random", "kept")  # the input token at a masked position
+_OF_GROUPS = ("count", "loss", "top1", "top5", "unigram_loss", "unigram_top1", "unigram_top5")
 
 
 @dataclass(frozen=True)
@@ -219,9 +221,11 @@ def _describe_tokens(
         values[f"top{k}"], values[f"unigram_top{k}"] = predictions.rank <= k, unigram_rank <= k
     is_kept = seen == labels
     groups = {"mask": is_mask, "random": ~is_mask & ~is_kept, "kept": is_kept}
-    groups |= {str(d): unigram.decade[labels] == d for d in range(unigram.num_decades)}
+    for decade in range(unigram.num_decades):
+        groups[str(decade)] = unigram.decade[labels] == decade
+        groups[f"mask_{decade}"] = groups["mask"] & groups[str(decade)]
     for name, member in groups.items():
-        for what in ("count", "loss", "top1", "unigram_loss", "unigram_top1"):
+        for what in _OF_GROUPS:
             values[f"{name}_{what}"] = member * values[what]
     # Confidence bins of equal width: (0, 1/15], (1/15, 2/15], …
     bins = np.ceil(predictions.confidence * _NUM_CONFIDENCE_BINS).astype(np.int64) - 1
@@ -335,6 +339,8 @@ FORMULAS = (
     _mean("loss", "loss"),
     ScoreFormula("perplexity", _perplexity("loss"), "count", _perplexity("unigram_loss")),
     BITS_PER_CHARACTER,
+    _mean(ACCURACY.suite_name, "top1", group="mask_"),
+    _mean(ACCURACY_TOP5.suite_name, "top5", group="mask_"),
     *(_mean("masked_accuracy" + (f"_top{k}" if k > 1 else ""), f"top{k}") for k in _TOPS),
     _mean("mean_reciprocal_rank", "reciprocal_rank"),
     # No interval: noise can only increase a sum of magnitudes, so resampling biases it upward.
@@ -356,14 +362,21 @@ WORD_FORMULAS = (
 
 
 def group_formulas(num_decades: int) -> list[ScoreFormula]:
-    """Return the formulas of accuracy and loss by input token and by training count."""
+    """Return the formulas by input token and by training count that `FORMULAS` does not have."""
+    decades = {f"frequency_1e{decade}": decade for decade in range(num_decades)}
     groups = {f"seen_{seen}": f"{seen}_" for seen in _SEEN}
-    groups |= {f"frequency_1e{decade}": f"{decade}_" for decade in range(num_decades)}
-    return [
+    groups |= {title: f"{decade}_" for title, decade in decades.items()}
+    formulas = [
         _mean(f"{title}/{score}", column, group=group)
         for title, group in groups.items()
         for score, column in (("masked_accuracy", "top1"), ("loss", "loss"))
     ]
+    formulas += [
+        _mean(f"{title}/{ACCURACY.name}", "top1", group=f"mask_{decade}_")
+        for title, decade in decades.items()
+    ]
+    known = {formula.name for formula in FORMULAS}
+    return [formula for formula in formulas if formula.name not in known]
 
 
 def _check(request: Request) -> None:
@@ -378,6 +391,7 @@ def _score(request: Request) -> SuiteResult:
     return mark_fast(result, request.is_fast and is_cut)
 
 
+HEADLINES = (*(line.suite_name for line in MASKED_LM_SCORES), BITS_PER_CHARACTER.name)
 MLM = Suite(
     name="mlm",
     needs="text",
@@ -385,10 +399,5 @@ MLM = Suite(
     fast=32_768,
     check=_check,
     score=_score,
-    headlines=(
-        "mlm/loss",
-        "mlm/masked_accuracy",
-        "mlm/masked_accuracy_top5",
-        "mlm/bits_per_character",
-    ),
+    headlines=tuple(f"mlm/{name}" for name in HEADLINES),
 )
