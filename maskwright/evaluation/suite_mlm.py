@@ -161,6 +161,8 @@ def measure_masked_lm(
             some tokenizers drop, so they do not count when tokenizers are compared.
     """
     unigram, digest = Unigram(counts), hashlib.sha256()
+    is_ordinary = np.zeros(len(counts), bool)
+    is_ordinary[text.vocabulary.ordinary_ids] = True
 
     def measure(masking: MaskingConfig) -> SumTable:
         parts: list[Values] = []
@@ -173,8 +175,11 @@ def measure_masked_lm(
             is_mask = seen == text.vocabulary.mask_id
             values = _describe_tokens(found, labels.numpy(), seen, is_mask, unigram, characters)
             if masking is WORD_MASKING:
+                shown = is_ordinary[batch.input_ids.numpy()]
+                is_part = np.bincount(word_of_slot, shown) > 0
                 words = word_of_slot[positions.numpy()]
-                values |= _describe_words(values["top1"], values["unigram_top1"], words)
+                right = (values["top1"], values["unigram_top1"])
+                values |= _describe_words(*right, words, is_part[words])
             length = batch.context.row_length
             rows, num_rows = positions.numpy() // length, len(batch.input_ids) // length
             parts.append(sum_by_row(rows, num_rows, values))
@@ -237,15 +242,19 @@ def _describe_tokens(
     return values
 
 
-def _describe_words(right: np.ndarray, baseline: np.ndarray, words: NDArray[np.int64]) -> Values:
+def _describe_words(
+    right: np.ndarray, baseline: np.ndarray, words: NDArray[np.int64], is_part: NDArray[np.bool_]
+) -> Values:
     """Return the summands for whole words; a word counts at its first masked token.
 
     Args:
         right, baseline: [M] whether the model and the unigram baseline predict each token.
         words: [M] the index of each token's word, ascending.
+        is_part: [M] True if the model sees another token of the word, which then does not count.
     """
-    is_first = np.diff(words, prepend=-1) > 0
-    word = np.cumsum(is_first) - 1
+    begins = np.diff(words, prepend=-1) > 0
+    word = np.cumsum(begins) - 1
+    is_first = begins & ~is_part
     size = np.bincount(word) if len(word) else np.zeros(0, np.int64)
 
     def all_right(tokens: NDArray[np.bool_]) -> np.ndarray:

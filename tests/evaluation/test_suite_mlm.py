@@ -207,6 +207,14 @@ def test_whole_words(values: dict[str, float], baselines: dict[str, float | None
     assert values["whole_words/loss"] == pytest.approx(mean_of(predictions, loss_of), rel=1e-5)
 
 
+def test_a_word_of_which_a_part_is_seen_does_not_count():
+    corpus = SyntheticCorpus([14] * 60)
+    corpus.starts[:] = False  # segments of 14 tokens are one word, of which at most 9 are masked
+    names = [score.name for score in evaluate(make_text(corpus)).scores]
+    assert "whole_words/masked_accuracy" in names
+    assert "whole_words/word_accuracy" not in names
+
+
 def test_the_fast_path_of_training_agrees(values: dict[str, float], result: SuiteResult):
     batches = {"text": make_text().batches()}
     scores, _ = evaluate_sources(MODEL, batches, COUNTS, torch.device("cpu"))
