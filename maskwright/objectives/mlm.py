@@ -116,8 +116,8 @@ class MaskedLMScores:
         loss: mean -log p of the masked tokens, in nats.
         masked_accuracy: the share of masked tokens that the model predicts as most probable.
         masked_accuracy_top5: the share that are among the five most probable.
-        seen_mask_accuracy, seen_mask_accuracy_top5: the same on tokens replaced by [MASK]; the other
-            masked tokens are unchanged or random, and unchanged ones can be copied.
+        seen_mask_accuracy, seen_mask_accuracy_top5: the same on tokens replaced by [MASK]; of the
+            other masked tokens, unchanged ones can be copied.
         unigram_loss: the loss of predicting the training text's token frequencies.
         unigram_accuracy: the accuracy of always predicting its most frequent token. Its expectation
             on [MASK] is the same, because what replaces a token does not depend on the token.

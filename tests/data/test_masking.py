@@ -174,9 +174,7 @@ def test_words_are_hidden_whole_or_not_at_all(rate: float, share: float, seed: i
                 assert np.abs(np.diff(of_word.astype(int))).sum() <= 2
 
 
-def choose_words_slowly(
-    priorities: list[int], quota: int, offset: int, extra: int
-) -> list[bool]:
+def choose_words_slowly(priorities: list[int], quota: int, offset: int, extra: int) -> list[bool]:
     """Return the masked tokens of a row without special tokens: the twin of `_choose_groups`."""
     order = sorted(range(len(priorities)), key=lambda token: priorities[token])
     in_quota = [(slot + offset) % len(order) < quota for slot in range(len(order))]

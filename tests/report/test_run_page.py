@@ -31,7 +31,11 @@ def make_run(name: str = "mine", steps: int = 400, **changes: Any) -> RunFacts:
         shape = {"row_length": 64, "grad_norm": 1.5, "loss": 8 - step / steps}
         records.append({"split": "train", **counts, **speed, **shape})
         if step % 100 == 0:
-            scores = {"loss": 7.5 - step / steps, "masked_accuracy": 0.9, "seen_mask_accuracy": 0.1 * step / steps}
+            scores = {
+                "loss": 7.5 - step / steps,
+                "masked_accuracy": 0.9,
+                "seen_mask_accuracy": 0.1 * step / steps,
+            }
             base = {"unigram_loss": 7.1, "unigram_accuracy": 0.05}
             samples = [
                 f"✓ It is [MASK] at last  →  right at {step} 50%  (was: done)",

@@ -22,7 +22,8 @@ TRAIN: Record = {
 }  # fmt: skip
 VALID: Record = {
     "split": "valid", **HERE, "seconds": 61.0, "loss": 5.5, "masked_accuracy": 0.3,
-    "seen_mask_accuracy": 0.2, "unigram_accuracy": 0.05, "samples": ["✓ a [MASK] cat  →  black 40%"],
+    "seen_mask_accuracy": 0.2, "unigram_accuracy": 0.05,
+    "samples": ["✓ a [MASK] cat  →  black 40%"],
 }  # fmt: skip
 
 
