@@ -23,6 +23,7 @@ from maskwright.tokenizer.words import is_punctuation, match_greedily
 _METASPACE = "▁"
 _SYMBOLS = {"\t": "⇥", **dict.fromkeys("\n\x85\u2028\u2029", "↵")}
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's token for a byte
+_NO_BYTES_OF_TEXT = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))  # never in UTF-8
 
 
 class TokenText:
@@ -98,6 +99,12 @@ class TokenText:
         if self._has_bytes and (byte := _BYTE.fullmatch(token)):
             return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
         return self.spell(token).isspace()
+
+    def is_impossible(self, token: str) -> bool:
+        """Return True if a token is a byte that no text has: all bytes are in the vocabulary."""
+        if self._has_bytes and (byte := _BYTE.fullmatch(token)):
+            return int(byte[1], 16) in _NO_BYTES_OF_TEXT
+        return self._is_bytes and len(token) == 1 and _to_bytes(token)[0] in _NO_BYTES_OF_TEXT
 
     def begins_word(self, token: str) -> bool:
         """Return True if a token is marked as the beginning of a word."""
