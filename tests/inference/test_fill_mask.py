@@ -179,8 +179,8 @@ def test_fill_mask_offers_what_a_text_can_have(kind: TokenizerKind):
     assert len(set(offered)) == len(offered)
     never = 13 if kind == "bpe" else 0  # bytes that UTF-8 does not have
     assert len(offered) == len(fill.tokenizer.ordinary_ids) - never
-    [served] = FillMaskPipeline(fill)([Query("a [MASK]", None, FillMaskParameters(top_k=10**6))])
-    assert isinstance(served, list)
+    query = Query("a [MASK]", None, FillMaskParameters(top_k=10**6))
+    served: Any = FillMaskPipeline(fill)([query])[0]
     assert {one["token"] for one in served} == {one.token_id for one in predictions}
 
 
