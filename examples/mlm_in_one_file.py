@@ -44,6 +44,7 @@ MAX_WORDS = 8187  # words in the vocabulary of a text file, besides the five spe
 
 # A random number is a hash of its purpose, so any row of any epoch can be built independently.
 ORDER, ROW_ORDER, MASK_COUNT, MASK_CHOICE, CORRUPTION, REPLACEMENT = 1, 2, 3, 4, 6, 7
+SECOND_REPLACEMENT = 16
 
 
 def scatter(bits: int) -> int:
@@ -94,6 +95,8 @@ class Corpus:
             start = end
         if not self.segments:
             raise ValueError("holds no text to train on")
+        found = set(self.tokens.int().unique().tolist())
+        self.occurring = [token for token in self.ordinary_ids if token in found]
 
     def read_folder(self, folder: Path) -> list[int]:
         """Return the end of each document in the tokens of all shards."""
@@ -177,6 +180,9 @@ def build_row(key: int, segments: list, corpus: Corpus, rate: float) -> list[lis
             ids[i] = corpus.special["[MASK]"]
         elif decision < 0.9:
             ids[i] = corpus.ordinary_ids[draw(key, REPLACEMENT, i) * len(corpus.ordinary_ids) >> 64]
+            if ids[i] not in corpus.occurring:  # only tokens of the text replace others
+                again = draw(key, SECOND_REPLACEMENT, i) * len(corpus.occurring) >> 64
+                ids[i] = corpus.occurring[again]
     return [ids, labels, positions, numbers]
 
 

@@ -13,6 +13,7 @@ from benchmarks.reproduce import ON_WIKI
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model_folder.families import native_family
+from maskwright.objectives.scores import ACCURACY
 
 Record = Mapping[str, Any]
 TableCells = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -276,7 +277,9 @@ def list_systems(*results: Result) -> Iterator[Record]:
         final, environment = result["final"], result["environment"]
         cores = result.get("threads", environment["cpu_count"])
         maker = environment["cpu"].split()[0].replace("(R)", "")
-        accuracy = f"{final['masked_accuracy']:.3f} (most frequent: "
+        has_mask = ACCURACY.name in final
+        accuracy = f"{final[ACCURACY.name if has_mask else 'masked_accuracy']:.3f} "
+        accuracy += f"{'' if has_mask else 'on all masked positions '}(most frequent: "
         accuracy += f"{final.get('unigram_accuracy', 0.0):.3f})"
         if "pair_accuracy" in final:
             accuracy += f"; next sentences {final['pair_accuracy']:.3f} (always the same answer: "

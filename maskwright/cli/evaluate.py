@@ -15,6 +15,7 @@ from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_sui
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.metrics import get_judged, show_mean
 from maskwright.formatting import count_noun, show_number
+from maskwright.objectives.scores import MASKED_LM_SCORES
 from maskwright.provenance import show_computation
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
@@ -167,11 +168,11 @@ All models are scored on the same pinned masks; the differences from the first o
 intervals of a bootstrap over rows that draws the same rows for both. Models of different tokenizers
 are compared by bits per character, on text files: give --data. With --against, intervals are those
 of the mean difference over seeds, paired by seed if both groups have the same seeds. --out gets
-comparison.json, and curves.png and curves.svg: loss and masked accuracy against steps, tokens and
-minutes.
+comparison.json, and curves.png and curves.svg: loss and accuracy on [MASK] against steps, tokens
+and minutes.
 """
 _BITS_PER_CHARACTER = "bits_per_character"
-_SHOWN = ("loss", "masked_accuracy", "masked_accuracy_top5", _BITS_PER_CHARACTER)
+_SHOWN = (*(line.suite_name for line in MASKED_LM_SCORES), _BITS_PER_CHARACTER)
 
 
 def compare_parser() -> Parser:

@@ -2,7 +2,7 @@
 
 import math
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import tee
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from rich.markup import escape
 import maskwright
 from maskwright.cli.flags import Parser
 from maskwright.cli.inputs import Sentence, add_arguments, read_filled_sentences, report_unanswered
-from maskwright.console import make_console, say, say_json
+from maskwright.console import make_console, say, say_json, tell
 from maskwright.errors import InputError
 from maskwright.formatting import count_noun, show_share
 from maskwright.runs.find_model import find_model_folder
@@ -20,6 +20,7 @@ from maskwright.tokenizer.token_text import TokenText, show_tokens
 if TYPE_CHECKING:
     from maskwright.evaluation.pseudo_likelihood import PseudoLikelihood
     from maskwright.inference.fill_mask import FillMask, FillResult
+    from maskwright.tokenizer.tokenizer import Tokenizer
 
 _FILL_HELP = """\
 A target is scored as the token that its place needs: where there is a blank before the
@@ -27,6 +28,7 @@ mask, or nothing, the token with the blank (▁good), if there is one; inside a 
 it. The token that is printed is the one that was scored.
 
 A blank line, or one that cannot be filled, has an empty line, or with --json a row without masks.
+A line on standard error names texts of which the model knows less than half.
 
 examples:
   maskwright fill runs/NAME "The larvae are black and [MASK] on snails."
@@ -36,6 +38,7 @@ examples:
   maskwright fill runs/NAME "Mask any word of this sentence." --random
 """
 _TOP_K = 5
+_MOSTLY_UNKNOWN = 0.5  # of the characters of a text
 
 
 def fill_parser() -> Parser:
@@ -63,14 +66,36 @@ def fill(argv: Sequence[str]) -> int:
     num_bad = 0
     for sentence, answer in zip(sentences, _answer_fill(fill, given, arguments), strict=True):
         if isinstance(answer, InputError):  # the other sentences have nothing to do with it
-            num_bad += report_unanswered(sentence, answer, {"masks": []}, arguments.json)
-        elif isinstance(answer, list):
+            missing = {"masks": [], "unknown_share": None}
+            num_bad += report_unanswered(sentence, answer, missing, arguments.json)
+            continue
+        _warn_of_unknown(sentence, fill.tokenizer)
+        if isinstance(answer, list):
             say("\n".join(answer))
         elif arguments.json:
-            say_json(answer.to_json())
+            say_json({**answer.to_json(), "error": None})
         else:
             _show_fill(answer, TokenText(fill.tokenizer))
     return 2 if num_bad else 0
+
+
+def _warn_of_unknown(sentence: Sentence, tokenizer: "Tokenizer") -> None:
+    """Say if the model sees most of a text as [UNK], and whether another case would help."""
+
+    def measure(change: Callable[[str], str] = str) -> float:
+        parts = map(change, sentence.text.split(tokenizer.mask_token))
+        return tokenizer.find_unknown_share(
+            tokenizer.encode_prompt(tokenizer.mask_token.join(parts))
+        )
+
+    if (share := measure()) > _MOSTLY_UNKNOWN:
+        cases = {"upper": str.upper, "lower": str.lower}
+        known = [name for name, change in cases.items() if measure(change) <= _MOSTLY_UNKNOWN]
+        remedy = f" It knows the text in {known[0]} case: write it so." if known else ""
+        tell(
+            f"{sentence.place}{show_share(share)} of the characters are unknown to the model "
+            f"({tokenizer.unk_token}), so its answer says little.{remedy}"
+        )
 
 
 def _answer_fill(
@@ -102,9 +127,11 @@ _METRICS = ("within_word_l2r", "original")
 _SCORE_HELP = """\
 A text's score is its pseudo-log-likelihood, in nats: the sum of the log-probabilities
 of its tokens, each masked in turn, together with the later tokens of its word (within_word_l2r) or
-alone (original). The higher, the likelier; longer texts score lower. The last line is the
-pseudo-perplexity of all texts, exp(-sum of scores / tokens). A blank line, or one that cannot be
-scored, has an empty line, or with --json a row without a score; it is no text of the corpus.
+alone (original). The higher, the likelier; longer texts score lower. Sort texts of several lengths
+by the second number, the mean a token. The last line (with --json on standard error, so that all
+rows are alike) is the pseudo-perplexity of all texts, exp(-sum of scores / tokens). A blank line,
+or one that cannot be scored, has an empty line, or with --json a row without a score; it is no text
+of the corpus.
 
 examples:
   maskwright score runs/NAME "The cats sleep." "The cats sleeps."
@@ -120,7 +147,7 @@ def score_parser() -> Parser:
     add = parser.add_argument
     add("--metric", choices=_METRICS, default=_METRICS[0], help=masked)
     add("--tokens", action="store_true", help="show the score of each token too")
-    add("--json", action="store_true", help="one JSON object a sentence, and one of the corpus")
+    add("--json", action="store_true", help="one JSON object a sentence")
     return parser
 
 
@@ -134,23 +161,21 @@ def score(argv: Sequence[str]) -> int:
     results = score.stream((sentence.text for sentence in given), metric)
     for sentence, result in zip(sentences, results, strict=True):
         if isinstance(result, InputError) or not sentence.text.strip():
-            missing = {"score": None, "num_tokens": 0}
+            missing: dict[str, object] = {"score": None, "mean": None, "num_tokens": 0}
+            missing |= {"tokens": []} if arguments.tokens else {}
             num_bad += report_unanswered(sentence, result, missing, arguments.json)
             continue
         totals.append(result.total)
         num_tokens += result.num_tokens
+        _warn_of_unknown(sentence, score.tokenizer)
         tokens = show_tokens(score.tokenizer, result.token_ids) if arguments.tokens else []
         if arguments.json:
             say_json(_describe_score(result, tokens, arguments.tokens))
         else:
             _show_score(result, tokens)
     perplexity = score.compute_perplexity(math.fsum(totals), num_tokens)
-    if arguments.json:
-        counts = {"num_texts": len(totals), "num_tokens": num_tokens}
-        found = perplexity if math.isfinite(perplexity) else None
-        say_json({"metric": metric, **counts, "pseudo_perplexity": found})
-    elif num_tokens:
-        say(
+    if num_tokens:
+        (tell if arguments.json else say)(
             f"pseudo-perplexity {perplexity:,.2f} · {count_noun(len(totals), 'text')} · "
             f"{count_noun(num_tokens, 'token')} · {metric}"
         )
@@ -163,17 +188,19 @@ def _describe_score(
     found: dict[str, object] = {
         "text": result.text,
         "score": result.total,
+        "mean": result.mean,
         "num_tokens": result.num_tokens,
     }
     if with_tokens:
         pairs = zip(tokens, result.scores, strict=True)
         found["tokens"] = [{"token": token, "score": score} for token, score in pairs]
-    return found
+    return {**found, "error": None}
 
 
 def _show_score(result: "PseudoLikelihood", tokens: list[str]) -> None:
     console = make_console()
     size = count_noun(result.num_tokens, "token")
-    console.print(f"[bold]{result.total:10.3f}[/]  {escape(result.text)}  [dim]{size}")
+    mean = f"{result.mean:.3f} a token"
+    console.print(f"[bold]{result.total:10.3f}[/]  {mean:>15}  {escape(result.text)}  [dim]{size}")
     for token, score in zip(tokens, result.scores, strict=False):
         console.print(f"{score:14.3f}  {escape(token)}")

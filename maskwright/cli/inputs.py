@@ -117,9 +117,9 @@ def report_unanswered(
     is_wrong = bool(sentence.text.strip())
     if is_wrong:
         tell(f"InputError: {sentence.place}{reason}")
-    error = {"error": str(reason)} if is_wrong else {}
     if as_json:
-        say_json({"text": sentence.text, **answer, **error})
+        error = str(reason) if is_wrong else None
+        say_json({"text": sentence.text, **answer, "error": error})
     else:
         say("")
     return is_wrong

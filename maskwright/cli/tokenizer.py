@@ -90,7 +90,7 @@ def inspect(argv: Sequence[str]) -> int:
     """Show how a tokenizer splits text, and measure it on a corpus."""
     parser = Parser("tokenizer inspect", "Look at a tokenizer.", _TOKENIZER_HELP)
     parser.add_argument("folder", type=Path, help="a tokenizer, a model, a run, or prepared data")
-    parser.add_argument("text", nargs="*", help="sentences to take apart")
+    parser.add_argument("text", nargs="*", help="sentences to take apart, as fill reads them")
     parser.add_argument("--on", nargs="+", default=[], help="text to measure fertility on")
     add_config_flags(parser, TokenizerRunConfig(), skip=NO_READING)
     arguments = parser.parse(argv)
@@ -101,7 +101,7 @@ def inspect(argv: Sequence[str]) -> int:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{tokenizer.vocab_size:,} tokens, fingerprint {tokenizer.fingerprint}")
     for text in arguments.text:
-        tokens = show_tokens(tokenizer, tokenizer.encode(text).ids.tolist())
+        tokens = show_tokens(tokenizer, tokenizer.encode_prompt(text).ids.tolist())
         console.print(" ".join(tokens), markup=False)
     if arguments.on:
         documents = stream_corpus(arguments.on, config, Counter())

@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     CAUSAL_STEP = 13  # loader
     MIXTURE = 14  # of the rows of several sources: rows
     CANDIDATE = 15  # loader
+    SECOND_REPLACEMENT = 16  # masking
 
 
 def mix(values: Bits) -> Bits:

@@ -2,12 +2,13 @@
 
 A strategy assigns every token a *priority*, a random number: the tokens with the smallest
 priorities are masked until the row's quota is reached. Tokens of equal priority form a group (a
-word), which is masked completely or not at all. The number of masked tokens of a row thus does not
-depend on other rows. Each strategy is one class, listed in `maskwright.data.config.STRATEGIES`.
+word), which is masked completely unless it is long. The number of masked tokens of a row thus does
+not depend on other rows. Each strategy is one class, listed in `maskwright.data.config.STRATEGIES`.
 
 Labels are copied from the clean input before any replacement. One draw for each position decides
 between [MASK], a random token and the token itself, so the three shares are exactly those of the
-configuration (80 / 10 / 10 in BERT). Random tokens are never special tokens.
+configuration (80 / 10 / 10 in BERT). Random tokens are never special tokens, and in training they
+are tokens that occur in the text.
 
 R rows of L tokens, K entries for predictions in each.
 """
@@ -39,7 +40,8 @@ class MaskingStrategy(Protocol):
     #: True if the strategy uses word starts.
     needs_words: bool = False
 
-    #: The number of tokens by which the last group of a row may exceed the quota.
+    #: The number of tokens by which the last group of a row may exceed the quota. Groups of up to
+    #: one token more are masked completely or not at all.
     max_excess: int = 0
 
     def __init__(self, config: MaskingConfig) -> None:
@@ -72,6 +74,9 @@ class TokenMasking(MaskingStrategy):
 class WordMasking(MaskingStrategy):
     """Whole words: if one token of a word is masked, all are.
 
+    A word of more than seven tokens is cut where it would exceed the quota by more than six: then
+    its first or its last tokens are masked. Every token is masked with the same probability.
+
     This differs from the whole-word models of google-research/bert in two points: word starts come
     from the tokenizer and not from a "##" prefix, and long words are masked as often as short ones.
     The priority of a word is the draw at its first token.
@@ -79,7 +84,7 @@ class WordMasking(MaskingStrategy):
 
     whole_groups = True
     needs_words = True
-    max_excess = 6  # a word that exceeds the quota by more than this is not masked
+    max_excess = 6
 
     def draw_priorities(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
         positions = np.arange(word_starts.shape[1])
@@ -187,28 +192,26 @@ def _choose_groups(
     offsets: NDArray[np.int64],
     extra: int,
 ) -> Flags:
-    """Return True on whole groups of equal priority, about `quotas` tokens of each row: [R, L].
+    """Return True on groups of equal priority, about `quotas` tokens of each row: [R, L].
 
     The groups are arranged on a circle of `num_maskable` positions in the order of their
     priorities, the circle is rotated by a random offset, and a group is masked if its first token
-    is among the first `quotas` positions. Every group is thus masked with the same probability,
-    whatever its length, and the mean count is the quota. Without the rotation, long words would be
-    masked less often, because they exceed the quota more often.
+    is among the first `quotas` positions. In a group of more than ``extra + 1`` tokens, each of the
+    later ones is masked if the token `extra` before it is. Every token is thus masked with the same
+    probability, whatever the length of its group; the mean count is the quota, and no count exceeds
+    it by more than `extra`. Without the rotation, long words would be masked less often, because
+    they exceed the quota more often.
     """
     positions = np.arange(priorities.shape[1])
     order = np.argsort(priorities, axis=1, kind="stable")
     ordered = np.take_along_axis(priorities, order, axis=1)
     is_first = np.ones(priorities.shape, dtype=bool)
     is_first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    is_last = np.roll(is_first, -1, axis=1)
     first = np.maximum.accumulate(np.where(is_first, positions, 0), axis=1)
-    ends = np.where(is_last, positions + 1, len(positions))
-    end = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-    slot = (first + offsets[:, None]) % np.maximum(num_maskable, 1)[:, None]
-    limit = quotas[:, None]
-    is_within = (slot < limit) & (slot + end - first <= limit + extra)
+    deciding = np.maximum(first, positions - extra)
+    slot = (deciding + offsets[:, None]) % np.maximum(num_maskable, 1)[:, None]
     chosen = np.empty(priorities.shape, dtype=bool)
-    np.put_along_axis(chosen, order, is_within, axis=1)
+    np.put_along_axis(chosen, order, slot < quotas[:, None], axis=1)
     return chosen
 
 
@@ -245,10 +248,21 @@ class MaskedRows:
 
 
 class Masker:
-    """A pure function that masks rows by their keys, as configured."""
+    """A pure function that masks rows by their keys, as configured.
+
+    Args:
+        protected_ids: ids that are never masked.
+        only_occurring: draw only replacements that occur in the training text, which not all bytes
+            of a byte-level tokenizer do. Pinned masks do not: they must not depend on that text.
+    """
 
     def __init__(
-        self, config: MaskingConfig, vocabulary: Vocabulary, protected_ids: tuple[int, ...] = ()
+        self,
+        config: MaskingConfig,
+        vocabulary: Vocabulary,
+        protected_ids: tuple[int, ...] = (),
+        *,
+        only_occurring: bool = False,
     ) -> None:
         self.config, self.vocabulary = config, vocabulary
         self.strategy = build_strategy(config)
@@ -258,6 +272,8 @@ class Masker:
         counts = vocabulary.unigram_counts[vocabulary.ordinary_ids].astype(np.float64)
         weights = counts if config.replacement == "unigram" else np.ones_like(counts)
         self._cumulative = np.cumsum(weights) / weights.sum()
+        occurring = vocabulary.ordinary_ids[counts > 0]
+        self._occurring = occurring if only_occurring and len(occurring) else None
 
     def num_entries(self, row_length: int) -> int:
         """Return K, the entries for predictions in a row, enough for the run's highest rate."""
@@ -300,5 +316,12 @@ class Masker:
         drawn = to_unit(draw_bits(keys[is_random], Purpose.REPLACEMENT, positions)[:, 0])
         rank = np.searchsorted(self._cumulative, drawn, side="right")
         last = len(self.vocabulary.ordinary_ids) - 1
-        corrupted[is_random] = self.vocabulary.ordinary_ids[np.minimum(rank, last)]
+        replacements = self.vocabulary.ordinary_ids[np.minimum(rank, last)]
+        if self._occurring is not None:
+            # A second draw, so that all others are as they are without this rule.
+            is_unused = self.vocabulary.unigram_counts[replacements] == 0
+            where = (keys[is_random][is_unused], Purpose.SECOND_REPLACEMENT, positions[is_unused])
+            again = to_unit(draw_bits(*where)[:, 0]) * len(self._occurring)
+            replacements[is_unused] = self._occurring[again.astype(np.int64)]
+        corrupted[is_random] = replacements
         return corrupted

@@ -115,6 +115,11 @@ class PseudoLikelihood:
         return math.fsum(self.scores)
 
     @property
+    def mean(self) -> float:
+        """The mean log-probability of a token, which compares texts of several lengths."""
+        return self.total / max(self.num_tokens, 1)
+
+    @property
     def num_tokens(self) -> int:
         return len(self.scores)
 

@@ -32,6 +32,7 @@ from maskwright.evaluation.intervals import (
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.inference.text_model import check_finite
 from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.objectives.scores import ACCURACY, ACCURACY_TOP5, MASKED_LM_SCORES
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 
@@ -103,6 +104,7 @@ WORD_MASKING = MaskingConfig(rate=0.15, strategy="words", mask_share=1.0, random
 _TOPS = (1, 5, 10)
 _NUM_CONFIDENCE_BINS = 15
 _SEEN = ("mask", "random", "kept")  # the input token at a masked position
+_OF_GROUPS = ("count", "loss", "top1", "top5", "unigram_loss", "unigram_top1", "unigram_top5")
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ def measure_masked_lm(
             some tokenizers drop, so they do not count when tokenizers are compared.
     """
     unigram, digest = Unigram(counts), hashlib.sha256()
+    is_ordinary = np.zeros(len(counts), bool)
+    is_ordinary[text.vocabulary.ordinary_ids] = True
 
     def measure(masking: MaskingConfig) -> SumTable:
         parts: list[Values] = []
@@ -171,8 +175,11 @@ def measure_masked_lm(
             is_mask = seen == text.vocabulary.mask_id
             values = _describe_tokens(found, labels.numpy(), seen, is_mask, unigram, characters)
             if masking is WORD_MASKING:
+                shown = is_ordinary[batch.input_ids.numpy()]
+                is_part = np.bincount(word_of_slot, shown) > 0
                 words = word_of_slot[positions.numpy()]
-                values |= _describe_words(values["top1"], values["unigram_top1"], words)
+                right = (values["top1"], values["unigram_top1"])
+                values |= _describe_words(*right, words, is_part[words])
             length = batch.context.row_length
             rows, num_rows = positions.numpy() // length, len(batch.input_ids) // length
             parts.append(sum_by_row(rows, num_rows, values))
@@ -219,9 +226,11 @@ def _describe_tokens(
         values[f"top{k}"], values[f"unigram_top{k}"] = predictions.rank <= k, unigram_rank <= k
     is_kept = seen == labels
     groups = {"mask": is_mask, "random": ~is_mask & ~is_kept, "kept": is_kept}
-    groups |= {str(d): unigram.decade[labels] == d for d in range(unigram.num_decades)}
+    for decade in range(unigram.num_decades):
+        groups[str(decade)] = unigram.decade[labels] == decade
+        groups[f"mask_{decade}"] = groups["mask"] & groups[str(decade)]
     for name, member in groups.items():
-        for what in ("count", "loss", "top1", "unigram_loss", "unigram_top1"):
+        for what in _OF_GROUPS:
             values[f"{name}_{what}"] = member * values[what]
     # Confidence bins of equal width: (0, 1/15], (1/15, 2/15], …
     bins = np.ceil(predictions.confidence * _NUM_CONFIDENCE_BINS).astype(np.int64) - 1
@@ -233,15 +242,19 @@ def _describe_tokens(
     return values
 
 
-def _describe_words(right: np.ndarray, baseline: np.ndarray, words: NDArray[np.int64]) -> Values:
+def _describe_words(
+    right: np.ndarray, baseline: np.ndarray, words: NDArray[np.int64], is_part: NDArray[np.bool_]
+) -> Values:
     """Return the summands for whole words; a word counts at its first masked token.
 
     Args:
         right, baseline: [M] whether the model and the unigram baseline predict each token.
         words: [M] the index of each token's word, ascending.
+        is_part: [M] True if the model sees another token of the word, which then does not count.
     """
-    is_first = np.diff(words, prepend=-1) > 0
-    word = np.cumsum(is_first) - 1
+    begins = np.diff(words, prepend=-1) > 0
+    word = np.cumsum(begins) - 1
+    is_first = begins & ~is_part
     size = np.bincount(word) if len(word) else np.zeros(0, np.int64)
 
     def all_right(tokens: NDArray[np.bool_]) -> np.ndarray:
@@ -335,6 +348,8 @@ FORMULAS = (
     _mean("loss", "loss"),
     ScoreFormula("perplexity", _perplexity("loss"), "count", _perplexity("unigram_loss")),
     BITS_PER_CHARACTER,
+    _mean(ACCURACY.suite_name, "top1", group="mask_"),
+    _mean(ACCURACY_TOP5.suite_name, "top5", group="mask_"),
     *(_mean("masked_accuracy" + (f"_top{k}" if k > 1 else ""), f"top{k}") for k in _TOPS),
     _mean("mean_reciprocal_rank", "reciprocal_rank"),
     # No interval: noise can only increase a sum of magnitudes, so resampling biases it upward.
@@ -356,14 +371,21 @@ WORD_FORMULAS = (
 
 
 def group_formulas(num_decades: int) -> list[ScoreFormula]:
-    """Return the formulas of accuracy and loss by input token and by training count."""
+    """Return the formulas by input token and by training count that `FORMULAS` does not have."""
+    decades = {f"frequency_1e{decade}": decade for decade in range(num_decades)}
     groups = {f"seen_{seen}": f"{seen}_" for seen in _SEEN}
-    groups |= {f"frequency_1e{decade}": f"{decade}_" for decade in range(num_decades)}
-    return [
+    groups |= {title: f"{decade}_" for title, decade in decades.items()}
+    formulas = [
         _mean(f"{title}/{score}", column, group=group)
         for title, group in groups.items()
         for score, column in (("masked_accuracy", "top1"), ("loss", "loss"))
     ]
+    formulas += [
+        _mean(f"{title}/{ACCURACY.name}", "top1", group=f"mask_{decade}_")
+        for title, decade in decades.items()
+    ]
+    known = {formula.name for formula in FORMULAS}
+    return [formula for formula in formulas if formula.name not in known]
 
 
 def _check(request: Request) -> None:
@@ -378,6 +400,7 @@ def _score(request: Request) -> SuiteResult:
     return mark_fast(result, request.is_fast and is_cut)
 
 
+HEADLINES = (*(line.suite_name for line in MASKED_LM_SCORES), BITS_PER_CHARACTER.name)
 MLM = Suite(
     name="mlm",
     needs="text",
@@ -385,10 +408,5 @@ MLM = Suite(
     fast=32_768,
     check=_check,
     score=_score,
-    headlines=(
-        "mlm/loss",
-        "mlm/masked_accuracy",
-        "mlm/masked_accuracy_top5",
-        "mlm/bits_per_character",
-    ),
+    headlines=tuple(f"mlm/{name}" for name in HEADLINES),
 )

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ from maskwright.inference.text_model import (
     split_blocks,
 )
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.tokenizer.token_text import show_tokens
+from maskwright.tokenizer.token_text import TokenText, show_tokens
 
 Span = tuple[int, int]
 # The mask tokens of BERT and ModernBERT, of RoBERTa, and of EuroBERT.
@@ -102,13 +103,18 @@ class Prediction:
 
 @dataclass(frozen=True)
 class FillResult:
-    """The predictions for each mask of a text, the most probable first."""
+    """The predictions for each mask of a text, the most probable first.
+
+    Attributes:
+        unknown_share: the share of the text's characters that the model sees as [UNK].
+    """
 
     text: str
     masks: list[list[Prediction]]
+    unknown_share: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``{"text", "masks": [[{"token", "token_id", "score"}, …], …]}``."""
+        """Return ``{"text", "masks": [[{"token", …}, …], …], "unknown_share"}``."""
         return dataclasses.asdict(self)
 
 
@@ -132,6 +138,9 @@ class FillMask(TextModel[MaskedLanguageModel]):
         batch_tokens: int | None = None,
     ) -> list[FillResult]:
         """Return the most probable words for every mask of every text.
+
+        Predictions are tokens that a text can have: no special tokens, fillers, or bytes outside of
+        UTF-8.
 
         Args:
             texts: one text or many, each with one or more masks.
@@ -166,7 +175,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         among = [row.among for row in good] if targets else None
         found = iter(self.predict_ids([row.ids for row in good], top_k, among, batch_tokens))
         return [
-            row if isinstance(row, InputError) else FillResult(text, next(found))
+            row if isinstance(row, InputError) else FillResult(text, next(found), row.unknown_share)
             for text, row in zip(texts, rows, strict=True)
         ]
 
@@ -255,14 +264,19 @@ class FillMask(TextModel[MaskedLanguageModel]):
             logits = self.model.head(rows).float()
             totals = logits.logsumexp(-1, keepdim=True)
             check_finite(totals)
-            # The model may have more logits than the tokenizer has tokens (padded vocabulary).
-            logits = logits[:, : self.tokenizer.vocab_size] if among is None else logits[:, among]
+            logits = logits[:, among or self._candidates]
             best = logits.topk(min(top_k, logits.shape[1]))
             scores = (best.values - totals).exp().tolist()
             for found, shares in zip(best.indices.tolist(), scores, strict=True):
-                ids = found if among is None else [among[choice] for choice in found]
+                ids = [(among or self._candidates)[choice] for choice in found]
                 ranked.append([self._predict(*pair) for pair in zip(ids, shares, strict=True)])
         return ranked
+
+    @cached_property
+    def _candidates(self) -> list[int]:
+        """The ids of tokens that a text can have; the model may have more logits than tokens."""
+        pieces, ids = TokenText(self.tokenizer), self.tokenizer.ordinary_ids.tolist()
+        return [one for one in ids if not pieces.is_impossible(self.tokenizer.token(one))]
 
     def _predict(self, token_id: int, score: float) -> Prediction:
         """Return a prediction in the format of transformers: byte-level tokens keep their blank."""
@@ -283,10 +297,12 @@ class FillMask(TextModel[MaskedLanguageModel]):
         rows: list[_Row | InputError] = []
         for text in texts:
             try:
-                ids: list[int] = self.tokenizer.encode_prompt(text).ids.tolist()
+                prompt = self.tokenizer.encode_prompt(text)
+                ids: list[int] = prompt.ids.tolist()
                 row = self._make_row(ids, text)
                 begins = self.tokenizer.masks_begin_words(text, ids) if targets else ()
-                rows.append(_Row(row, raise_errors(found[one] for one in begins)))
+                among = raise_errors(found[one] for one in begins)
+                rows.append(_Row(row, among, self.tokenizer.find_unknown_share(prompt)))
             except InputError as error:
                 rows.append(error)
         return rows
@@ -333,7 +349,8 @@ class FillMask(TextModel[MaskedLanguageModel]):
 
 
 class _Row(NamedTuple):
-    """The ids of a text, and for each mask the ids of the targets, if there are any."""
+    """The ids of a text, for each mask the ids of the targets, if any, and the unknown share."""
 
     ids: list[int]
     among: list[list[int]]
+    unknown_share: float

@@ -135,10 +135,8 @@ class HeldOutSamples:
         return ids
 
     def _pick_words(self, guesses: list[Prediction]) -> list[Prediction]:
-        """Return the most probable predictions that are whole words, without special tokens."""
-        ids = (guess.token_id for guess in guesses)
-        whole = {n for n in ids if n in self._ordinary and not self._continues_word(n)}
-        words = [guess for guess in guesses if guess.token_id in whole]
+        """Return the most probable predictions that are whole words."""
+        words = [guess for guess in guesses if not self._continues_word(guess.token_id)]
         return (words or guesses)[:_NUM_GUESSES]
 
     def _continues_word(self, token_id: int) -> bool:

@@ -32,11 +32,11 @@ from maskwright.objectives.objective import (
     HeldOut,
     Loss,
     Objective,
-    ScoreLine,
     Term,
     TermSums,
     TrainedModel,
 )
+from maskwright.objectives.scores import MASKED_LM_SCORES, ScoreLine
 
 MLM = "mlm"
 MLM_TERM = Term(1.0, "loss", "masked_accuracy", attrgetter("num_predictions"))
@@ -76,26 +76,7 @@ def choose_among(batch: Batch) -> tuple[tuple[Tensor, Tensor, Tensor] | None, Te
 class MaskedTokens(Objective[MaskedLanguageModel]):
     """Masked language modeling, the default objective."""
 
-    scores = (
-        ScoreLine(
-            "loss",
-            "loss (nats)",
-            headline="loss",
-            baseline="unigram_loss",
-            baseline_name="unigram baseline",
-            by_source=True,
-        ),
-        ScoreLine(
-            "masked_accuracy",
-            "masked accuracy",
-            headline="masked accuracy",
-            baseline="unigram_accuracy",
-            baseline_name="unigram baseline",
-            by_source=True,
-        ),
-        ScoreLine("masked_accuracy_top5", "masked accuracy, top 5"),
-        ScoreLine("seen_mask_accuracy", "accuracy on [MASK] only"),
-    )
+    scores = MASKED_LM_SCORES
     counts = (("num_predictions", "masked tokens"),)
     notes = (
         "{num_predictions:,} predictions after {tokens:,} tokens of training. The unigram "
@@ -135,10 +116,11 @@ class MaskedLMScores:
         loss: mean -log p of the masked tokens, in nats.
         masked_accuracy: the share of masked tokens that the model predicts as most probable.
         masked_accuracy_top5: the share that are among the five most probable.
-        seen_mask_accuracy: the accuracy on tokens replaced by [MASK]; the other masked tokens are
-            unchanged or random, and unchanged ones can be copied.
+        seen_mask_accuracy, seen_mask_accuracy_top5: the same on tokens replaced by [MASK]; of the
+            other masked tokens, unchanged ones can be copied.
         unigram_loss: the loss of predicting the training text's token frequencies.
-        unigram_accuracy: the accuracy of always predicting its most frequent token.
+        unigram_accuracy: the accuracy of always predicting its most frequent token. Its expectation
+            on [MASK] is the same, because what replaces a token does not depend on the token.
         num_predictions: the number of masked tokens.
     """
 
@@ -146,6 +128,7 @@ class MaskedLMScores:
     masked_accuracy: float
     masked_accuracy_top5: float
     seen_mask_accuracy: float
+    seen_mask_accuracy_top5: float
     unigram_loss: float
     unigram_accuracy: float
     num_predictions: int
@@ -204,7 +187,7 @@ def _sum_up(
     frequencies = torch.from_numpy(unigram_counts).double() + 1
     unigram_log = (frequencies / frequencies.sum()).log()
     most_frequent = frequencies.argmax()
-    sums = torch.zeros(7, dtype=torch.float64)
+    sums = torch.zeros(8, dtype=torch.float64)
     count = 0
     for batch in batches:
         batch = batch.to(device)
@@ -214,16 +197,17 @@ def _sum_up(
         best = logits.topk(_TOP, dim=-1).indices == labels[:, None]
         loss = F.cross_entropy(logits, labels, reduction="sum")
         is_mask = batch.input_ids[batch.masked_positions[used]] == model.config.mask_token_id
-        seen = torch.stack([(best[:, 0] & is_mask).sum(), is_mask.sum()]).cpu()
+        top5 = best.any(dim=1)
+        seen = [(best[:, 0] & is_mask).sum(), (top5 & is_mask).sum(), is_mask.sum()]
         labels = labels.cpu()
         sums += torch.stack(
             [
                 loss.cpu().double(),
                 best[:, 0].sum().cpu(),
-                best.any(dim=1).sum().cpu(),
+                top5.sum().cpu(),
                 -unigram_log[labels].sum(),
                 (labels == most_frequent).sum(),
-                *seen,
+                *(one.cpu() for one in seen),
             ]
         )
         count += len(labels)
@@ -231,11 +215,12 @@ def _sum_up(
 
 
 def _to_scores(sums: Sequence[float]) -> MaskedLMScores:
-    *totals, seen_correct, num_seen, count = sums
+    *totals, seen_correct, seen_top5, num_seen, count = sums
     loss, accuracy, top5, unigram_loss, unigram_accuracy = (t / max(count, 1) for t in totals)
-    seen = seen_correct / max(num_seen, 1)
-    unigram = (unigram_loss, unigram_accuracy)
-    return MaskedLMScores(loss, accuracy, top5, seen, *unigram, int(count))
+    seen = (seen_correct / max(num_seen, 1), seen_top5 / max(num_seen, 1))
+    return MaskedLMScores(
+        loss, accuracy, top5, *seen, unigram_loss, unigram_accuracy, num_predictions=int(count)
+    )
 
 
 CLM = "clm"

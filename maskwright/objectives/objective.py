@@ -24,6 +24,7 @@ from maskwright.errors import ShardError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.objectives.config import OBJECTIVES, ObjectiveConfig, choose_name
+from maskwright.objectives.scores import ScoreLine
 
 NetworkT = TypeVar("NetworkT", bound=Network)
 
@@ -63,27 +64,6 @@ class Loss(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Batch) -> Mapping[str, TermSums]: ...
-
-
-@dataclass(frozen=True)
-class ScoreLine:
-    """The display of a score of validation records; missing scores are omitted.
-
-    Attributes:
-        name: its key in a record.
-        title: its name in the results of a run and in the model card.
-        headline: its name in the one-line summary of a record; empty: it is not shown there.
-        baseline: the key of the baseline's score.
-        baseline_name: the name of that baseline beside the score and as a column heading.
-        by_source: True to show it also for each source of a mixture, from ``name/SOURCE``.
-    """
-
-    name: str
-    title: str
-    headline: str = ""
-    baseline: str = ""
-    baseline_name: str = "baseline"
-    by_source: bool = False
 
 
 @dataclass(frozen=True)

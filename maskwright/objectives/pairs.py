@@ -31,7 +31,8 @@ from maskwright.objectives.mlm import (
     choose_among,
     run_model,
 )
-from maskwright.objectives.objective import HeldOut, Loss, ScoreLine, Term, TermSums
+from maskwright.objectives.objective import HeldOut, Loss, Term, TermSums
+from maskwright.objectives.scores import ScoreLine
 
 PAIRS = "pairs"
 PAIR_TERM = Term(1.0, "pair_loss", "pair_accuracy", attrgetter("num_pairs"))

@@ -47,11 +47,11 @@ from maskwright.objectives.objective import (
     HeldOut,
     Loss,
     Objective,
-    ScoreLine,
     Term,
     TermSums,
     TrainedModel,
 )
+from maskwright.objectives.scores import ScoreLine
 
 RTD = "rtd"
 

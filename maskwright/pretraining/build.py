@@ -167,7 +167,9 @@ def build_row_source(
         if token_id is None:
             raise ConfigError("masking.no_mask_tokens", token, "is not in the vocabulary")
         protected.append(token_id)
-    masker = Masker(config.masking, data.vocabulary, tuple(protected))
+    masker = Masker(
+        config.masking, data.vocabulary, tuple(protected), only_occurring=split == "train"
+    )
     special = data.special_ids(config.data.special_tokens)
     corpus, mixture = (data.train, data.mixture) if split == "train" else (data.valid, None)
     return RowSource(corpus, config.data, special, masker, config.seed, world, mixture)

@@ -24,7 +24,8 @@ from maskwright.formatting import escape_markdown, write_code, write_code_block
 from maskwright.logs import Record, of_sources, read_metrics
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
-from maskwright.objectives.objective import Objective, ScoreLine, TrainedModel, count_parameters_of
+from maskwright.objectives.objective import Objective, TrainedModel, count_parameters_of
+from maskwright.objectives.scores import ScoreLine
 from maskwright.preparation.tasks import EXTENSION_KEY
 from maskwright.pretraining.build import build_trainer, consolidate, objective_of
 from maskwright.pretraining.init_from import InitialModel

@@ -17,6 +17,7 @@ from maskwright.errors import make_line
 from maskwright.extras import check_extra
 from maskwright.files import replacing_file
 from maskwright.logs import Record
+from maskwright.objectives.scores import ACCURACY, LOSS
 
 # The palette of Okabe and Ito, which color-blind readers can distinguish; lines also have markers.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -47,8 +48,8 @@ _COSTS = (
     ("seconds", "wall-clock minutes", 60.0),
 )
 _SCORES = (
-    ("loss", "unigram_loss", "validation loss (nats)"),
-    ("masked_accuracy", "unigram_accuracy", "masked accuracy"),
+    (LOSS.name, LOSS.baseline, "validation loss (nats)"),
+    (ACCURACY.name, ACCURACY.baseline, ACCURACY.title),
 )
 _TRAINING = (
     ("loss", "training loss"),
@@ -111,7 +112,7 @@ def render(draw: Callable[[Any], None], width: float, height: float, label: str)
 
 
 def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[Path]:
-    """Write ``curves.png`` and ``curves.svg``: loss and masked accuracy by step, tokens and time.
+    """Write ``curves.png`` and ``curves.svg``: loss and accuracy by step, tokens and time.
 
     `curves` are the validation records of each run, `note` is a line below the charts. Raise as
     `check_matplotlib`.
@@ -130,7 +131,7 @@ def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[P
 
 
 def draw_learning(curves: Sequence[Curve]) -> dict[str, str]:
-    """Return validation loss and masked accuracy with baselines: a chart for each cost.
+    """Return validation loss and accuracy on [MASK] with baselines: a chart for each cost.
 
     The keys are ``steps``, ``tokens (millions)`` and so on.
     """
@@ -139,7 +140,7 @@ def draw_learning(curves: Sequence[Curve]) -> dict[str, str]:
             lambda figure, cost=cost: _draw_curves(figure, curves, [cost]),
             5.5,
             5.5,
-            f"Validation loss and masked accuracy against {cost[1]}",
+            f"Validation loss and {ACCURACY.title} against {cost[1]}",
         )
         for cost in _COSTS
     }

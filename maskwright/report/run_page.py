@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from maskwright.errors import InputError, show_value
 from maskwright.files import as_mapping, write_text
 from maskwright.logs import of_sources, split_sample
+from maskwright.objectives.scores import ACCURACY, LOSS, ScoreLine
 from maskwright.report.charts import (
     Curve,
     check_matplotlib,
@@ -26,8 +27,8 @@ _BY_FREQUENCY = re.compile(r"frequency_1e\d{1,2}/.*")
 # The suite of a chart, the scores that are its bars, the title, and the value of a random choice.
 _SCORE_CHARTS = (
     (
-        *("mlm", re.compile(r"frequency_1e(\d{1,2})/masked_accuracy")),
-        *("Masked accuracy by token frequency in training", None),
+        *("mlm", re.compile(rf"frequency_1e(\d{{1,2}})/{ACCURACY.name}")),
+        *("Accuracy on [MASK] by token frequency in training", None),
     ),
     (
         *("blimp", re.compile(r"blimp/((?!mean_over)[^/]+)")),
@@ -135,8 +136,8 @@ def _summarize(run: RunFacts) -> dict[str, object]:
     facts = {
         "model": _describe_model(run),
         "recipe": show_value(provenance.get("recipe") or "not recorded"),
-        "validation loss": _describe_score(last, "loss", run.first),
-        "masked accuracy": _describe_score(last, "masked_accuracy", run.first),
+        "validation loss": _describe_score(last, LOSS, run.first),
+        ACCURACY.title: _describe_score(last, ACCURACY, run.first),
         "steps": f"{run.find_largest('step'):,}",
         "tokens": f"{run.find_largest('tokens'):,}",
         "minutes": f"{run.find_largest('seconds') / 60:,.1f}",
@@ -160,16 +161,18 @@ def _show_number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _describe_score(record: Mapping[str, Any], name: str, first: Mapping[str, Any]) -> str:
+def _describe_score(
+    record: Mapping[str, Any], line: ScoreLine, first: Mapping[str, Any], of_source: str = ""
+) -> str:
     """Return a score with that of the model that the run began with, and the baseline."""
-    value = record.get(name)
+    value = record.get(line.name + of_source)
     if not isinstance(value, int | float):
         return "not measured yet"
     beside = [
         f"{what}: {_show_number(other)}"
         for what, other in (
-            ("before", first.get(name)),
-            ("unigram baseline", record.get(f"unigram_{name.removeprefix('masked_')}")),
+            ("before", first.get(line.name + of_source)),
+            (line.baseline_name, record.get(line.baseline + of_source)),
         )
         if isinstance(other, int | float)
     ]
@@ -267,10 +270,12 @@ def _list_shares(run: RunFacts) -> list[tuple[str, str]]:
 
 
 def _list_sources(run: RunFacts) -> Iterator[tuple[str, str]]:
-    for name in of_sources(dict(run.last), "loss"):
-        loss = _describe_score(run.last, f"loss/{name}", run.first)
-        accuracy = _describe_score(run.last, f"masked_accuracy/{name}", run.first)
-        yield name, f"loss {loss}, masked accuracy {accuracy}"
+    for name in of_sources(dict(run.last), LOSS.name):
+        scores = (
+            f"{line.headline} {_describe_score(run.last, line, run.first, f'/{name}')}"
+            for line in (LOSS, ACCURACY)
+        )
+        yield name, ", ".join(scores)
 
 
 def _describe_text(manifest: Manifest) -> list[Row]:

@@ -109,6 +109,7 @@ class Pipeline(ABC, Generic[Parameters]):
             results.append(
                 {
                     "score": found.total,
+                    "mean": found.mean,
                     "tokens": [
                         {"token": token, "start": start, "end": end, "score": score}
                         for token, (start, end), score in tokens

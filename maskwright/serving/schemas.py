@@ -198,9 +198,10 @@ class ScoredToken(TypedDict):
 
 
 class ScoredText(TypedDict):
-    """The pseudo-log-likelihood of a text, in nats, and its tokens."""
+    """The pseudo-log-likelihood of a text, in nats, its mean over the tokens, and the tokens."""
 
     score: float
+    mean: float
     tokens: list[ScoredToken]
 
 

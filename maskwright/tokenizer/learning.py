@@ -8,12 +8,16 @@ WordPiece, with a prefix for symbols inside a word. The trainer of the `tokenize
 those symbols in the order of a randomly seeded hash table, so its vocabulary differs between runs.
 Here the same words give the same vocabulary, and training on counts instead of text takes a third
 of the time. Ties go to the pair with smaller ids.
+
+A combining mark stays with its letter: the first merges join each frequent character with its
+marks, and all others join whole clusters. By frequency alone, a mark often joins the letter after
+it, because most vowel signs and viramas follow many letters.
 """
 
 import heapq
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
@@ -137,6 +141,10 @@ def drop_words_beyond(words: dict[str, int], alphabet: Iterable[str]) -> dict[st
     return {word: count for word, count in words.items() if known.issuperset(word)}
 
 
+# The clusters of a word: of each, its characters, spelled in the alphabet.
+Clusters = list[list[str]]
+Cluster = tuple[tuple[str, ...], ...]  # the symbols of each character
+
 _SHIFT = 21  # a pair of ids is one integer, left << 21 | right; vocabularies are below 2^21
 _RIGHT = (1 << _SHIFT) - 1
 
@@ -166,8 +174,12 @@ def learn_merges(
     size: int,
     min_frequency: int,
     prefix: str = "",
+    find_clusters: Callable[[str], Clusters] = lambda word: [],
 ) -> Merges:
     """Merge the most frequent pair of symbols until there are `size` tokens or no pair is left.
+
+    The merges of clusters come first and take up to half of the new tokens; a cluster that they do
+    not reach is not joined with what is beside it.
 
     Args:
         words: counts of words spelled in `alphabet`.
@@ -175,13 +187,81 @@ def learn_merges(
         size: number of tokens to learn, the alphabet included.
         min_frequency: a rarer pair is not merged.
         prefix: put before symbols that do not begin a word (``##`` for WordPiece).
+        find_clusters: returns the clusters of a word; none for a word without combining marks.
     """
     inner = sorted({prefix + character for word in words for character in word[1:]})
     tokens = [*alphabet, *(token for token in inner if prefix)]
+    clusters = {word: _spell_clusters(find_clusters(word), prefix) for word in words}
+    counts: Counter[Cluster] = Counter()
+    for word, found in clusters.items():
+        for cluster in found:
+            counts[cluster] += words[word] * (len(cluster) > 1)
+    frequent = {one: count for one, count in counts.items() if count >= max(min_frequency, 1)}
+    limit = len(tokens) + max(0, size - len(tokens)) // 2
+    pairs, whole = _join_clusters(frequent, tokens, limit, min_frequency, prefix)
     learner = _Learner(tokens, prefix)
     for word, count in words.items():
-        learner.add_word([word[0], *(prefix + character for character in word[1:])], count)
+        symbols = [word[0], *(prefix + character for character in word[1:])]
+        for part in _cut_at_rare(clusters[word], whole) if clusters[word] else [symbols]:
+            learner.add_word(part, count)
+    learner.repeat(pairs)
     return learner.run(size, min_frequency)
+
+
+def _spell_clusters(clusters: Clusters, prefix: str) -> list[Cluster]:
+    """Return the clusters of a word as the symbols of each of their characters."""
+    spelled: list[Cluster] = []
+    before = ""  # the first symbol of a word has no prefix
+    for cluster in clusters:
+        characters: list[tuple[str, ...]] = []
+        for character in cluster:
+            characters.append((before + character[0], *(prefix + one for one in character[1:])))
+            before = prefix
+        spelled.append(tuple(characters))
+    return spelled
+
+
+def _join_clusters(
+    counts: Mapping[Cluster, int],
+    tokens: Sequence[str],
+    limit: int,
+    min_frequency: int,
+    prefix: str,
+) -> tuple[list[tuple[str, str]], set[Cluster]]:
+    """Return the merges that join clusters, and the clusters that they make one token of.
+
+    Characters are joined first, so that no merge crosses the end of a character or of a cluster,
+    and the same merges apply wherever the cluster occurs.
+    """
+    by_character = _Learner(list(tokens), prefix)
+    characters: Counter[tuple[str, ...]] = Counter()
+    for cluster, count in counts.items():
+        for character in cluster:
+            characters[character] += count
+    for character, count in characters.items():
+        by_character.add_word(character, count)
+    pairs = by_character.run(limit, 1).pairs
+    by_cluster = _Learner(list(tokens), prefix)
+    for cluster, count in counts.items():
+        by_cluster.add_word([symbol for character in cluster for symbol in character], count)
+    by_cluster.repeat(pairs)
+    pairs = by_cluster.run(limit, min_frequency).pairs
+    found = zip(counts, by_cluster.words, strict=True)
+    return pairs, {cluster for cluster, symbols in found if len(symbols) == 1}
+
+
+def _cut_at_rare(clusters: Iterable[Cluster], whole: Container[Cluster]) -> Iterator[list[str]]:
+    """Yield the symbols of a word, with each cluster of several tokens by itself."""
+    part: list[str] = []
+    for cluster in clusters:
+        symbols = [symbol for character in cluster for symbol in character]
+        if len(cluster) == 1 or cluster in whole:
+            part += symbols
+            continue
+        yield from [part, symbols] if part else [symbols]
+        part = []
+    if part:
+        yield part
 
 
 def learn_joins(
@@ -250,6 +330,13 @@ class _Learner:
                 heapq.heappush(queue, (-counts[changed], changed))
         pairs = [(self.tokens[left], self.tokens[right]) for left, right, _ in self.merged]
         return Merges(self.tokens, pairs, [count for _, _, count in self.merged])
+
+    def repeat(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Apply merges that were learned before, in their order."""
+        for left, right in pairs:
+            pair = self.ids[left] << _SHIFT | self.ids[right]
+            self.merged.append((pair >> _SHIFT, pair & _RIGHT, self.pair_counts[pair]))
+            self._merge(pair)
 
     def _join(self, pair: int) -> str:
         right = self.tokens[pair & _RIGHT]

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from maskwright.files import JsonObject
 from maskwright.tokenizer.files import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.words import is_punctuation, match_greedily
+from maskwright.tokenizer.words import is_punctuation, match_greedily, split_clusters
 
 _METASPACE = "▁"
 _SYMBOLS = {"\t": "⇥", **dict.fromkeys("\n\x85\u2028\u2029", "↵")}
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's token for a byte
+_NO_BYTES_OF_TEXT = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))  # never in UTF-8
 
 
 class TokenText:
@@ -98,6 +99,12 @@ class TokenText:
         if self._has_bytes and (byte := _BYTE.fullmatch(token)):
             return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
         return self.spell(token).isspace()
+
+    def is_impossible(self, token: str) -> bool:
+        """Return True if a token is a byte that no text has: all bytes are in the vocabulary."""
+        if self._has_bytes and (byte := _BYTE.fullmatch(token)):
+            return int(byte[1], 16) in _NO_BYTES_OF_TEXT
+        return self._is_bytes and len(token) == 1 and _to_bytes(token)[0] in _NO_BYTES_OF_TEXT
 
     def begins_word(self, token: str) -> bool:
         """Return True if a token is marked as the beginning of a word."""
@@ -185,6 +192,21 @@ def _mentions_bytes(step: JsonObject | None) -> bool:
 def _to_bytes(token: str) -> bytes:
     alphabet = _byte_alphabet()
     return bytes(alphabet[c] for c in token if c in alphabet)
+
+
+def split_byte_clusters(word: str) -> list[list[str]]:
+    """Return `split_clusters` of a word that is spelled in GPT-2's byte alphabet.
+
+    Bytes of no whole character, at the ends of a word that was cut, are characters of their own.
+    """
+    if word.removeprefix("Ġ").isascii():  # most words of English, which have no marks
+        return []
+    values = bytes(map(_byte_alphabet().__getitem__, word))
+    spelled = {byte: character for character, byte in _byte_alphabet().items()}
+    return [
+        ["".join(map(spelled.__getitem__, c.encode("utf-8", "surrogateescape"))) for c in cluster]
+        for cluster in split_clusters(values.decode("utf-8", "surrogateescape"))
+    ]
 
 
 @cache

@@ -226,6 +226,15 @@ class Tokenizer:
             np.array(found.spans, np.int64).reshape(-1, 2),
         )
 
+    def find_unknown_share(self, prompt: EncodedPrompt) -> float:
+        """Return the share of characters in unknown tokens, among those of a prompt but masks."""
+        text, unknown = set[int](), set[int]()  # as tokens may share a character
+        for token, span in zip(prompt.ids.tolist(), prompt.offsets.tolist(), strict=True):
+            if token != self.mask_id:
+                text.update(range(*span))
+                unknown.update(range(*span) if token == self.unk_id else ())
+        return len(unknown) / len(text) if text else 0.0
+
     def masks_begin_words(self, text: str, ids: Sequence[int]) -> list[bool]:
         """Return, for each mask of a prompt with these ids, True if it begins a word.
 

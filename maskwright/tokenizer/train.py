@@ -22,7 +22,8 @@ BERT's and GPT-2's rules were made for English. What differs from them here:
   `maskwright.corpus.documents`.
 - Runs of Thai, Lao, Burmese and Khmer, whose blanks are between phrases only, and of kana are cut,
   because WordPiece encodes a word of more than 100 characters as [UNK].
-- A combining mark or a joiner belongs to the letter before it, where GPT-2 splits words.
+- A combining mark or a joiner belongs to the letter before it, where GPT-2 splits words, and in
+  the merges of BPE and WordPiece.
 """
 
 import json
@@ -54,8 +55,16 @@ from maskwright.tokenizer.learning import (
     learn_merges,
     sample_texts,
 )
+from maskwright.tokenizer.token_text import split_byte_clusters
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.words import ACCENTS, BYTE_WORDS, INVISIBLE, PHRASE_SCRIPTS, WORD_BREAK
+from maskwright.tokenizer.words import (
+    ACCENTS,
+    BYTE_WORDS,
+    INVISIBLE,
+    PHRASE_SCRIPTS,
+    WORD_BREAK,
+    split_clusters,
+)
 
 WORDPIECE_PREFIX = "##"
 
@@ -188,7 +197,9 @@ def _learn_wordpiece(words: Counter[str], size: int, config: TokenizerConfig, se
     alphabet = choose_alphabet(bag, _COVERAGE, size // _ALPHABET_SHARE, inner_tokens=1)
     bag = drop_words_beyond(bag, alphabet)
     num_learned = size - len(_SPECIAL)
-    merges = learn_merges(bag, alphabet, num_learned, config.min_frequency, WORDPIECE_PREFIX)
+    merges = learn_merges(
+        bag, alphabet, num_learned, config.min_frequency, WORDPIECE_PREFIX, split_clusters
+    )
     vocabulary = _number_tokens(merges.tokens)
     return models.WordPiece(
         vocabulary, unk_token=SPECIAL_TOKENS["unk"], max_input_chars_per_word=100
@@ -198,7 +209,8 @@ def _learn_wordpiece(words: Counter[str], size: int, config: TokenizerConfig, se
 def _learn_bpe(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
     bag = keep_frequent(words, _MERGE_CHARACTERS, seed)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merges = learn_merges(bag, alphabet, size - len(_SPECIAL), config.min_frequency)
+    num_learned, find = size - len(_SPECIAL), split_byte_clusters
+    merges = learn_merges(bag, alphabet, num_learned, config.min_frequency, find_clusters=find)
     return models.BPE(_number_tokens(merges.tokens), merges.pairs)
 
 

@@ -37,6 +37,8 @@ BYTE_WORDS = (
     "|\\s+(?!\\S)|\\s+"
 )
 
+_JOINERS = "\u200c\u200d"
+
 WordSplitting = Literal["blanks", "unspaced_characters", "characters"]
 
 
@@ -88,6 +90,29 @@ def split_characters(text: str) -> list[str]:
         else:
             found.append(character)
     return found
+
+
+def split_clusters(text: str) -> list[list[str]]:
+    """Return the characters of a text, each in a list with the combining marks after it.
+
+    Joiners are in the list of a character that has marks, too. The result is empty for a text
+    without combining marks.
+    """
+    found: list[list[str]] = []
+    has_marks = False
+    for character in text:
+        is_mark = _is_combining(character)
+        if found and (is_mark or (character in _JOINERS and any(map(_is_combining, found[-1])))):
+            found[-1].append(character)
+            has_marks |= is_mark
+        else:
+            found.append([character])
+    return found if has_marks else []
+
+
+@cache
+def _is_combining(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"
 
 
 def measure_unspaced(word: str) -> int:

@@ -31,7 +31,7 @@ from maskwright.errors import TrainingError
 from maskwright.extras import check_extra, import_extra
 from maskwright.files import HeldFolder, naming_file, write_text
 from maskwright.logs import MetricsLog, Record, of_sources, split_sample
-from maskwright.objectives.objective import ScoreLine
+from maskwright.objectives.scores import ScoreLine
 from maskwright.train.checkpoint import describe_lost_folder
 from maskwright.train.trainer import Reporter
 

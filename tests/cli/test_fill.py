@@ -37,7 +37,8 @@ def test_bad_lines_are_named_and_the_others_filled(run: str, tmp_path: Path, cli
     rows = [json.loads(line) for line in out]
     assert [row["text"] for row in rows] == [GOOD, "no mask", "", "the cat " * 40 + "[MASK]", GOOD]
     assert [len(row["masks"]) for row in rows] == [1, 0, 0, 0, 1]
-    assert [row["error"] for row in rows if "error" in row] == [
+    assert {tuple(row) for row in rows} == {("text", "masks", "unknown_share", "error")}
+    assert [row["error"] for row in rows if row["error"]] == [
         line.removeprefix(f"InputError: {file}:{number}: ")
         for line, number in zip(err, (2, 4), strict=True)
     ]
@@ -47,6 +48,15 @@ def test_bad_lines_are_named_and_the_others_filled(run: str, tmp_path: Path, cli
     ]
     assert "has no [MASK]" in err[0]
     assert "tokens, more than the model's max_position_embeddings = 32" in err[1]
+
+
+def test_fill_and_score_say_that_a_text_is_mostly_unknown(run: str, cli: Cli):
+    for arguments in (["fill", run, "☃☃ ☃☃☃ [MASK]"], ["score", run, "☃☃☃ ☃☃"]):
+        for flag in ([], ["--json"]):
+            code, _, err = cli.run(*arguments, *flag)
+            assert code == 0
+            assert err.startswith("100% of the characters are unknown to the model ([UNK])")
+    assert fill(cli, run, GOOD)[2] == []
 
 
 def test_bad_lines_of_standard_input_are_numbered(

@@ -67,6 +67,7 @@ def test_tokenizer_train_and_inspect(workplace: Path, tmp_path: Path, cli: Cli):
     assert exists in cli.refuse("tokenizer", "train", text, "--out", out)
     other = ["--out", str(tmp_path / "other"), "--corpus.valid_fraction", "0.2"]
     assert "corpus.valid_fraction" in cli.refuse("tokenizer", "train", text, *other)
+    assert cli("tokenizer", "inspect", out, "a(=c)[MASK]").split()[-1] == "[MASK]"
     report = cli("tokenizer", "inspect", out, "The cat eats fish.", "--on", text)
     assert "fertility" in report.lower()
 

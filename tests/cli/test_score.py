@@ -33,12 +33,13 @@ def score(cli: Cli, *arguments: str) -> tuple[int, list[str], list[str]]:
 def test_json_holds_the_scores_of_the_library(model: str, metric: Any, cli: Cli):
     texts = [GOOD, "The dogs see trees."]
     code, out, err = score(cli, model, *texts, "--json", "--tokens", "--metric", metric)
-    assert (code, err) == (0, [])
-    *sentences, corpus = map(json.loads, out)
+    assert code == 0
+    sentences = [*map(json.loads, out)]
     expected = PseudoLikelihoodScorer(model)(texts, metric)
     assert [found["text"] for found in sentences] == texts
     for found, result in zip(sentences, expected, strict=True):
         assert found["score"] == pytest.approx(result.total, abs=1e-5)
+        assert found["mean"] == pytest.approx(result.total / result.num_tokens, abs=1e-5)
         assert found["num_tokens"] == result.num_tokens == len(found["tokens"])
         scores = [token["score"] for token in found["tokens"]]
         assert scores == pytest.approx(result.scores, abs=1e-5)
@@ -46,15 +47,16 @@ def test_json_holds_the_scores_of_the_library(model: str, metric: Any, cli: Cli)
     assert tokens == ["the", "cat", "##s", "sleep", "."]
     num_tokens = sum(result.num_tokens for result in expected)
     total = sum(result.total for result in expected)
-    assert corpus["pseudo_perplexity"] == pytest.approx(math.exp(-total / num_tokens))
-    del corpus["pseudo_perplexity"]
-    assert corpus == {"metric": metric, "num_texts": 2, "num_tokens": num_tokens}
+    perplexity = f"{math.exp(-total / num_tokens):,.2f}"
+    assert err == [f"pseudo-perplexity {perplexity} · 2 texts · {num_tokens} tokens · {metric}"]
 
 
 def test_people_see_a_line_a_sentence(model: str, cli: Cli):
     code, out, _ = score(cli, model, "the [bold] cat")
     assert code == 0
     assert out[0].endswith("the [bold] cat  8 tokens")
+    total, mean, *_ = out[0].split()
+    assert float(mean) == pytest.approx(float(total) / 8, abs=1e-3)
     assert out[1].startswith("pseudo-perplexity ")
     assert out[1].endswith(" · 1 text · 8 tokens · within_word_l2r")
     code, out, _ = score(cli, model, "cats", "--tokens")
@@ -67,12 +69,13 @@ def test_bad_lines_are_named_and_the_others_scored(model: str, tmp_path: Path, c
     code, out, err = score(cli, model, "--file", str(file), "--json")
     assert code == 2
     rows = [json.loads(line) for line in out]
-    assert [row.get("text") for row in rows] == [GOOD, LONG, "", GOOD, None]
-    assert [row.get("score") is None for row in rows] == [False, True, True, False, True]
+    assert {tuple(row) for row in rows} == {("text", "score", "mean", "num_tokens", "error")}
+    assert [row["text"] for row in rows] == [GOOD, LONG, "", GOOD]
+    assert [row["score"] is None for row in rows] == [False, True, True, False]
     assert rows[1]["error"] == err[0].removeprefix(f"InputError: {file}:2: ")
-    assert rows[2] == {"text": "", "score": None, "num_tokens": 0}
-    assert json.loads(out[-1])["num_texts"] == 2
-    assert len(err) == 1
+    assert rows[2] == {"text": "", "score": None, "mean": None, "num_tokens": 0, "error": None}
+    assert len(err) == 2
+    assert " · 2 texts · " in err[1]
     assert err[0].startswith(f'InputError: {file}:2: "sleep sleep')
     assert "has 72 tokens, more than the model's max_position_embeddings = 64" in err[0]
 

@@ -216,6 +216,24 @@ def test_replacements_are_drawn_as_they_should_be(
         assert worst * len(table) > PASSES
 
 
+def test_mask_of_training_draws_only_tokens_that_occur() -> None:
+    config = MaskingConfig(0.9, mask_share=0.0, random_share=1.0)
+    words = Vocabulary(SIZE, MASK, np.arange(NUM_SPECIAL, SIZE), ZIPF)
+    arguments = IDS, WORD_STARTS, derive_keys(0, 0, np.arange(ROWS)), 0.9
+    free = Masker(config, words).mask(*arguments)
+    masked = Masker(config, words, only_occurring=True).mask(*arguments)
+    drawn = masked.input_ids[hidden_flags(masked, IDS.shape)]
+    counts = np.bincount(drawn, minlength=SIZE)
+    assert counts[ZIPF == 0].sum() == counts[:NUM_SPECIAL].sum() == 0
+    occurring = counts[NUM_SPECIAL:-50]
+    assert p_of_cells(occurring, np.full(len(occurring), len(drawn) / len(occurring))) > PASSES
+    is_unused = ZIPF[free.input_ids] == 0  # only these draws are other ones
+    assert np.array_equal(masked.input_ids[~is_unused], free.input_ids[~is_unused])
+    unknown = Vocabulary(SIZE, MASK, words.ordinary_ids, np.zeros(SIZE, np.int64))
+    all_zero = Masker(config, unknown, only_occurring=True).mask(*arguments)
+    assert np.array_equal(all_zero.input_ids, free.input_ids)
+
+
 def test_replacements_from_the_whole_vocabulary_are_refused() -> None:
     drawn = np.random.default_rng(0).integers(0, SIZE, ROWS * 36)
     assert (drawn < NUM_SPECIAL).any()

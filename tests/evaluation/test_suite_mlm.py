@@ -16,6 +16,7 @@ from maskwright.evaluation.data import PINNED_MASKING, PinnedText
 from maskwright.evaluation.suite_mlm import MASK_ONLY, WORD_MASKING, evaluate_mlm
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import evaluate_sources, predict_masked
+from maskwright.objectives.scores import MASKED_LM_SCORES
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from tests.helpers import MASK, VOCAB_SIZE, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.models import small_model
@@ -164,6 +165,8 @@ def test_by_what_the_model_sees(tokens: list[Prediction], values: dict[str, floa
         accuracy = mean_of(group, lambda p: p.rank == 1)
         assert values[f"seen_{kind}/masked_accuracy"] == pytest.approx(accuracy, abs=1e-12)
         assert values[f"seen_{kind}/loss"] == pytest.approx(mean_of(group, loss_of), rel=1e-5)
+    top5 = mean_of(groups["mask"], lambda p: p.rank <= 5)
+    assert values["seen_mask/masked_accuracy_top5"] == pytest.approx(top5, abs=1e-12)
 
 
 def test_by_frequency(
@@ -180,6 +183,9 @@ def test_by_frequency(
         guessed = mean_of(group, lambda p: unigram_rank_of(p) == 1)
         assert baselines[f"{name}/masked_accuracy"] == pytest.approx(guessed)
         assert values[f"{name}/loss"] == pytest.approx(mean_of(group, loss_of), rel=1e-5)
+        seen = [prediction for prediction in group if prediction.seen == MASK]
+        accuracy = mean_of(seen, lambda p: p.rank == 1)
+        assert values[f"{name}/seen_mask_accuracy"] == pytest.approx(accuracy, abs=1e-12)
     assert "frequency_1e2/loss" not in values  # no token occurs 100 to 999 times
 
 
@@ -201,6 +207,14 @@ def test_whole_words(values: dict[str, float], baselines: dict[str, float | None
     assert values["whole_words/loss"] == pytest.approx(mean_of(predictions, loss_of), rel=1e-5)
 
 
+def test_a_word_of_which_a_part_is_seen_does_not_count():
+    corpus = SyntheticCorpus([14] * 60)
+    corpus.starts[:] = False  # segments of 14 tokens are one word, of which at most 9 are masked
+    names = [score.name for score in evaluate(make_text(corpus)).scores]
+    assert "whole_words/masked_accuracy" in names
+    assert "whole_words/word_accuracy" not in names
+
+
 def test_the_fast_path_of_training_agrees(values: dict[str, float], result: SuiteResult):
     batches = {"text": make_text().batches()}
     scores, _ = evaluate_sources(MODEL, batches, COUNTS, torch.device("cpu"))
@@ -208,6 +222,8 @@ def test_the_fast_path_of_training_agrees(values: dict[str, float], result: Suit
     assert scores.loss == pytest.approx(values["loss"], rel=1e-6)
     assert scores.masked_accuracy == pytest.approx(values["masked_accuracy"])
     assert scores.masked_accuracy_top5 == pytest.approx(values["masked_accuracy_top5"])
+    for line in MASKED_LM_SCORES:
+        assert getattr(scores, line.name) == pytest.approx(values[line.suite_name]), line
     assert scores.unigram_loss == pytest.approx(result.scores[0].baseline)
 
 

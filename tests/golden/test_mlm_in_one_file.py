@@ -126,6 +126,12 @@ def build_first_batch(corpus: twin.Corpus) -> torch.Tensor:
     return torch.tensor(built).transpose(0, 1)
 
 
+def test_the_first_batch_of_text_without_some_tokens_equals_the_library_s(tmp_path: Path) -> None:
+    corpus = random_corpus(200, 60)
+    corpus.ids[:] = 5 + corpus.ids % 7  # so most random tokens are drawn a second time
+    test_the_first_batch_equals_the_library_s(write_prepared(tmp_path, corpus))
+
+
 def test_the_first_batch_equals_the_library_s(folder: Path) -> None:
     batch = load_first_batch(folder)
     labels = torch.full_like(batch.input_ids, -100)

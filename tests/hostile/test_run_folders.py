@@ -60,9 +60,9 @@ BAD_EVALUATIONS: list[tuple[object, str]] = [
     ({"suites": [{**SUITE, "scores": [{**SCORE, "high": float("inf")}]}]}, "scores[0].high"),
 ]
 NAMES = [
-    "frequency_1e99999999/masked_accuracy",
-    "frequency_1e٣/masked_accuracy",
-    "frequency_1e/masked_accuracy",
+    "frequency_1e99999999/seen_mask_accuracy",
+    "frequency_1e٣/seen_mask_accuracy",
+    "frequency_1e/seen_mask_accuracy",
     "frequency_1ex",
     "blimp/",
     "blimp/$x^{$",

@@ -17,7 +17,7 @@ from maskwright.serving.schemas import FillMaskParameters
 from maskwright.tokenizer.config import TokenizerKind
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import WORDS, tiny_tokenizer
-from tests.tokenizer.helpers import trained
+from tests.tokenizer.helpers import KINDS, trained
 
 TEXTS = [
     "the cat sat on the [MASK]",
@@ -79,7 +79,9 @@ def test_any_batch_says_what_the_slow_twin_says(
         for predictions, expected in zip(
             result.masks, predict_slowly(fill, result.text), strict=True
         ):
-            best = sorted(expected.values(), reverse=True)[:top_k]
+            ordinary = set(fill.tokenizer.ordinary_ids.tolist())
+            offered = [score for token, score in expected.items() if token in ordinary]
+            best = sorted(offered, reverse=True)[:top_k]
             scores = [p.score for p in predictions]
             assert scores == pytest.approx(best, abs=1e-5)
             assert scores == pytest.approx([expected[p.token_id] for p in predictions], abs=1e-5)
@@ -152,9 +154,46 @@ def test_a_target_is_the_token_that_the_text_needs(
         zip(fill(text, targets=[target, target])[0].masks, whole, strict=True)
     ):
         assert tokenizer.token(found.token_id) == tokens[place]
-        assert found.score == pytest.approx(scores[found.token_id], rel=1e-5)
+        if target != "[SEP]":  # which is offered only if it is asked for
+            assert found.score == pytest.approx(scores[found.token_id], rel=1e-5)
         candidates: Any = served if len(tokens) == 1 else served[place]
         assert candidates[0]["token"] == found.token_id
+
+
+def fill_untrained(kind: TokenizerKind) -> FillMask:
+    tokenizer = trained(kind)
+    sizes = ModelConfig(hidden_size=32, num_hidden_layers=1, intermediate_size=48)
+    # More logits than tokens, as models with a padded vocabulary have.
+    config = resolve_config(sizes, vocab_size=tokenizer.vocab_size + 64, max_seq_length=64)
+    return FillMask.from_parts(MaskedLanguageModel(config), tokenizer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fill_mask_offers_what_a_text_can_have(kind: TokenizerKind):
+    fill = fill_untrained(kind)
+    [predictions] = fill("a [MASK]", top_k=10**6)[0].masks
+    offered = [fill.tokenizer.token(one.token_id) for one in predictions]
+    special = {fill.tokenizer.token(token) for token in fill.tokenizer.special_ids}
+    assert not special & set(offered)
+    assert not [token for token in offered if token.startswith("[unused")]
+    assert len(set(offered)) == len(offered)
+    never = 13 if kind == "bpe" else 0  # bytes that UTF-8 does not have
+    assert len(offered) == len(fill.tokenizer.ordinary_ids) - never
+    query = Query("a [MASK]", None, FillMaskParameters(top_k=10**6))
+    served: Any = FillMaskPipeline(fill)([query])[0]
+    assert {one["token"] for one in served} == {one.token_id for one in predictions}
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("a [MASK] b", 0), ("ab ☃☃☃[MASK]☃", 4 / 6), ("☃[MASK]☃", 1), ("[MASK]", 0)],
+)
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_fill_mask_counts_unknown_characters(kind: TokenizerKind, text: str, share: float):
+    [result] = fill_untrained(kind)(text)
+    assert result.unknown_share == pytest.approx(share)
+    assert result.to_json()["unknown_share"] == result.unknown_share
+    assert fill_untrained("bpe")(text)[0].unknown_share == 0
 
 
 def test_a_target_that_one_text_cannot_have_does_not_stop_the_others():

@@ -78,7 +78,7 @@ def test_accuracies_count_the_first_and_the_first_five() -> None:
 
 def test_what_is_seen_as_a_mask_is_counted_apart() -> None:
     logits = torch.zeros(VOCAB_SIZE)
-    logits[10] = 5.0
+    logits[[10, 20, 30, 40, 50]] = torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0])
     batches = batches_of(random_corpus(300))
     seen = torch.cat([b.input_ids[b.masked_positions][b.masked_labels != -100] for b in batches])
     labels = labels_of(batches)[(seen == MASK).numpy()]
@@ -86,6 +86,8 @@ def test_what_is_seen_as_a_mask_is_counted_apart() -> None:
     scores = evaluate(ConstantModel(logits), batches)
     assert scores.seen_mask_accuracy == pytest.approx(np.mean(labels == 10)) != 0
     assert scores.seen_mask_accuracy != scores.masked_accuracy
+    top5 = np.mean(np.isin(labels, [10, 20, 30, 40, 50]))
+    assert scores.seen_mask_accuracy_top5 == pytest.approx(top5) != scores.masked_accuracy_top5
 
 
 def test_the_unigram_baseline_by_hand() -> None:

@@ -18,11 +18,11 @@ from maskwright.objectives.objective import (
     HeldOut,
     Loss,
     Objective,
-    ScoreLine,
     Term,
     TermSums,
     TrainedModel,
 )
+from maskwright.objectives.scores import ScoreLine
 from tests.workplace import data_of
 
 
@@ -123,7 +123,7 @@ def test_a_run_trains_validates_and_describes_a_new_objective(
     assert card.partition("\n\n# ")[2].startswith("run\n\nA model that copies trained from scratch")
     assert f"| tokens copied | {valid['copy_accuracy']:.4f} |" in card
     assert f"{valid['num_copied']:,} tokens were to be copied." in card
-    assert "masked accuracy" not in card
+    assert "accuracy on [MASK]" not in card
     printed = capsys.readouterr().out
     assert f"{valid['num_copied']:,} tokens to copy" in printed
     assert f"tokens copied  {valid['copy_accuracy']:.3f}" in printed

@@ -59,7 +59,7 @@ def test_a_model_of_transformers_goes_on(
     first, last = scores_of(run)
     assert (first["step"], first["final"], last["step"], last["final"]) == (0, False, 3, True)
     assert first["loss"] == pytest.approx(last["loss"], abs=1e-5)
-    assert f"before {first['masked_accuracy']:.3f}" in capsys.readouterr().out
+    assert f"before {first['seen_mask_accuracy']:.3f}" in capsys.readouterr().out
     old, new = describe_folder(twin), describe_folder(run / "model")
     before, after = read_twin(twin).state_dict(), read_twin(run / "model").state_dict()
     assert before.keys() == after.keys()

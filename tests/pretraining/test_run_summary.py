@@ -113,7 +113,7 @@ def test_no_card_shows_where_files_are(data: PreparedData) -> None:
 def test_markdown_of_a_foreign_manifest_stays_text(data: PreparedData) -> None:
     manifest = data.train.manifest
     data.train.manifest = replace(manifest, source={**manifest.source, "paths": [HOSTILE, 3]})
-    of_sources = {f"{name}/{HOSTILE}": 0.25 for name in ("loss", "masked_accuracy")}
+    of_sources = {f"{name}/{HOSTILE}": 0.25 for name in ("loss", "seen_mask_accuracy")}
     config = resolve("tiny", None, {"text": [HOSTILE]})
     origin = {"name": HOSTILE, "sha256": {HOSTILE: HOSTILE}}
     card = describe(HOSTILE, config, data, FINAL | of_sources, origin)
@@ -124,7 +124,7 @@ def test_markdown_of_a_foreign_manifest_stays_text(data: PreparedData) -> None:
         assert tag not in html
     assert html.count("<h1>") == 1
     assert html.count("<pre>") == 1
-    row = html[html.index("masked accuracy, ") :].partition("</tr>")[0]
+    row = html[html.index("accuracy on [MASK], ") :].partition("</tr>")[0]
     assert row.count("<td>") == 2
 
 

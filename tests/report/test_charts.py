@@ -16,7 +16,7 @@ RECORDS = [
         "tokens": 1000 * step,
         "seconds": 6.0 * step,
         "loss": 7 - step / 100,
-        "masked_accuracy": step / 1000,
+        "seen_mask_accuracy": step / 1000,
         "unigram_loss": 7.05 + step / 1e5,
         "unigram_accuracy": 0.05,
     }

@@ -21,8 +21,9 @@ TRAIN: Record = {
     "split": "train", **HERE, "seconds": 60.0, "loss": 5.25, "masked_accuracy": 0.21, **RATES
 }  # fmt: skip
 VALID: Record = {
-    "split": "valid", **HERE, "seconds": 61.0, "loss": 5.5, "masked_accuracy": 0.2,
-    "unigram_accuracy": 0.05, "samples": ["✓ a [MASK] cat  →  black 40%"],
+    "split": "valid", **HERE, "seconds": 61.0, "loss": 5.5, "masked_accuracy": 0.3,
+    "seen_mask_accuracy": 0.2, "unigram_accuracy": 0.05,
+    "samples": ["✓ a [MASK] cat  →  black 40%"],
 }  # fmt: skip
 
 
@@ -41,10 +42,10 @@ def run_report(folder: Path, records: list[Record], **console: Any) -> str:
 
 def test_a_record_is_one_line_of_words() -> None:
     assert describe_record(TRAIN, SCORES) == (
-        "step 1,200  2,000,000 tokens  loss 5.250  masked accuracy 0.210  3,457 tokens/s"
+        "step 1,200  2,000,000 tokens  loss 5.250  3,457 tokens/s"
     )
     assert describe_record(VALID, SCORES) == (
-        "step 1,200  2,000,000 tokens  validation loss 5.500  masked accuracy 0.200 "
+        "step 1,200  2,000,000 tokens  validation loss 5.500  accuracy on [MASK] 0.200 "
         "(unigram baseline 0.050)"
     )
 
@@ -191,7 +192,7 @@ def test_a_notebook_shows_the_panel_in_its_cell(
     assert lines == ""
     assert len(drawn) == 3  # one place, drawn for each record and at the end
     assert "loss 5.250" in drawn[0]
-    assert "masked accuracy 0.200" in drawn[-1]
+    assert "accuracy on [MASK] 0.200" in drawn[-1]
     assert "25%" in drawn[-1]
     assert "black 40%" in drawn[-1]
     assert drawn[-1].startswith("<pre>")
