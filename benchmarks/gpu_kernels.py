@@ -11,7 +11,6 @@ T tokens in R rows of L, D width, F inner width, H heads, K head size.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, cast
 
 import torch
@@ -24,8 +23,6 @@ from maskwright.model.attention import LayerContext, SelfAttention
 from maskwright.model.encoder import Encoder
 from maskwright.model.fused import rotate_plainly
 from maskwright.model.layers import GatedMLP
-
-_KERNELS = "benchmarks.triton_kernels"  # which needs triton
 
 
 def gate_in_two_products(mlp: GatedMLP, x: Tensor) -> Tensor:
@@ -65,7 +62,9 @@ def gate_backward(h: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradient of h, [T, 2 F], and ``y = gelu(a) b``, for the gradient of y, [T, F]."""
     h, grad = h.contiguous(), grad.contiguous()
     grad_h, y = torch.empty_like(h), torch.empty_like(grad)
-    import_module(_KERNELS).gate_backward(h, grad, grad_h, y)
+    from benchmarks import triton_kernels
+
+    triton_kernels.gate_backward(h, grad, grad_h, y)
     return grad_h, y
 
 
@@ -113,7 +112,9 @@ def split_rotated(qkv: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, 
     """Return q and k rotated, each [T, H, K], of [T, 3, H, K]."""
     q, k, _ = qkv.contiguous().unbind(1)
     new = torch.empty_like(q, memory_format=torch.contiguous_format), q.new_empty(k.shape)
-    import_module(_KERNELS).rotate((q, k), new, (cosines, sines), sign=1)
+    from benchmarks import triton_kernels
+
+    triton_kernels.rotate((q, k), new, (cosines, sines), sign=1)
     return new
 
 
@@ -135,7 +136,9 @@ def join_rotated(q: Tensor, k: Tensor, v: Tensor, cosines: Tensor, sines: Tensor
     """Return [T, 3, H, K] of q and k, rotated by the negative angles, and v, each [T, H, K]."""
     old = (q.contiguous(), k.contiguous(), v.contiguous())
     joined = q.new_empty(len(q), 3, *q.shape[1:])
-    import_module(_KERNELS).rotate(old, joined.unbind(1), (cosines, sines), sign=-1)
+    from benchmarks import triton_kernels
+
+    triton_kernels.rotate(old, joined.unbind(1), (cosines, sines), sign=-1)
     return joined
 
 
