@@ -4,8 +4,9 @@
 
 Each variant trains `babylm-10m` or `base` for some steps: tokens per second, share of the peak
 (MFU, see `gpu-speed`), peak memory, seconds until the first steps are over (compiling, recording),
-and the ten kernels that take the most time of a step. An option is switched on in the package only
-if it is faster here. A variant that fails is reported. --toy runs at toy size on a CPU.
+and the ten kernels that take the most time of a step. An option is switched on in the package, and
+a part of `gpu_kernels` moves there, only if it is faster here. A variant that fails, or whose steps
+are not recorded, is reported with the reason. --toy runs at toy size on a CPU.
 """
 
 import argparse
@@ -13,8 +14,8 @@ import gc
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -22,6 +23,7 @@ from unittest import mock
 
 import torch
 
+from benchmarks import gpu_kernels
 from benchmarks.common import add_data, find_prepared, write_result
 from benchmarks.gpu_speed import TICK, Setting, find_peak
 from benchmarks.training_speed import TickingReporter, time_fit
@@ -32,6 +34,14 @@ from maskwright.runs.config import PretrainConfig
 
 WARMUP, STEPS, NUM_KERNELS = 4, 6, 10  # ticks before and while the clock runs
 WHOLE = ("maskwright.pretraining.build._MAX_WHOLE_BLOCKS", 99)
+_MLP, _ATTENTION = "maskwright.model.layers.GatedMLP", "maskwright.model.attention"
+PRODUCTS = (f"{_MLP}.forward", gpu_kernels.gate_in_two_products)
+GATE = (f"{_MLP}.forward", gpu_kernels.gate_by_kernel)
+ROTATION = (f"{_ATTENTION}.SelfAttention._project", gpu_kernels.project_by_kernel)
+FLEX = (
+    ("maskwright.model.encoder.Encoder._layer_context", gpu_kernels.add_block_mask),
+    (f"{_ATTENTION}.attend", gpu_kernels.attend_flex),
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,8 @@ class Variant:
     Attributes:
         values: of the configuration.
         compiler: options of ``torch._inductor.config``.
-        patches: constants of the package.
+        patches: constants and functions of the package.
+        context: is open while the variant runs.
     """
 
     recipe: str = "babylm-10m"
@@ -50,20 +61,35 @@ class Variant:
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     compiler: Mapping[str, Any] = field(default_factory=dict[str, Any])
     patches: tuple[tuple[str, Any], ...] = ()
+    context: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 ORDINARY = {"train": {"capture": "off"}}
 # The most telling first: out of time, the rest is left out.
 VARIANTS: dict[str, Variant] = {
-    "ordinary": Variant(values=ORDINARY),
     "captured": Variant(),
+    "captured, gate by kernel": Variant(patches=(GATE,)),
+    "captured, rotation by kernel": Variant(patches=(ROTATION,)),
+    "captured, both kernels": Variant(patches=(GATE, ROTATION)),
+    "captured, gate in two products": Variant(patches=(PRODUCTS,)),
+    "captured, tanh GELU": Variant(values={"model": {"hidden_act": "gelu_pytorch_tanh"}}),
+    "captured, SiLU and RMSNorm": Variant(
+        values={"model": {"hidden_act": "silu", "norm": "rmsnorm"}}
+    ),
+    "captured, FlexAttention": Variant(patches=FLEX),
+    "captured, flash attention 4": Variant(context=gpu_kernels.flash_attention_4),
+    "base, captured": Variant(recipe="base"),
+    "base, captured, both kernels": Variant(recipe="base", patches=(GATE, ROTATION)),
     "captured, rows 128, steps of 16,384": Variant(row_length=128, step_tokens=16_384),
+    "captured, rows 128, steps of 16,384, both kernels": Variant(
+        row_length=128, step_tokens=16_384, patches=(GATE, ROTATION)
+    ),
+    "ordinary": Variant(values=ORDINARY),
     "ordinary, rows 128, steps of 16,384": Variant(
         row_length=128, step_tokens=16_384, values=ORDINARY
     ),
     "captured, not compiled": Variant(values={"train": {"compile": "off"}}),
     "captured, whole loss compiled": Variant(patches=(WHOLE,)),
-    "base, captured": Variant(recipe="base", step_tokens=65_536),
     "captured, rows 128": Variant(row_length=128),
     "captured, NorMuon": Variant(values={"optim": {"muon_beta2": 0.95}}),
     "captured, 4 Newton-Schulz steps": Variant(values={"optim": {"newton_schulz_steps": 4}}),
@@ -72,7 +98,10 @@ VARIANTS: dict[str, Variant] = {
     "base, captured, whole loss compiled": Variant(recipe="base", patches=(WHOLE,)),
     "captured, max-autotune": Variant(compiler={"max_autotune": True}),
 }
-PROFILED = ("ordinary", "captured", "captured, rows 128, steps of 16,384", "base, captured")
+PROFILED = (
+    "captured", "captured, both kernels", "captured, gate in two products",
+    "captured, FlexAttention", "base, captured", "ordinary",
+)  # fmt: skip
 
 
 class ProfilingReporter(TickingReporter):
@@ -83,6 +112,7 @@ class ProfilingReporter(TickingReporter):
         self._profiled_tick = profiled_tick
         self.profiler: Any = None
         self.start_seconds, self.loss = 0.0, math.nan
+        self.lines = list[str]()
         self._began = time.perf_counter()
 
     def report(self, record: Record, progress: float) -> None:
@@ -102,6 +132,9 @@ class ProfilingReporter(TickingReporter):
             torch.cuda.synchronize()
             self.profiler.__exit__(None, None, None)
             self._profiled_tick = None
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
 
     def list_kernels(self) -> list[tuple[str, float, int]]:
         """Return names, milliseconds and launches a step of the kernels that take the most time."""
@@ -124,6 +157,7 @@ def applied(variant: Variant) -> Iterator[None]:
             stack.enter_context(inductor.patch(dict(variant.compiler)))
         for name, value in variant.patches:
             stack.enter_context(mock.patch(name, value))
+        stack.enter_context(variant.context())
         yield
 
 
@@ -147,6 +181,8 @@ def measure(variant: Variant, data: PreparedData, device: str, profiles: bool) -
         "start_seconds": round(reporter.start_seconds, 1),
         **count_flops(config, data, variant, speed, device),
     }
+    if reporter.lines:
+        found["said"] = reporter.lines
     if device == "cuda":
         found["peak_gib"] = round(torch.cuda.max_memory_reserved() / 2**30, 2)
     if profiles:

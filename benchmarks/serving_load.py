@@ -74,13 +74,13 @@ WAYS = {
 def serving(model: str, *flags: str) -> Generator[tuple[subprocess.Popen[str], int]]:
     """Run a server on a free port; give its process and the port."""
     command = [*MASKWRIGHT, "serve", model, "--port", "0", "--quiet", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield process, int(process.stdout.readline().rpartition(":")[2])
-    finally:
-        process.terminate()
-        process.wait(30)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, int(process.stdout.readline().rpartition(":")[2])
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 def make_request(draw: random.Random, words_between: tuple[int, int]) -> bytes:

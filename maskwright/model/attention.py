@@ -272,13 +272,11 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Tensor, layer: LayerContext, output_positions: Tensor | None = None
     ) -> Tensor:
-        q, k, v = self._project(x)
+        q, k, v = self._project(x, layer.angles)
         relative = None
         if layer.relative is not None:
             vectors = drop(layer.relative, self.position_dropout if self.training else 0.0)
             relative = self._project(vectors)[:2]
-        if layer.angles is not None:
-            q, k = rotate(q, layer.angles), rotate(k, layer.angles)
         dropout = self.dropout if self.training else 0.0
         where = (layer.context, layer.window, dropout, layer.backend, layer.attention_mask)
         attended = attend(q, k, v, *where, relative).flatten(1)
@@ -286,9 +284,13 @@ class SelfAttention(nn.Module):
             attended = attended.index_select(0, output_positions)
         return self.output(attended)
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q, k and v of content, or of relative positions: each [T, H, K]."""
+    def _project(
+        self, x: Tensor, angles: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q and k, rotated by `angles`, and v of content or relative positions: [T, H, K]."""
         q, k, v = self.qkv(x).unflatten(-1, (3, *self.heads_and_size)).unbind(1)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
+        if angles is not None:
+            q, k = rotate(q, angles), rotate(k, angles)
         return q, k, v

@@ -36,6 +36,7 @@ DISTRIBUTIONS = {
     "llama_cpp": "llama-cpp-python",
     "markdown_it": "markdown-it-py",
     "sklearn": "scikit-learn",
+    "triton": "torch",  # whose builds for GPUs bring it
     "yaml": "pyyaml",
 }
 FOR_DEVELOPERS = ("dev", "docs", "golden", "lock")

@@ -20,7 +20,7 @@ from tests.forked import Forked
 @pytest.fixture
 def day(workplace: Path, tmp_path: Path) -> Day:
     [data] = (workplace / "data").iterdir()
-    return Day(data, tmp_path / "blimp", tmp_path / "runs", toy=True)
+    return Day(data, tmp_path / "blimp", tmp_path / "runs", toy=True, sentences=data)
 
 
 @pytest.fixture
@@ -45,11 +45,11 @@ def forked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    """One paradigm of two minimal pairs."""
+    """One paradigm of twenty minimal pairs."""
     folder = tmp_path / "blimp"
     folder.mkdir()
-    line = '{"sentence_good": "the cat sat", "sentence_bad": "the cat cat", "UID": "toy"}\n'
-    (folder / "toy.jsonl").write_text(line * 2)
+    line = '{{"sentence_good": "the {0} sat", "sentence_bad": "the {0} cat", "UID": "toy"}}\n'
+    (folder / "toy.jsonl").write_text("".join(map(line.format, range(20))))
     return folder
 
 
@@ -78,14 +78,39 @@ def test_one_piece_fails_and_the_next_begins(
 
 @pytest.mark.usefixtures("forked")
 def test_every_other_piece_runs(day: Day, pairs: Path):
-    """`resuming` and the trials are apart, `speed` and `variants` have tests of their own."""
-    apart = {Day.resuming.__name__, Day.variants.__name__, Day.speed.__name__, *TRIALS}
+    """`resuming`, `sharding` and trials are apart; `speed` and `variants` have their own tests."""
+    apart = {"resuming", "sharding", "variants", "speed", *TRIALS}
     found = {p.__name__: p(day) for p in PIECES if p.__name__ not in apart}
     made = {path.name for path in day.runs.iterdir()}
-    assert {"auto", "384x12", "blimp.json", "fsdp"} <= made
+    assert {"auto", "384x12", "auto-blimp.json", "sentences-blimp.json", "tuned"} <= made
     assert found["sizes"]["sizes"].keys() == {"384x12", "768x12"}
-    [suite] = found["minimal_pairs"]["suites"]
-    assert suite["suite"] == "blimp"
+    for piece in ("minimal_pairs", "sentences"):
+        [suite] = found[piece]["suites"]
+        assert suite["suite"] == "blimp"
+    assert len(set(found["rates"]["losses"].values())) == 3
+    rows = load_recorded_config(day.runs / "rate-0.012")
+    assert (rows.optim.learning_rate, rows.train.seq_length_schedule) == (0.012, ("0:128",))
+    assert all(run["step"] == 5 for run in found["micro_batches"].values())
+    assert found["continuing"]["loss"] < found["continuing"]["before"]
+    assert found["finetuning"]["results"]["scores"]
+    assert found["vectors"]["least_cosine_with_cpu"] == pytest.approx(1.0)
+    assert found["vectors"]["least_cosine_with_served"] == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("forked")
+def test_sharded_runs_are_stopped_and_finished_by_one_process(day: Day):
+    found = day.sharding()
+    assert found.keys() == {"fsdp", "hsdp"}
+    for runs in found.values():
+        whole, finished = runs.values()
+        assert finished["loss"] == pytest.approx(whole["loss"], rel=1e-3)
+        assert finished["step"] == whole["step"] == 40
+
+
+def test_sentences_need_their_data(day: Day):
+    day.of_sentences = None
+    with pytest.raises(SystemExit, match="--sentences"):
+        day.sentences()
 
 
 @pytest.mark.usefixtures("forked")
