@@ -34,9 +34,9 @@ def say(text: str = "", *, end: str = "\n", flush: bool = False) -> None:
     print(escape_controls(text), end=end, flush=flush)
 
 
-def say_json(value: Any, indent: int | None = None) -> None:
-    """Print a value as JSON that reads back the same, without control characters."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
+def say_json(value: Any) -> None:
+    """Print a value as one line of JSON that reads back the same, without control characters."""
+    text = json.dumps(value, ensure_ascii=False)
     print(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 

@@ -63,7 +63,7 @@ def evaluate_parser() -> Parser:
     add("--precision", choices=kinds, default="fp32", help=precision)
     add("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
     add("--details", action="store_true", help="show all scores of each suite")
-    add("--json", action="store_true", help="print JSON and no table")
+    add("--json", action="store_true", help="print one JSON object and no table")
     rows = "the run's, else 128"
     add_text_flags(
         parser, "the data of the run", rows, "an eighth or less of the text; of glue one epoch"
@@ -79,7 +79,7 @@ def evaluate(argv: Sequence[str]) -> int:
         raise InputError("--details has no effect with --suite glue. Remove it.")
     results: Any = maskwright.evaluate(**given)
     if as_json:
-        say_json(results, indent=2)
+        say_json(results)
     elif is_glue:
         print_table(make_console(), _GLUE_TITLES, _list_tasks(results), num_names=2)
     else:

@@ -159,9 +159,9 @@ A single argument that is a file is read: a table (.tsv, .csv, .jsonl, .parquet)
 text, one a line. One answer a line: the label, its probability and the text, separated by tabs; of
 several labels each with its probability; of words each word and its tag, with a blank line after
 each sentence. --entities: each entity of a text with its kind, its mean probability, its words, and
-the characters in the text where it begins and ends, from 0. --json: with all probabilities, and the
-characters of each word. A blank line is answered with an empty row. The columns of a table are
-those that the model was trained on, or sentence1 and sentence2; give others with --columns.
+the characters in the text where it begins and ends, from 0. --json: an object for each text, with
+all probabilities; of words with a list of them and their characters. A blank line is answered with
+an empty row. The columns of a table are those that the model was trained on, or sentence1 and sentence2; give others with --columns.
 
 A model that labels words splits the punctuation off the words of plain text. It reads files named
 .conll, .iob or .bio (.conll.txt, …) as finetune does, a word a line and a blank line between
@@ -213,22 +213,20 @@ def predict(argv: Sequence[str]) -> int:
 
 def show_prediction(prediction: "AnsweredText", as_json: bool) -> None:
     """Print one prediction, as a line of JSON or as lines for people and spreadsheets."""
-    texts, answer = prediction.texts, prediction.answer
+    texts, answer, sentence = prediction.texts, prediction.answer, prediction.sentence
     if isinstance(answer, list):
-        pairs = list(zip(texts, answer, strict=True))
-        spans = [] if prediction.sentence is None else prediction.sentence.spans
-        if as_json:
-            places = [{"start": start, "end": end} for start, end in spans] or [{}] * len(pairs)
-            rows = zip(pairs, places, strict=True)
-            say_json(
-                [{"word": word, **place, **_describe_answer(one)} for (word, one), place in rows]
-            )
+        if as_json and sentence is not None:
+            words = [
+                {"word": word, "start": start, "end": end, **_describe_answer(one)}
+                for word, (start, end), one in zip(texts, sentence.spans, answer, strict=True)
+            ]
+            say_json({"text": sentence.text, "words": words})
         else:
+            pairs = zip(texts, answer, strict=True)
             say("".join(f"{word}\t{one.label}\n" for word, one in pairs))
     elif as_json:
-        say_json(
-            {"texts": texts, **({"label": None} if answer is None else _describe_answer(answer))}
-        )
+        span = None if answer is None else answer.span
+        say_json({"texts": texts, **_describe_answer(answer), "span": span})
     else:
         shown = "\t".join(" ".join(text.split()) for text in texts)
         say("" if answer is None else f"{_show_label(answer)}\t{shown}")
@@ -254,6 +252,9 @@ def _show_label(answer: "Answer") -> str:
     return f"{' '.join(str(answer.label).split())}\t{answer.score:.4f}"
 
 
-def _describe_answer(answer: "Answer") -> dict[str, object]:
-    found = {"label": answer.label, "score": answer.score, "probabilities": answer.probabilities}
-    return found if answer.span is None else {**found, "span": answer.span}
+def _describe_answer(answer: "Answer | None") -> dict[str, object]:
+    """Return an answer for JSON: the same fields for all, null where it has none."""
+    if answer is None:
+        return {"label": None, "score": None, "probabilities": None}
+    known = answer.probabilities or None
+    return {"label": answer.label, "score": answer.score, "probabilities": known}

@@ -150,7 +150,9 @@ def compare(argv: Sequence[str]) -> int:
     parser = Parser("tokenizer compare", "Put tokenizers side by side.", _COMPARE_HELP)
     parser.add_argument("folders", nargs="+", type=Path, help="two tokenizers or more")
     parser.add_argument("--on", nargs="+", required=True, help="texts to measure on, one by one")
-    parser.add_argument("--json", action="store_true", help="print JSON and no table")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object for each text and tokenizer"
+    )
     add_config_flags(parser, PrepareConfig(), skip=NO_READING)
     arguments = parser.parse(argv)
     config = from_mapping(PrepareConfig, config_values(arguments)).corpus
@@ -164,8 +166,9 @@ def compare(argv: Sequence[str]) -> int:
     tokenizers = dict(zip(names, map(Tokenizer.load, arguments.folders), strict=True))
     measured = {text: measure(tokenizers, text, config) for text in arguments.on}
     if arguments.json:
-        plain = {text: {n: asdict(s) for n, s in each.items()} for text, each in measured.items()}
-        say_json(plain, indent=2)
+        for text, each in measured.items():
+            for name, stats in each.items():
+                say_json({"text": text, "tokenizer": name, **asdict(stats)})
         return 0
     console = make_console()
     for text, found in measured.items():

@@ -52,6 +52,7 @@ from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 _MAX_CLASSES = 20  # in a confusion matrix; a larger one is unreadable
 _MAX_MISTAKES, _MAX_CONFUSIONS = 30, 20
 _MAX_CHARACTERS = 600
+Probability = float | list[float] | None  # of an answer: of its label, or of each of its labels
 _TITLES = {"majority": "most frequent answer", "bag of words": "bag of words"}
 
 
@@ -62,7 +63,8 @@ class Predictions:
     Attributes:
         rows: the N examples.
         true, found: [N] labels, lists of labels (for multi-label tasks and words), or numbers.
-        probabilities: [N] the probability of each prediction for single labels; else None.
+        probabilities: [N] the probability of each prediction, of each of its labels if there may be
+            several; None for numbers and words.
     """
 
     task: LabelTask
@@ -70,9 +72,9 @@ class Predictions:
     rows: Sequence[Row]
     true: list[Any]
     found: list[Any]
-    probabilities: list[float | None]
+    probabilities: Sequence[Probability]
 
-    def __iter__(self) -> Iterator[tuple[list[str], Any, Any, float | None]]:
+    def __iter__(self) -> Iterator[tuple[list[str], Any, Any, Probability]]:
         """Yield the texts of each example, its true value, the prediction, and its probability."""
         texts = [row.texts for row in self.rows]
         yield from zip(texts, self.true, self.found, self.probabilities, strict=True)
@@ -155,16 +157,21 @@ def name_predictions(
     else:
         true = name_values(task.problem, labels, np.asarray(examples.targets))
         answers = make_answers(task.problem, labels, np.stack(logits))
-    names, probabilities = [one.label for one in answers], [one.score for one in answers]
+    probabilities: list[Probability] = [
+        [one.probabilities[name] for name in one.label] if isinstance(one.label, list) else one.score
+        for one in answers
+    ]
+    names = [one.label for one in answers]
     return Predictions(task, labels, rows, true, names, probabilities)
 
 
-def rate_mistake(task: LabelTask, true: Any, found: Any, probability: float | None) -> float | None:
+def rate_mistake(task: LabelTask, true: Any, found: Any, probability: Probability) -> float | None:
     """Return the severity of a wrong answer, by which the report sorts; None if it is right."""
+    certainty = probability if isinstance(probability, float) else 0.0
     if task.level == "token":
         return sum(one != other for one, other in zip(true, found, strict=True)) or None
     if task.level == "span":
-        return None if score_answer(found, true)[0] == 1 else probability or 0.0
+        return None if score_answer(found, true)[0] == 1 else certainty
     if isinstance(task, Ranking):
         sigmoid = (1 + math.tanh(found / 2)) / 2
         return None if (true > 0.5) == (found > 0) else abs(true - sigmoid)
@@ -172,7 +179,7 @@ def rate_mistake(task: LabelTask, true: Any, found: Any, probability: float | No
         return abs(true - found) or None
     if task.problem == "multi_label_classification":
         return len({*true} ^ {*found}) or None
-    return None if true == found else probability or 0.0
+    return None if true == found else certainty
 
 
 def add_classes(results: Results, predictions: Sequence[Predictions]) -> None:
@@ -225,8 +232,14 @@ def _list_rows(predictions: Predictions) -> Iterator[list[str]]:
         if number == 0:
             names = ["sentence1", "sentence2"][: len(texts)]
             yield [*names, "label", "prediction", *["probability"] * has_probability]
-        shown = [] if probability is None else [f"{probability:.4f}"]
+        shown = [_show_probability(probability, 4)] * has_probability
         yield [*texts, show_label(true), show_label(found), *shown]
+
+
+def _show_probability(value: Probability, num_digits: int) -> str:
+    """Return a probability, or those of several labels as ``0.9|0.7``, like the labels."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    return "|".join(f"{one:.{num_digits}f}" for one in values)
 
 
 def show_label(value: Any) -> str:
@@ -342,7 +355,7 @@ def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
             ],
             "true": show_label(true) or "none",
             "found": show_label(found) or "none",
-            "probability": "" if probability is None else f"{probability:.3f}",
+            "probability": _show_probability(probability, 3),
         }
 
 

@@ -2,34 +2,48 @@
 
 import asyncio
 import base64
+import json
+import operator
+import signal
+import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic
+from urllib.parse import quote
 
 import numpy as np
 from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from starlette.types import ASGIApp
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from maskwright.errors import InputError
+from maskwright.console import tell
+from maskwright.errors import InputError, MaskwrightError
 from maskwright.serving.batcher import Batcher, Compute, Item, Result
 from maskwright.serving.config import ServeConfig
-from maskwright.serving.guard import AllowedHosts, Guard
+from maskwright.serving.guard import ERROR_LOG, AllowedHosts, Guard
+from maskwright.serving.metrics import Metrics
 from maskwright.serving.pages import Playground, add_docs
 from maskwright.serving.pipelines import Pipeline, Query
 from maskwright.serving.schemas import (
+    CUT_HEADER,
     ERROR_RESPONSES,
+    MODEL_HEADER,
     OPENAI_ERROR_RESPONSES,
     OPENAI_PREFIX,
     RESPONSES,
+    SHA_HEADER,
     Embeddings,
     EmbedRequest,
     FillMaskParameters,
     Health,
     InferenceRequest,
+    OpenAIEmbedding,
     OpenAIEmbeddingRequest,
     OpenAIEmbeddingResponse,
     OpenAIModel,
@@ -39,7 +53,6 @@ from maskwright.serving.schemas import (
     ScoredText,
     ScoreRequest,
     SimilarityRequest,
-    TaskResult,
     TextClassificationParameters,
     TextPair,
     TokenClassificationParameters,
@@ -51,71 +64,127 @@ _BATCH_TOKENS = 16_384  # of a forward pass; a single text may have more
 _OPENAI_EMBEDDINGS = f"{OPENAI_PREFIX}embeddings"
 _OPENAI_MODELS = f"{OPENAI_PREFIX}models"
 _MAX_SHOWN_NAME = 100  # characters
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_OTHER = "other"  # the label of unknown paths, of which clients could make up any number
+_CUT = {
+    CUT_HEADER: {
+        "description": "Texts of which only the beginning was read.",
+        "schema": {"type": "integer"},
+    }
+}
 
 
-class Metrics:
-    """Counters and histograms for Prometheus, at /metrics.
+_PIPELINE: ContextVar[Pipeline[Any]] = ContextVar("pipeline")
+_dump = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
-    Args:
-        paths: the paths that have a label of their own.
-        count_queued: returns the number of texts in the queues.
-    """
 
-    def __init__(self, paths: tuple[str, ...], count_queued: Callable[[], int]) -> None:
-        self.registry = CollectorRegistry()
-        self._paths = frozenset(paths)
-        self._requests = Counter(
-            "maskwright_requests", "Requests answered.", ("path", "status"), registry=self.registry
-        )
-        self._seconds = Histogram(
-            "maskwright_request_seconds",
-            "Time from a request to its answer.",
-            ("path",),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.batches = Histogram(
-            "maskwright_batch_texts",
-            "Texts that went through the model together.",
-            buckets=_BATCHES,
-            registry=self.registry,
-        )
-        waiting = Gauge("maskwright_waiting_texts", "Texts that wait.", registry=self.registry)
-        waiting.set_function(count_queued)
+@dataclass(frozen=True)
+class Answers(Generic[Result]):
+    """The results of a request, the tokens that were read for them, and the texts that were cut."""
 
-    def observe_request(self, path: str, status: int, seconds: float) -> None:
-        """Count a response."""
-        label = path if path in self._paths else _OTHER
-        self._requests.labels(label, str(status)).inc()
-        self._seconds.labels(label).observe(seconds)
+    results: list[Result]
+    num_tokens: int
+    num_cut: int
 
 
 class Service:
-    """A model with its queues, and the handlers of its routes."""
+    """A model, which may be replaced, with its queue, and the handlers of its routes.
 
-    def __init__(self, name: str, pipeline: Pipeline[Any], config: ServeConfig) -> None:
-        self.name, self.pipeline, self.config = name, pipeline, config
+    Args:
+        reopen: opens the model again, to replace the one that is served on SIGUSR1.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pipeline: Pipeline[Any],
+        config: ServeConfig,
+        *,
+        needs_token: bool = False,
+        reopen: Callable[[], Pipeline[Any]] | None = None,
+    ) -> None:
+        self.name, self.config, self.needs_token, self._reopen = name, config, needs_token, reopen
         self.started = int(time.time())
         paths = ("/", f"/models/{name}", "/embed", "/similarity", "/score", "/health", "/metrics")
         openai_paths = (_OPENAI_EMBEDDINGS, _OPENAI_MODELS, f"{_OPENAI_MODELS}/{name}")
+        self.metrics = Metrics((*paths, *openai_paths), lambda: self.batcher.num_queued)
         self.batcher = Batcher(
             max_batch=config.max_batch,
             max_batch_cost=_BATCH_TOKENS,
             max_wait_seconds=config.max_wait_ms / 1e3,
             max_queued=config.max_queued,
-            observe=lambda size: self.metrics.batches.observe(size),
+            observe=self.metrics.observe_batch,
         )
-        self.metrics = Metrics((*paths, *openai_paths), lambda: self.batcher.num_queued)
+        self.use(pipeline)
+
+    def use(self, pipeline: Pipeline[Any]) -> None:
+        """Serve this model from the next request on."""
+        self.playground = Playground(self.name, pipeline, needs_token=self.needs_token)
+        self.metrics.name_model(self.name, pipeline)
+        self._served = pipeline
+
+    @property
+    def pipeline(self) -> Pipeline[Any]:
+        """The model of this request: the one that was served when the request began."""
+        return _PIPELINE.get(self._served)
 
     @asynccontextmanager
     async def run(self, app: FastAPI) -> AsyncGenerator[None]:
-        """Run the batcher as long as the server runs."""
+        """Run the batcher as long as the server runs, and replace the model when it is asked."""
         self.batcher.start()
+        replacing = asyncio.create_task(self._replace_on_signal())
         yield
+        replacing.cancel()
         await self.batcher.stop()
+
+    async def _replace_on_signal(self) -> None:
+        if self._reopen is None or threading.current_thread() is not threading.main_thread():
+            return  # Python gives signals to its main thread only
+        asked = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, asked.set)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        while True:
+            await asked.wait()
+            asked.clear()
+            try:
+                self._check_task(pipeline := await asyncio.to_thread(self._reopen))
+            except MaskwrightError as error:
+                tell(f"the model stays the one of before, {self._served.sha256[:12]}: {error}")
+            except Exception:
+                ERROR_LOG.exception(
+                    "the model stays the one of before, %s", self.pipeline.sha256[:12]
+                )
+            else:
+                self.use(pipeline)
+                tell(f"serving {self.name} ({pipeline.title}) from now on")
+
+    def _check_task(self, pipeline: Pipeline[Any]) -> None:
+        if pipeline.task != self._served.task:
+            raise InputError(
+                f"task = {pipeline.task} of the new model must be {self._served.task}, as clients "
+                "expect it. Start another server."
+            )
+
+    def pin_model(self, app: ASGIApp) -> ASGIApp:
+        """Return an application whose requests keep their model until they are answered.
+
+        Headers of the response name it.
+        """
+
+        async def run(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            pipeline = self._served
+            _PIPELINE.set(pipeline)
+
+            async def send_with_model(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    headers = MutableHeaders(scope=message)
+                    headers[MODEL_HEADER], headers[SHA_HEADER] = quote(self.name), pipeline.sha256
+                await send(message)
+
+            await app(scope, receive, send_with_model)
+
+        return run
 
     async def fill_mask(self, request: InferenceRequest[FillMaskParameters]) -> Any:
         """Fill the masks of one text, or of each in a list."""
@@ -141,9 +210,7 @@ class Service:
         }
         return handlers[self.pipeline.task]
 
-    async def _answer(
-        self, request: InferenceRequest[Any], default: RequestModel
-    ) -> TaskResult | list[TaskResult]:
+    async def _answer(self, request: InferenceRequest[Any], default: RequestModel) -> Response:
         inputs, parameters = request.inputs, request.parameters or default
         is_single = isinstance(inputs, str | TextPair)
         queries = [
@@ -152,28 +219,26 @@ class Service:
             else Query(one.text, one.text_pair, parameters)
             for one in ([inputs] if is_single else inputs)
         ]
-        self.pipeline.check(queries, self.config)
-        texts = [f"{one.text} {one.text_pair}" if one.text_pair else one.text for one in queries]
-        # Texts whose words are tagged are cut into parts, which are all computed.
-        longest = None if self.pipeline.task == "token-classification" else self._longest
-        results = await self._process(self.pipeline, queries, texts, longest)
+        pipeline = self.pipeline
+        pipeline.check(queries, self.config)
+        count, longest = pipeline.count_query_tokens, pipeline.longest_input
+        answers = await self._process(pipeline, queries, count, longest)
         # As in Hugging Face's API, the labels of a single text are a list in a list.
-        is_nested = not is_single or self.pipeline.task == "text-classification"
-        return results if is_nested else results[0]
+        is_nested = not is_single or pipeline.task == "text-classification"
+        results = answers.results
+        return await _respond(answers, lambda: _dump_list(results if is_nested else results[0]))
 
-    async def embed(self, request: EmbedRequest) -> Embeddings:
+    async def embed(self, request: EmbedRequest) -> Response:
         """Embed each text."""
-        texts = _as_list(request.inputs)
-        return await self._process(self.pipeline.embed, texts, texts, self._longest)
+        answers = await self._embed(_as_list(request.inputs))
+        return await _respond(answers, lambda: _dump_list(answers.results))
 
-    async def compare(self, request: SimilarityRequest) -> list[float]:
+    async def compare(self, request: SimilarityRequest) -> Response:
         """Return the cosine of the source sentence's embedding with that of each sentence."""
         # The source is last, so that errors number the sentences as the request does.
-        texts = [*request.inputs.sentences, request.inputs.source_sentence]
-        embeddings = np.asarray(
-            await self._process(self.pipeline.embed, texts, texts, self._longest), np.float64
-        )
-        return (embeddings[:-1] @ embeddings[-1]).tolist()
+        answers = await self._embed([*request.inputs.sentences, request.inputs.source_sentence])
+        embeddings = np.asarray(answers.results, np.float64)
+        return await _respond(answers, lambda: _dump((embeddings[:-1] @ embeddings[-1]).tolist()))
 
     async def show_model(self) -> OpenAIModel:
         """Describe the model, in OpenAI's format."""
@@ -188,32 +253,26 @@ class Service:
         """List the one model that is served, in OpenAI's format."""
         return {"object": "list", "data": [await self.show_model()]}
 
-    async def embed_openai(self, request: OpenAIEmbeddingRequest) -> OpenAIEmbeddingResponse:
+    async def embed_openai(self, request: OpenAIEmbeddingRequest) -> Response:
         """Embed each text, in OpenAI's format."""
         if request.model != self.name:
             model = request.model[:_MAX_SHOWN_NAME]
             raise InputError(f"model = {model!r} is not served here. Use {self.name}.")
         self._check_dimensions(request.dimensions)
-        texts = _as_list(request.input)
-        async with asyncio.timeout(self.config.answer_seconds):
-            counts = await self._count_tokens(texts, self._longest)
-            embeddings = await self._compute(self.pipeline.embed, texts, counts)
-        if request.dimensions not in (None, self.pipeline.embedder.width):
-            embeddings = [_cut(one, request.dimensions) for one in embeddings]
-        in_base64 = request.encoding_format == "base64"
-        return {
-            "object": "list",
-            "data": [
-                {
-                    "object": "embedding",
-                    "index": index,
-                    "embedding": _encode_base64(one) if in_base64 else one,
-                }
-                for index, one in enumerate(embeddings)
-            ],
-            "model": self.name,
-            "usage": {"prompt_tokens": sum(counts), "total_tokens": sum(counts)},
-        }
+        answers, width = await self._embed(_as_list(request.input)), request.dimensions
+        encode = _encode_base64 if request.encoding_format == "base64" else list[float]
+
+        def show(index: int, vector: list[float]) -> OpenAIEmbedding:
+            vector = vector if width in (None, len(vector)) else _cut(vector, width)
+            return {"object": "embedding", "index": index, "embedding": encode(vector)}
+
+        def show_all() -> str:
+            data = _dump_list(show(*each) for each in enumerate(answers.results))
+            usage = {"prompt_tokens": answers.num_tokens, "total_tokens": answers.num_tokens}
+            rest = _dump({"model": self.name, "usage": usage})
+            return f'{{"object":"list","data":{data},{rest[1:]}'
+
+        return await _respond(answers, show_all)
 
     def _check_dimensions(self, given: int | None) -> None:
         """Raise ValueRefusedError unless embeddings may be cut to this size."""
@@ -222,10 +281,10 @@ class Service:
             sizes = " or ".join(map(str, sorted({*trained, width})))
             raise ValueRefusedError(f"dimensions = {given} must be {sizes} for this model.")
 
-    async def score(self, request: ScoreRequest) -> list[ScoredText]:
+    async def score(self, request: ScoreRequest) -> Response:
         """Score each token of each text by its log-probability: one forward pass per token."""
-        texts = _as_list(request.inputs)
-        mask = self.pipeline.embedder.tokenizer.mask_token
+        texts, pipeline = _as_list(request.inputs), self.pipeline
+        mask = pipeline.embedder.tokenizer.mask_token
         for number, text in enumerate(texts):
             if mask in text:  # it would be tokenized as ordinary characters
                 field = f"inputs[{number}]" if len(texts) > 1 else "inputs"
@@ -233,7 +292,9 @@ class Service:
                     f"{field} contains {mask}, which has no score. Send complete texts; to fill "
                     "masks use POST /."
                 )
-        return await self._process(self.pipeline.score, texts, texts, self._longest, power=2)
+        longest = pipeline.embedder.longest
+        scored = await self._process(pipeline.score, texts, pipeline.count_tokens, longest, power=2)
+        return await _respond(scored, lambda: _dump_list(scored.results))
 
     async def check_health(self) -> JSONResponse:
         """Report whether the server works, and what it serves; with status 503 if it does not."""
@@ -242,35 +303,48 @@ class Service:
         health: Health = {
             "status": "ok" if is_working else "not working",
             "model": self.name,
+            "sha256": self.pipeline.sha256,
             "task": self.pipeline.task,
             "scores": self.pipeline.scorer is not None,
         }
         return JSONResponse(health, 200 if is_working else 503)
 
-    @property
-    def _longest(self) -> int:
-        return self.pipeline.embedder.longest
+    async def show_metrics(self) -> Response:
+        """Report metrics for Prometheus."""
+        return Response(self.metrics.show(), media_type="text/plain; version=0.0.4")
+
+    async def show_playground(self) -> HTMLResponse:
+        """Show the playground."""
+        return HTMLResponse(self.playground.html)
+
+    async def _embed(self, texts: Sequence[str]) -> Answers[list[float]]:
+        pipeline = self.pipeline
+        longest = pipeline.embedder.longest
+        return await self._process(pipeline.embed, texts, pipeline.count_tokens, longest)
 
     async def _process(
         self,
         compute: Compute[Item, Result],
         items: Sequence[Item],
-        texts: Sequence[str],
+        count_tokens: Callable[[Sequence[Item]], list[int]],
         longest: int | None,
         power: int = 1,
-    ) -> list[Result]:
-        """Return the results of items; an item costs the tokens of its text to the `power`."""
-        async with asyncio.timeout(self.config.answer_seconds):
-            counts = await self._count_tokens(texts, longest)
-            return await self._compute(compute, items, [count**power for count in counts])
+    ) -> Answers[Result]:
+        """Return the results of items, of which the model reads at most `longest` tokens.
 
-    async def _count_tokens(self, texts: Sequence[str], longest: int | None) -> list[int]:
-        """Return the number of tokens of each text, computed off the event loop."""
-        if len(texts) > self.config.max_texts:
+        An item costs its tokens to the `power`.
+        """
+        if len(items) > self.config.max_texts:
             raise InputError(
-                f"the request has {len(texts)} texts; at most {self.config.max_texts} are allowed."
+                f"the request has {len(items)} texts; at most {self.config.max_texts} are allowed."
             )
-        return await asyncio.to_thread(self.pipeline.count_tokens, texts, longest)
+        async with asyncio.timeout(self.config.answer_seconds):
+            counts = await asyncio.to_thread(count_tokens, items)
+            read = [count if longest is None else min(count, longest) for count in counts]
+            results = await self._compute(compute, items, [count**power for count in read])
+        num_cut = sum(map(operator.ne, counts, read))
+        self.metrics.count_texts(len(items), num_cut)
+        return Answers(results, sum(read), num_cut)
 
     async def _compute(
         self, compute: Compute[Item, Result], items: Sequence[Item], costs: Sequence[int]
@@ -289,6 +363,18 @@ class Service:
                 raise result
             results.append(result)
         return results
+
+
+async def _respond(answers: Answers[Any], dump: Callable[[], str]) -> Response:
+    """Return a response whose JSON is made off the event loop, with the number of cut texts."""
+    content = await asyncio.to_thread(dump)
+    headers = {CUT_HEADER: str(answers.num_cut)}
+    return Response(content, headers=headers, media_type="application/json")
+
+
+def _dump_list(values: Iterable[Any]) -> str:
+    """Return a list as JSON, one value after the other, so that other threads run in between."""
+    return f"[{','.join(map(_dump, values))}]"
 
 
 def _as_list(inputs: str | list[str]) -> list[str]:
@@ -311,10 +397,10 @@ def build_app(
     config: ServeConfig,
     token: str | None = None,
     allowed_hosts: Sequence[str] = (),
+    reopen: Callable[[], Pipeline[Any]] | None = None,
 ) -> ASGIApp:
-    """Return the whole server as an ASGI application."""
-    service = Service(name, pipeline, config)
-    playground = Playground(name, pipeline, needs_token=token is not None)
+    """Return the whole server as an ASGI application; `reopen` as in `Service`."""
+    service = Service(name, pipeline, config, needs_token=token is not None, reopen=reopen)
     app = FastAPI(
         title=f"maskwright: {name}",
         docs_url=None,  # FastAPI's page loads scripts from another server: see add_docs
@@ -330,7 +416,7 @@ def build_app(
 
     def add_post(path: str, handler: Any, model: Any, errors: Responses | None = None) -> None:
         # The model is for /openapi.json only: pydantic does not validate responses again.
-        responses: Responses = {200: {"model": model}, **(errors or {})}
+        responses: Responses = {200: {"model": model, "headers": _CUT}, **(errors or {})}
         app.post(path, response_model=None, responses=responses)(handler)
 
     for path in ("/", f"/models/{name}"):
@@ -348,19 +434,10 @@ def build_app(
     app.get("/health", response_model=Health)(service.check_health)
     app.head("/health", include_in_schema=False)(service.check_health)  # for load balancers
 
-    @app.head("/", include_in_schema=False)
-    @app.get("/", response_class=HTMLResponse)
-    async def show_playground() -> HTMLResponse:
-        """Show the playground."""
-        return HTMLResponse(playground.html)
-
-    @app.get("/metrics", response_class=PlainTextResponse)
-    async def show_metrics() -> Response:
-        """Report metrics for Prometheus."""
-        return Response(
-            generate_latest(service.metrics.registry), media_type="text/plain; version=0.0.4"
-        )
-
+    app.get("/", response_class=HTMLResponse)(service.show_playground)
+    app.head("/", include_in_schema=False)(service.show_playground)
+    app.get("/metrics", response_class=PlainTextResponse)(service.show_metrics)
     hosts = AllowedHosts(config.host, allowed_hosts)
     observe = service.metrics.observe_request
-    return Guard(app, config, playground.policy, token, observe, hosts)
+    policy = service.playground.policy  # the same for all models
+    return Guard(service.pin_model(app), config, policy, token, observe, hosts)

@@ -81,6 +81,10 @@ class Batcher:
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
 
+    def forget_failures(self) -> None:
+        """Count failed passes anew, because the model is another one."""
+        self._num_failed = 0
+
     def start(self) -> None:
         """Start the worker in the running event loop."""
         self._worker = asyncio.create_task(self._work())

@@ -14,16 +14,16 @@ class ServeConfig:
     port: int = setting(8000, "port to listen on; 0: any free port")
     max_batch: int = setting(64, "texts in one forward pass")
     max_wait_ms: float = setting(2.0, "milliseconds that a text waits for others to join its batch")
-    max_queued: int = setting(1024, "texts in the queue; more are refused with 503")
-    max_body_bytes: int = setting(1_000_000, "bytes of a request; more are refused with 413")
-    max_texts: int = setting(256, "texts of a request; more are refused with 422")
+    max_queued: int = setting(4096, "texts in the queue; more are refused with 503")
+    max_body_bytes: int = setting(8_000_000, "bytes of a request; more are refused with 413")
+    max_texts: int = setting(2048, "texts of a request; more are refused with 422")
     max_tokens: int = setting(
-        131_072, "tokens of a request in the model; /score counts the square of each text's tokens"
+        262_144, "tokens of a request in the model; /score counts the square of each text's tokens"
     )
     max_top_k: int = setting(1000, "candidates for a mask")
-    max_candidates: int = setting(10_000, "candidates for all masks of a request")
+    max_candidates: int = setting(20_000, "candidates for all masks of a request")
     max_filled_characters: int = setting(
-        2_000_000, "characters of the filled texts of a request, one text for each candidate"
+        8_000_000, "characters of the filled texts of a request, one text for each candidate"
     )
     max_requests: int = setting(1024, "simultaneous requests; more are refused with 503")
     max_connections: int = setting(

@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from maskwright.errors import InputError
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.pages import DOCS_PATHS
-from maskwright.serving.schemas import INTERNAL_ERROR, RETRY_SECONDS, describe_error
+from maskwright.serving.schemas import INTERNAL_ERROR, RETRY_SECONDS, SHA_HEADER, describe_error
 
 ACCESS_LOG = logging.getLogger("maskwright.access")
 ERROR_LOG = logging.getLogger("maskwright.serving")
@@ -43,6 +43,7 @@ _CONNECTION = "maskwright.connection"  # in ``scope["state"]`` of each request
 _OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", *DOCS_PATHS)}
 _MAX_SHOWN_HOST = 100  # characters
 _MAX_DISCARD_BYTES = 16 << 20
+_MAX_OPEN_BYTES = 1 << 30  # of the bodies of all requests that are not answered yet
 _CLOSE = {"Connection": "close"}  # the rest of the body is not read
 _REFUSAL_HEADERS = {
     401: {"WWW-Authenticate": "Bearer"},
@@ -234,6 +235,7 @@ class Guard:
     ) -> None:
         self.app, self.config, self.observe, self.hosts = app, config, observe, hosts
         self._num_open = 0  # requests without a complete response
+        self._num_bytes = 0  # of their bodies
         self.token = token
         self.headers = {**_HEADERS, "content-security-policy": policy}
 
@@ -241,28 +243,29 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, size, has_begun = time.perf_counter(), 500, 0, False
+        began, status, has_begun, model = time.perf_counter(), 500, False, None
+        body = bytearray()
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status, has_begun
+            nonlocal status, has_begun, model
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
                 headers = MutableHeaders(scope=message)
+                model = headers.get(SHA_HEADER)
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
             await send(message)
 
         async def refuse(code: int, reason: str) -> None:
-            body = json.dumps(describe_error(scope["path"], code, reason))
-            response = Response(body, code, _REFUSAL_HEADERS.get(code), "application/json")
+            content = json.dumps(describe_error(scope["path"], code, reason))
+            response = Response(content, code, _REFUSAL_HEADERS.get(code), "application/json")
             await response(scope, receive, send_with_headers)
 
         self._num_open += 1
         try:
             self._check(scope["method"], scope["path"], Headers(scope=scope))
-            body = await self._receive_body(scope, receive)
-            size = len(body)
-            await self._run(scope, body, receive, send_with_headers)
+            await self._receive_body(scope, receive, body)
+            await self._run(scope, bytes(body), receive, send_with_headers)
         except HTTPException as refusal:
             await refuse(refusal.status_code, refusal.detail)
         except Exception:
@@ -278,9 +281,10 @@ class Guard:
                 await refuse(503, "the server is shutting down")
         finally:
             self._num_open -= 1
+            self._num_bytes -= len(body)
             seconds = time.perf_counter() - began
             self.observe(scope["path"], status, seconds)
-            _log_request(scope, status, size, seconds)
+            _log_request(scope, status, len(body), seconds, model)
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the application, and cancel it if the client disconnects."""
@@ -333,11 +337,11 @@ class Guard:
             if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
                 raise HTTPException(401, "Authorization: Bearer TOKEN is missing or wrong")
 
-    async def _receive_body(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the body; raise HTTPException if it is too large or takes too long."""
+    async def _receive_body(self, scope: Scope, receive: Receive, body: bytearray) -> None:
+        """Append the body; raise HTTPException if it is too large or takes too long."""
         limit = self.config.max_body_bytes
         declared = Headers(scope=scope).get("content-length", "")
-        body, size, more = bytearray(), 0, True
+        size, more = 0, True
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.body_seconds):
                 # Some of what is too much is read: closing before it arrives loses the response.
@@ -348,16 +352,18 @@ class Guard:
                     part, more = message.get("body", b""), message.get("more_body", False)
                     size += len(part)
                     if size <= limit:
+                        if self._num_bytes + len(part) > _MAX_OPEN_BYTES:
+                            raise HTTPException(503, "too much text at once; try again later")
+                        self._num_bytes += len(part)
                         body += part
         if size > limit or (declared.isdigit() and int(declared) > limit):
             raise HTTPException(413, f"the request has more than {limit} bytes")
         if more:
             seconds = f"{self.config.body_seconds:g} seconds"
             raise HTTPException(408, f"the request did not arrive within {seconds}")
-        return bytes(body)
 
 
-def _log_request(scope: Scope, status: int, size: int, seconds: float) -> None:
+def _log_request(scope: Scope, status: int, size: int, seconds: float, model: str | None) -> None:
     """Log one JSON line, without the texts of the request: they may be private."""
     client = scope.get("client")
     record = {
@@ -367,5 +373,6 @@ def _log_request(scope: Scope, status: int, size: int, seconds: float) -> None:
         "bytes": size,
         "milliseconds": round(1e3 * seconds, 1),
         "client": client[0] if client else None,
+        "model": model and model[:12],
     }
     ACCESS_LOG.info(json.dumps(record))

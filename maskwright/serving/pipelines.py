@@ -7,7 +7,7 @@ requests at once, and returns the error of a text that the model cannot answer i
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
@@ -15,6 +15,7 @@ from typing import Any, Generic
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
+from maskwright.evaluation.run import hash_model
 from maskwright.finetuning.conll import OUTSIDE, Sentence
 from maskwright.finetuning.predict import Predictor, list_entities
 from maskwright.finetuning.task import Answer
@@ -40,6 +41,7 @@ from maskwright.serving.schemas import (
     TokenClassificationParameters,
     TokenClassificationResult,
 )
+from maskwright.tokenizer.template import InputTemplate
 from maskwright.tokenizer.token_text import show_tokens
 
 _DEFAULT_TOP_K = 5  # as in transformers
@@ -61,15 +63,29 @@ class Pipeline(ABC, Generic[Parameters]):
         scorer: scores tokens; None for a model without a masked-language-model head.
         dimensions: the sizes that embeddings may be cut to, if the model was trained for some.
         example: the text, or pair of texts, in the model card; empty if there is none.
+        sha256: of the configuration and the weights, as in ``evaluation.json``.
+        labels: the labels that it predicts; none for a number, or for masks.
+        count_label: called with each label that is predicted.
+        longest_input: tokens of an input of the task that the model reads; None: it reads all of
+            them, in parts.
     """
 
     task: TaskName
     dimensions: Sequence[int] = ()
+    sha256 = ""
+    labels: Sequence[str] = ()
+    longest_input: int | None = None
 
     def __init__(
         self, embedder: Embedder, scorer: PseudoLikelihoodScorer | None, example: Sequence[str]
     ) -> None:
         self.embedder, self.scorer, self.example = embedder, scorer, example
+        self.count_label: Callable[[str], None] = lambda label: None
+
+    @property
+    def title(self) -> str:
+        """The task and the version of the model."""
+        return f"{self.task}, {self.sha256[:12]}"
 
     @abstractmethod
     def __call__(self, queries: Sequence[Query[Parameters]]) -> Sequence[TaskResult | InputError]:
@@ -80,12 +96,15 @@ class Pipeline(ABC, Generic[Parameters]):
         if any(query.text_pair is not None for query in queries):
             raise InputError(f"text_pair has no effect with {self.task}. Remove it.")
 
-    def count_tokens(self, texts: Sequence[str], longest: int | None) -> list[int]:
-        """Return the number of tokens of each text, with special tokens, and at most `longest`."""
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text as it is, with special tokens."""
         num_special = len(self.embedder.wrap([]))
         encoded = self.embedder.tokenizer.encode_batch(texts, split_special_tokens=False)
-        counts = [len(text.ids) + num_special for text in encoded]
-        return counts if longest is None else [min(count, longest) for count in counts]
+        return [len(text.ids) + num_special for text in encoded]
+
+    def count_query_tokens(self, queries: Sequence[Query[Parameters]]) -> list[int]:
+        """Return the number of tokens of each text or pair as it is, with special tokens."""
+        return self.count_tokens([query.text for query in queries])
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the embedding of each text."""
@@ -132,6 +151,7 @@ class FillMaskPipeline(Pipeline[FillMaskParameters]):
         scorer = PseudoLikelihoodScorer.from_parts(*parts)
         super().__init__(Embedder.from_parts(*parts, pooling), scorer, example)
         self.fill = fill
+        self.longest_input = self.embedder.longest  # longer texts are refused
 
     def check(self, queries: Sequence[Query[FillMaskParameters]], config: ServeConfig) -> None:
         super().check(queries, config)
@@ -206,6 +226,7 @@ class _PredictorPipeline(Pipeline[Parameters]):
         parts = (loaded.model, loaded.tokenizer, loaded.add_special_tokens)
         super().__init__(Embedder.from_parts(*parts), None, example)
         self.predict = predict
+        self.labels = () if loaded.problem == "regression" else loaded.labels
 
 
 class TextClassificationPipeline(_PredictorPipeline[TextClassificationParameters]):
@@ -213,6 +234,20 @@ class TextClassificationPipeline(_PredictorPipeline[TextClassificationParameters
 
     task: TaskName = "text-classification"
     names_problem = True  # False for a folder of another library without problem_type
+
+    def __init__(self, predict: Predictor, example: Sequence[str] = ()) -> None:
+        super().__init__(predict, example)
+        self.longest_input = predict.longest
+
+    def count_query_tokens(self, queries: Sequence[Query[Any]]) -> list[int]:
+        tokenizer = self.embedder.tokenizer
+        texts = [[q.text] if q.text_pair is None else [q.text, q.text_pair] for q in queries]
+        added = {n: InputTemplate.of(tokenizer, n).num_added for n in {*map(len, texts)}}
+        return [
+            added[len(each)]
+            + sum(len(one.ids) for one in tokenizer.encode_batch(each, split_special_tokens=False))
+            for each in texts
+        ]
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -248,8 +283,15 @@ class TextClassificationPipeline(_PredictorPipeline[TextClassificationParameters
             except InputError as error:  # pairs for a model of single texts, or the reverse
                 answers = [error] * len(numbers)
             for number, answer in zip(numbers, answers, strict=True):
+                self._count_labels(answer)
                 results[number] = self._rank(answer, queries[number].parameters)
         return [results[number] for number in range(len(queries))]
+
+    def _count_labels(self, answer: Answer | InputError) -> None:
+        label = 0.0 if isinstance(answer, InputError) else answer.label
+        for name in label if isinstance(label, list) else [label]:
+            if isinstance(name, str):
+                self.count_label(name)
 
     def _rank(
         self, answer: Answer | InputError, parameters: TextClassificationParameters
@@ -276,6 +318,9 @@ class TokenClassificationPipeline(_PredictorPipeline[TokenClassificationParamete
         tagged = self.predict.tag(words)
         results: list[TokenClassificationResult] = []
         for query, sentence, answers in zip(queries, words, tagged, strict=True):
+            for answer in answers:
+                if answer.score is not None:
+                    self.count_label(str(answer.label))
             parameters = query.parameters
             ignored = (OUTSIDE,) if parameters.ignore_labels is None else parameters.ignore_labels
             # The other strategies choose between the tags of a word's tokens. Here a word has one
@@ -324,6 +369,12 @@ def _group_entities(
 
 def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
     """Return the pipeline of a model folder; raise ModelFolderError if it holds no model."""
+    pipeline = _open_task(folder, device)
+    pipeline.sha256 = hash_model(folder)
+    return pipeline
+
+
+def _open_task(folder: Path, device: str | None) -> Pipeline[Any]:
     example = _read_card_example(folder)
     if not is_classifier(folder):
         fill = FillMaskPipeline(FillMask(folder, device), example, find_pooling(folder))

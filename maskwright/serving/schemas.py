@@ -142,7 +142,8 @@ class OpenAIEmbeddingRequest(RequestModel):
         Discriminator(
             _tag_openai_input,
             "no_text",
-            "must be a string or a list of strings; token ids are not supported",
+            "must be a string or a list of strings; token ids are not supported (LangChain: set "
+            "check_embedding_ctx_length=False)",
         ),
     ]
     model: str
@@ -210,6 +211,7 @@ class Health(TypedDict):
 
     status: Literal["ok", "not working"]
     model: str
+    sha256: str
     task: TaskName
     scores: bool
 
@@ -287,6 +289,9 @@ RESPONSES: dict[TaskName, Any] = {
 
 
 OPENAI_PREFIX = "/v1/"
+# Headers of responses: the name of the model, percent-encoded, its sha256, and the number of texts
+# of which only the beginning was read.
+MODEL_HEADER, SHA_HEADER, CUT_HEADER = "x-model", "x-model-sha256", "x-cut-texts"
 RETRY_SECONDS = 1  # ``Retry-After`` of an overloaded server
 INTERNAL_ERROR = "internal error; the server log has the traceback"
 # Clients that retry at once compete with the model for the interpreter: without this delay a flood
@@ -371,7 +376,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(TimeoutError)
     async def handle_timeout(request: Request, error: TimeoutError) -> JSONResponse:
-        return respond(request, 504, "the answer took too long")
+        return respond(request, 504, "the answer took too long. Send fewer or shorter texts.")
 
     @app.exception_handler(Exception)
     async def handle_bug(request: Request, error: Exception) -> JSONResponse:

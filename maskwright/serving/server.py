@@ -5,8 +5,10 @@ import logging
 import math
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +22,8 @@ from maskwright.serving.config import ServeConfig
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+    from maskwright.serving.pipelines import Pipeline
 
 TOKEN_VARIABLE = "MASKWRIGHT_TOKEN"
 
@@ -57,19 +61,34 @@ def serve(
     """
     _check_event_loop()
     config, token = from_mapping(ServeConfig, settings), _read_token()
-    path = find_model_folder(str(folder))
+    find_model_folder(str(folder))  # raises before anything is loaded
     for package in ("fastapi", "fastapi_swagger", "uvicorn"):
         import_extra(package, "serve", "maskwright serve")
     from maskwright.serving.app import build_app
     from maskwright.serving.pipelines import open_pipeline
 
-    pipeline = open_pipeline(path, device)
+    def reopen() -> "Pipeline[Any]":
+        # A link may point elsewhere at any time: both weights and their hash are of one folder.
+        return open_pipeline(find_model_folder(str(folder)).resolve(), device)
+
     name = name or name_model(Path(folder).resolve())
     if not name or set(name) & set("{}/"):
         raise InputError(f"--name = {name!r} must not be empty or contain {{, }} or /.")
-    app = build_app(name, pipeline, config, token, allowed_host)
-    _log_to_stderr(quiet=quiet)
-    _run(app, config, f"{name} ({pipeline.task})", has_token=token is not None)
+    with _holding_signal():
+        pipeline = reopen()
+        app = build_app(name, pipeline, config, token, allowed_host, reopen)
+        _log_to_stderr(quiet=quiet)
+        _run(app, config, f"{name} ({pipeline.title})", has_token=token is not None)
+
+
+@contextmanager
+def _holding_signal() -> Generator[None]:
+    """Keep SIGUSR1, which would end the process, until the server is ready to receive it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def name_model(folder: Path) -> str:

@@ -161,7 +161,11 @@ def check_tagging(folder: Path, cli: Cli) -> None:
     lines = folder / "lines.txt"
     lines.write_text("The cat\n\neats\n")
     sentences = [json.loads(line) for line in cli("predict", run, lines, "--json").splitlines()]
-    assert [[one["word"] for one in each] for each in sentences] == [["The", "cat"], [], ["eats"]]
+    assert [[one["word"] for one in each["words"]] for each in sentences] == [
+        ["The", "cat"],
+        [],
+        ["eats"],
+    ]
     for arguments, message in (
         ([str(conll), "--no-header"], "is read as CoNLL, which takes only --columns word=N"),
         (["The cat", "--columns", "word=0"], "--columns word=0 requires a CoNLL file"),

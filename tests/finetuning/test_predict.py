@@ -311,7 +311,7 @@ def test_entities_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
         one["text"] for one in first["entities"]
     ]
     assert (blank, other["entities"]) == ({"text": "", "entities": []}, [])
-    words = json.loads(cli(*asked[:-1], "--json").splitlines()[0])
+    words = json.loads(cli(*asked[:-1], "--json").splitlines()[0])["words"]
     assert [TEXT[one["start"] : one["end"]] for one in words] == [one["word"] for one in words]
 
 

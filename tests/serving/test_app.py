@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from maskwright.errors import InputError, ModelFolderError
+from maskwright.evaluation.run import hash_model
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask
-from maskwright.serving.app import build_app
+from maskwright.serving.app import Service, build_app
 from maskwright.serving.batcher import MAX_FAILED_PASSES
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.pipelines import Pipeline, open_pipeline
 from maskwright.serving.schemas import RESPONSES, ScoredText
 from tests.serving.helpers import SMALL, serve
 
+LATE = "the answer took too long. Send fewer or shorter texts."
 TEXT = "The small [MASK] eats grass every day."
 
 
@@ -76,10 +79,14 @@ def test_a_word_that_is_too_long_is_refused_alone(folder: Path) -> None:
     assert not isinstance(scored, InputError)
 
 
-def test_it_says_how_it_is(client: TestClient) -> None:
-    assert client.get("/health").json() == {
-        "status": "ok", "model": "small", "task": "fill-mask", "scores": True
+def test_it_says_how_it_is(client: TestClient, folder: Path) -> None:
+    health = client.get("/health")
+    assert health.json() == {
+        "status": "ok", "model": "small", "sha256": hash_model(folder), "task": "fill-mask",
+        "scores": True
     }  # fmt: skip
+    assert health.headers["x-model"] == "small"
+    assert health.headers["x-model-sha256"] == hash_model(folder)
     client.post("/", json={"inputs": TEXT})
     client.get("/made-up")
     figures = client.get("/metrics").text
@@ -87,6 +94,8 @@ def test_it_says_how_it_is(client: TestClient) -> None:
     assert 'path="other",status="404"' in figures
     assert "made-up" not in figures
     assert "maskwright_batch_texts_count" in figures
+    assert f'sha256="{hash_model(folder)}"' in figures
+    assert "_created" not in figures
     paths = client.get("/openapi.json").json()["paths"]
     assert {
         "/",
@@ -270,7 +279,7 @@ def test_an_answer_that_takes_too_long_is_given_up(folder: Path) -> None:
     config = ServeConfig(answer_seconds=0.01, max_wait_ms=500)
     with serve(folder, config) as client:
         answer = client.post("/", json={"inputs": TEXT})
-        assert (answer.status_code, answer.json()["error"]) == (504, "the answer took too long")
+        assert (answer.status_code, answer.json()["error"]) == (504, LATE)
 
 
 @pytest.mark.parametrize("path", ["/", "/embed", "/score"])
@@ -279,7 +288,7 @@ def test_counting_tokens_is_part_of_the_time_of_an_answer(
 ) -> None:
     go = threading.Event()
 
-    def measure_slowly(self: Pipeline, texts: Sequence[str], longest: int | None) -> list[int]:
+    def measure_slowly(self: Pipeline, texts: Sequence[str]) -> list[int]:
         go.wait(60)
         return [1] * len(texts)
 
@@ -288,7 +297,7 @@ def test_counting_tokens_is_part_of_the_time_of_an_answer(
         begin = "[MASK]" if path == "/" else "the cat"
         answer = client.post(path, json={"inputs": begin + " the cat" * 600})
         go.set()
-        assert (answer.status_code, answer.json()["error"]) == (504, "the answer took too long")
+        assert (answer.status_code, answer.json()["error"]) == (504, LATE)
 
 
 def test_every_answer_is_of_the_form_that_the_document_says(client: TestClient) -> None:
@@ -319,3 +328,47 @@ def test_whoever_calls_it_by_a_strange_name_gets_nothing(folder: Path) -> None:
 def test_a_slash_too_many_is_no_redirect(client: TestClient) -> None:
     answer = client.post("/embed/", json={"inputs": "a"}, follow_redirects=False)
     assert (answer.status_code, "location" in answer.headers) == (404, False)
+
+
+@pytest.mark.parametrize("path", ["/", "/embed", "/v1/embeddings", "/similarity", "/score"])
+def test_a_request_may_have_2048_texts_that_fit_in_its_tokens(folder: Path, path: str) -> None:
+    """As OpenAI's clients send them; LangChain sends 1,000 unless it is told another number."""
+    first = "the [MASK]" if path == "/" else "the cat"
+
+    def make_body(texts: list[str]) -> Any:
+        if path == "/v1/embeddings":
+            return {"input": texts, "model": "small"}
+        source = {"source_sentence": texts[0], "sentences": texts[1:]}
+        return {"inputs": source if path == "/similarity" else texts}
+
+    def read_error(answer: Any) -> str:
+        error = answer.json()["error"]
+        return error["message"] if path.startswith("/v1/") else error
+
+    with serve(folder, ServeConfig()) as client:
+        answer = client.post(path, json=make_body([first] * 2048))
+        assert answer.status_code == 200, answer.text
+        found = answer.json()
+        found = found["data"] if path == "/v1/embeddings" else found
+        assert len(found) == (2047 if path == "/similarity" else 2048)
+        more = client.post(path, json=make_body([first] * 2049))
+        assert (more.status_code, "2049 texts" in read_error(more)) == (422, True)
+    with serve(folder, ServeConfig(max_tokens=50)) as client:
+        long = client.post(path, json=make_body([first] * 100))
+        assert (long.status_code, "at most 50" in read_error(long)) == (422, True)
+
+
+def test_pin_model_keeps_the_model_of_a_request_until_its_answer(folder: Path) -> None:
+    first, second = open_pipeline(folder, "cpu"), open_pipeline(folder, "cpu")
+    second.sha256 = "another"
+    service = Service("Modèle 1", first, SMALL)
+
+    async def replace(scope: Any, receive: Any, send: Any) -> None:
+        service.use(second)
+        await PlainTextResponse(service.pipeline.sha256)(scope, receive, send)
+
+    pinned: Any = service.pin_model(replace)
+    for model in (first, second):
+        answer = TestClient(pinned).get("/")
+        assert answer.text == answer.headers["x-model-sha256"] == model.sha256
+        assert answer.headers["x-model"] == "Mod%C3%A8le%201"

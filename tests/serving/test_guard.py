@@ -290,3 +290,24 @@ def test_too_many_requests_are_refused_in_the_same_form(caplog: pytest.LogCaptur
     assert "content-security-policy" in refused.headers
     assert [json.loads(line)["status"] for line in caplog.messages] == [503, 200]
     assert client.get("/third").text == "done"  # there is room again
+
+
+def test_more_text_than_there_is_memory_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    async def wait(scope: Any, receive: Any, send: Any) -> None:
+        begun.set()
+        await asyncio.to_thread(go.wait, 10)
+        await PlainTextResponse("done")(scope, receive, send)
+
+    monkeypatch.setattr("maskwright.serving.guard._MAX_OPEN_BYTES", 100)
+    guarded: Any = guard(wait)
+    client = TestClient(guarded, base_url="http://localhost")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/", content=b"x" * 60)
+        assert begun.wait(10)
+        refused = client.post("/", content=b"x" * 60)
+        go.set()
+        assert first.result().text == "done"
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert client.post("/", content=b"x" * 60).text == "done"  # there is room again

@@ -2,20 +2,33 @@
 
 import json
 import resource
+import shutil
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import torch
 from huggingface_hub import InferenceClient
+from safetensors.torch import load_file, save_file
 
 from maskwright.cli.main import main
+from maskwright.evaluation.run import hash_model
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.inference.embed import Embedder
+from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.serving.guard import listen
 from maskwright.serving.server import name_model
+from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.forked import Forked
 
 TEXT = "The small [MASK] eats grass every day."
@@ -169,7 +182,7 @@ def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         answer = b""
         try:
-            for _ in range(100):
+            for _ in range(200):
                 endless.sendall(chunk)
         except OSError:
             pass  # it has hung up
@@ -180,9 +193,10 @@ def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
         assert answer.startswith(b"HTTP/1.1 413")
 
 
-def get_health(url: str) -> bytes:
+def get(url: str, path: str) -> bytes:
     with connect(url) as client:
-        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        client.sendall(head.encode())
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
@@ -200,11 +214,11 @@ def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace
             idle.enter_context(connect(url))
             # Whoever was here before is accepted then, so that the queue never drops anybody.
             if number % 100 == 0:
-                assert get_health(url).startswith(b"HTTP/1.1 200")
-        assert get_health(url).startswith(b"HTTP/1.1 200")
+                assert get(url, "/health").startswith(b"HTTP/1.1 200")
+        assert get(url, "/health").startswith(b"HTTP/1.1 200")
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
         # An answer is logged after it is sent, so the kill may prevent the last record.
-        assert get_health(url).startswith(b"HTTP/1.1 200")
+        assert get(url, "/health").startswith(b"HTTP/1.1 200")
         process.kill()
         limited, *records = process.stderr.read().splitlines()
     assert "max_connections = 4,096" in limited
@@ -229,7 +243,7 @@ def test_a_model_that_hangs_is_told_and_does_not_keep_the_process(
     with serving(workplace, *limits, program=("-c", HANGING)) as (process, url):
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 504")
         deadline = time.monotonic() + 60
-        while not (answer := get_health(url)).startswith(b"HTTP/1.1 503"):
+        while not (answer := get(url, "/health")).startswith(b"HTTP/1.1 503"):
             assert time.monotonic() < deadline
         assert b'"not working"' in answer
         process.send_signal(number)
@@ -281,7 +295,7 @@ def test_a_port_that_is_taken_is_one_line(
     for flags, parts in {
         ("--max_connections", "100"): ("max_requests = 1024", "max_connections = 100"),
         ("--host", "192.0.2.1"): ("host = 192.0.2.1", "Cannot assign requested address"),
-        ("--max_queued", "16"): ("max_texts = 256", "max_queued = 16"),
+        ("--max_queued", "16"): ("max_texts = 2048", "max_queued = 16"),
         ("--header_seconds", "0"): ("header_seconds = 0.0",),
     }.items():
         assert main(["serve", str(workplace / "runs" / "small"), *flags]) == 2
@@ -302,3 +316,93 @@ def test_a_token_that_no_header_can_hold_is_one_line(
 def test_a_model_is_called_by_its_run_or_its_folder() -> None:
     names = [name_model(Path(path)) for path in ("/runs/mine/model", "/runs/mine", "/model")]
     assert names == ["mine", "mine", "model"]
+
+
+class Answered(NamedTuple):
+    """A response, with the version of the model that it is from."""
+
+    status: int
+    version: str
+    content: bytes
+
+
+def copy_model(source: Path, target: Path, seed: int) -> str:
+    """Write the model with other weights, and return its hash."""
+    shutil.copytree(source, target)
+    weights = load_file(target / "model.safetensors")
+    draw = torch.Generator().manual_seed(seed)
+    changed = {
+        name: one + 0.1 * torch.randn(one.shape, generator=draw) if one.is_floating_point() else one
+        for name, one in weights.items()
+    }
+    save_file(changed, target / "model.safetensors", metadata={"format": "pt"})
+    return hash_model(target)
+
+
+def point(link: Path, target: Path) -> None:
+    """As ``ln -sfn`` and ``mv -T`` do."""
+    new = link.with_name("new")
+    new.symlink_to(target, target_is_directory=True)
+    new.replace(link)
+
+
+def ask_until(url: str, path: str, body: object, end: threading.Event) -> list[Answered]:
+    """Ask again and again, two of three times on the connection of the request before."""
+    found: list[Answered] = []
+    client = HTTPConnection(url.removeprefix("http://"), timeout=60)
+    for number in range(100_000):
+        if end.is_set():
+            break
+        client.request("POST", path, json.dumps(body))
+        with client.getresponse() as answer:
+            version = answer.headers["x-model-sha256"]
+            found.append(Answered(answer.status, version, answer.read()))
+        if number % 3 == 0:
+            client.close()
+    client.close()
+    return found
+
+
+def test_a_model_is_replaced_without_a_lost_request(workplace: Path, tmp_path: Path) -> None:
+    first, link = workplace / "runs" / "small" / "model", tmp_path / "runs" / "served"
+    link.parent.mkdir()
+    folders = {hash_model(first): first}
+    for seed in range(3):
+        folders[copy_model(first, tmp_path / str(seed), seed)] = tmp_path / str(seed)
+    wrong = tmp_path / "labels"  # a model of another task, and a folder without any
+    model = build_classifier(make_loaded().model, FinetuneConfig(), "text", 2, seed=0)
+    save_classifier(wrong, model, TOKENIZER, ("a", "b"), "single_label_classification")
+    point(link, first)
+    bodies = {"/": {"inputs": TEXT}, "/embed": {"inputs": ["The fox eats berries."] * 70}}
+    end = threading.Event()
+    with (
+        serving(tmp_path, "--quiet", "--name", "served", run="served") as (process, url),
+        ThreadPoolExecutor(4) as pool,
+    ):
+        asking = [pool.submit(ask_until, url, path, body, end) for path, body in bodies.items()]
+        asking += [pool.submit(ask_until, url, path, body, end) for path, body in bodies.items()]
+        try:
+            for sha256, folder in [*folders.items()][1:]:
+                point(link, folder)
+                process.send_signal(signal.SIGUSR1)
+                assert f"{sha256[:12]}) from now on" in process.stderr.readline()
+                assert f'"sha256":"{sha256}"'.encode() in get(url, "/health")
+            last = get(url, "/health")
+            for bad, part in {wrong: "task = text-classification", tmp_path: "config.json"}.items():
+                point(link, bad)
+                process.send_signal(signal.SIGUSR1)
+                assert part in process.stderr.readline()
+                assert get(url, "/health").split(b"\r\n\r\n")[1] == last.split(b"\r\n\r\n")[1]
+        finally:
+            end.set()
+        answers = [one.result() for one in asking]
+        assert get(url, "/metrics").count(b"maskwright_model_info{") == 1
+        process.kill()
+    # No request is lost, and each is answered by the model that its header names.
+    assert {one.status for each in answers for one in each} == {200}
+    versions = [list(dict.fromkeys(one.version for one in each)) for each in answers]
+    assert all(each == [one for one in folders if one in each] for each in versions)
+    assert all(len(each) > 1 for each in versions)
+    for version, content in {(one.version, one.content) for each in answers[1::2] for one in each}:
+        expected = Embedder(folders[version], "cpu")(["The fox eats berries."])[0]
+        assert json.loads(content)[69] == pytest.approx(expected.tolist(), abs=1e-5)
