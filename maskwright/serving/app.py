@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 from fastapi import Depends, FastAPI
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp
@@ -18,7 +24,7 @@ from maskwright.errors import InputError
 from maskwright.serving.batcher import Batcher, Compute, Item, Result
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.guard import AllowedHosts, Guard
-from maskwright.serving.pages import Playground, add_docs
+from maskwright.serving.pages import DOCS_PATHS, Playground, add_docs
 from maskwright.serving.pipelines import Pipeline, Query
 from maskwright.serving.schemas import (
     ERROR_RESPONSES,
@@ -136,6 +142,7 @@ class Service:
         """The handler of the model's task."""
         handlers = {
             "fill-mask": self.fill_mask,
+            "feature-extraction": self.embed,
             "text-classification": self.classify_texts,
             "token-classification": self.classify_tokens,
         }
@@ -155,7 +162,8 @@ class Service:
         self.pipeline.check(queries, self.config)
         texts = [f"{one.text} {one.text_pair}" if one.text_pair else one.text for one in queries]
         # Texts whose words are tagged are cut into parts, which are all computed.
-        longest = None if self.pipeline.task == "token-classification" else self._longest
+        is_cut = self.pipeline.task != "token-classification"
+        longest = self.pipeline.longest if is_cut else None
         results = await self._process(self.pipeline, queries, texts, longest)
         # As in Hugging Face's API, the labels of a single text are a list in a list.
         is_nested = not is_single or self.pipeline.task == "text-classification"
@@ -163,17 +171,26 @@ class Service:
 
     async def embed(self, request: EmbedRequest) -> Embeddings:
         """Embed each text."""
-        texts = _as_list(request.inputs)
-        return await self._process(self.pipeline.embed, texts, texts, self._longest)
+        embeddings = await self._embed(_as_list(request.inputs), request.prompt_name)
+        return [_cut(one, len(one)) for one in embeddings] if request.normalize else embeddings
+
+    async def _embed(self, texts: Sequence[str], prompt_name: str | None = None) -> Embeddings:
+        prompted = self._add_prompt(texts, prompt_name)
+        return await self._process(self.pipeline.embed, prompted, prompted, self._longest)
+
+    def _add_prompt(self, texts: Sequence[str], prompt_name: str | None = None) -> list[str]:
+        prompt = self.pipeline.embedder.settings.find_prompt(prompt_name)
+        return [prompt + text for text in texts]
 
     async def compare(self, request: SimilarityRequest) -> list[float]:
-        """Return the cosine of the source sentence's embedding with that of each sentence."""
+        """Return the similarity of the source sentence's embedding and that of each sentence: the
+        cosine, unless the model states another.
+        """
         # The source is last, so that errors number the sentences as the request does.
         texts = [*request.inputs.sentences, request.inputs.source_sentence]
-        embeddings = np.asarray(
-            await self._process(self.pipeline.embed, texts, texts, self._longest), np.float64
-        )
-        return (embeddings[:-1] @ embeddings[-1]).tolist()
+        embedder = self.pipeline.embedder
+        embeddings = embedder.comparable(np.asarray(await self._embed(texts), np.float32))
+        return embedder.compare(embeddings[:-1], embeddings[-1:])[:, 0].tolist()
 
     async def show_model(self) -> OpenAIModel:
         """Describe the model, in OpenAI's format."""
@@ -194,7 +211,7 @@ class Service:
             model = request.model[:_MAX_SHOWN_NAME]
             raise InputError(f"model = {model!r} is not served here. Use {self.name}.")
         self._check_dimensions(request.dimensions)
-        texts = _as_list(request.input)
+        texts = self._add_prompt(_as_list(request.input))
         async with asyncio.timeout(self.config.answer_seconds):
             counts = await self._count_tokens(texts, self._longest)
             embeddings = await self._compute(self.pipeline.embed, texts, counts)
@@ -233,7 +250,8 @@ class Service:
                     f"{field} contains {mask}, which has no score. Send complete texts; to fill "
                     "masks use POST /."
                 )
-        return await self._process(self.pipeline.score, texts, texts, self._longest, power=2)
+        longest = self.pipeline.longest
+        return await self._process(self.pipeline.score, texts, texts, longest, power=2)
 
     async def check_health(self) -> JSONResponse:
         """Report whether the server works, and what it serves; with status 503 if it does not."""
@@ -350,8 +368,10 @@ def build_app(
 
     @app.head("/", include_in_schema=False)
     @app.get("/", response_class=HTMLResponse)
-    async def show_playground() -> HTMLResponse:
-        """Show the playground."""
+    async def show_playground() -> Response:
+        """Show the playground; the documentation if there is nothing to predict."""
+        if pipeline.task == "feature-extraction":
+            return RedirectResponse(DOCS_PATHS[0].removeprefix("/"))  # for a proxy with a prefix
         return HTMLResponse(playground.html)
 
     @app.get("/metrics", response_class=PlainTextResponse)
