@@ -6,6 +6,7 @@ The figures are the largest absolute differences.
 """
 
 import argparse
+import importlib
 import json
 import math
 import shutil
@@ -130,7 +131,7 @@ def compare_evaluation(folder: Path, library: Any, work: Path) -> float:
 
     texts = [*(" ".join(three) for three in permutations(WORDS[2:6], 3)), *_QUERIES]
     first, second = texts[:-1], texts[1:]
-    scores = [(7 * n) % 11 for n in range(len(first))]
+    scores = [float(7 * n % 11) for n in range(len(first))]
     lines = [f"{a}\t{b}\t{n}" for a, b, n in zip(first, second, scores, strict=True)]
     (work / "sts.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *lines]))
     ours = evaluate(folder, suite="sts", data=work / "sts.tsv", device="cpu")
@@ -192,14 +193,14 @@ def run_graph(folder: Path, to: str) -> Vectors:
     shared = json.loads((folder / "config_sentence_transformers.json").read_text())
     prompt = shared["prompts"].get(shared["default_prompt_name"], "")
     vectors: list[Any] = []
+    compute: Any
     if to == "onnx":
         import onnxruntime
 
         session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
         compute = partial(session.run, ["sentence_embedding"])
     else:
-        import openvino
-
+        openvino: Any = importlib.import_module("openvino")  # of an extra that may be missing
         precision = {"INFERENCE_PRECISION_HINT": "f32"}
         compiled = openvino.Core().compile_model(folder / "openvino_model.xml", "CPU", precision)
         output = compiled.output("sentence_embedding")
@@ -276,6 +277,10 @@ def measure(setting: str, work: Path, *, is_whole: bool = True) -> Iterator[tupl
             raise RuntimeError(f"{way}: other modules than {library}")
         yield way, _differ(Embedder(run, "cpu")(TEXTS), trained.encode(TEXTS))
         yield f"{way}, model folder", _differ(_embed(run / "model", work), trained.encode(TEXTS))
+        yield f"{way}, serve", compare_server(run, trained)
+        export(run, "sentence-transformers", work / f"of_{way}")
+        exported = open_library(work / f"of_{way}")
+        yield f"{way}, export", _differ(exported.encode(TEXTS), trained.encode(TEXTS))
 
 
 def main(arguments: argparse.Namespace) -> None:
