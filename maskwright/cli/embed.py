@@ -1,6 +1,6 @@
 """``maskwright embed`` and ``search``: vectors of texts, and the texts nearest to a query."""
 
-from argparse import Namespace
+from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -34,8 +34,9 @@ def embed_parser() -> Parser:
         "--out", type=Path, required=True, help=".npy: float32 [texts, width]; .parquet: with texts"
     )
     add("--pooling", choices=("mean", "cls"), help="of the tokens' vectors [the model's, or mean]")
-    lengths = "leave the lengths of vectors as they are"
-    add("--no-normalize", dest="normalize", action="store_false", help=lengths)
+    lengths = "scale vectors to length 1 [as the model states, or yes]"
+    add("--normalize", action=BooleanOptionalAction, default=None, help=lengths)
+    add("--prompt-name", metavar="NAME", help="a prompt of the model [its default, or none]")
     add("--batch-tokens", type=int, help="in one pass [what is fast here]")
     return parser
 

@@ -137,7 +137,7 @@ def _open(
     found = find_model_folder(folder)
     if "labels" in needs:
         return Evaluation(folder, found, TunedModel(found, device))
-    return Evaluation(folder, found, Embedder(found, device, pooling))
+    return Evaluation(folder, found, Embedder(folder, device, pooling))
 
 
 def _write_results(described: EvaluationResult, run: Path | None, path: Path | None) -> None:

@@ -2,8 +2,9 @@
 
 Data is local: of ``retrieval`` in the format of BEIR (Thakur et al., 2021), of ``sts`` a table in
 the format of the STS benchmark, whose human similarity scores the cosines should correlate with.
-Texts are embedded as by ``maskwright embed``. The baselines, BM25 and the cosine of word counts,
-need no training. Q queries, N documents.
+Texts are embedded and compared as by ``maskwright search``, those of ``sts`` as by ``maskwright
+embed``, as the evaluators of sentence-transformers do. The baselines, BM25 and the cosine of word
+counts, need no training. Q queries, N documents.
 """
 
 import math
@@ -32,6 +33,7 @@ from maskwright.finetuning.table_files import (
     read_objects,
 )
 from maskwright.inference.embed import Embedder
+from maskwright.model_folder.sentence_modules import DOCUMENT, QUERY
 from maskwright.runs.evaluation_file import Score, SuiteResult
 
 _MAX_RANKED = 100  # documents in a ranking
@@ -100,14 +102,16 @@ def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
-    """Return the documents of each query ranked by cosine."""
-    vectors = np.concatenate(list(embed.stream(task.documents.values())))
-    texts = embed(list(task.queries.values()))
+    """Return the documents of each query ranked by the similarity of vectors."""
+    found = embed.stream(task.documents.values(), prompt_name=DOCUMENT)
+    vectors = embed.comparable(np.concatenate(list(found)))
+    texts = embed.comparable(embed(list(task.queries.values()), prompt_name=QUERY))
     places = _list_places(task.documents)
     # One query after the other: all similarities together may not fit in memory.
     asked = zip(task.queries, texts, strict=True)
     return {
-        query: _rank(task.grades[query], query, places, vectors @ text) for query, text in asked
+        query: _rank(task.grades[query], query, places, embed.compare(vectors, text[None])[:, 0])
+        for query, text in asked
     }
 
 
@@ -333,9 +337,10 @@ def _score_sts(request: Request) -> SuiteResult:
     path = request.need_file("sts")
     first, second, scores = read_graded_pairs(path)
     embed = request.make_embedder()
-    cosines = (embed(first) * embed(second)).sum(1)
+    pairs = (embed.comparable(embed(texts))[:, None] for texts in (first, second))
+    found = embed.compare(*pairs)[:, 0, 0]
     words = np.array([compare_words(a, b) for a, b in zip(first, second, strict=True)])
-    spearman, baseline = (compute_metric("spearman", scores, x) for x in (cosines, words))
+    spearman, baseline = (compute_metric("spearman", scores, x) for x in (found, words))
     settings = {
         "baseline": "cosine of word counts",
         "pooling": embed.pooling,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, suggest
@@ -126,13 +126,8 @@ class Request:
         return Path(self.files[0])
 
     def make_embedder(self) -> "Embedder":
-        """Return an embedder of the model, as of ``maskwright embed``."""
-        from maskwright.inference.embed import Embedder
-
-        opened = cast("TextModel[Any]", self.model)
-        if isinstance(opened, Embedder):
-            return opened
-        return Embedder.from_parts(self.model.model, self.model.tokenizer, self.wraps)
+        """Return the embedder that `evaluate` opens for suites of vectors."""
+        return cast("Embedder", self.model)
 
     def find_size(self, suite: Suite) -> int:
         """Return the limit of a suite for this request: `Suite.fast` or `Suite.full`."""

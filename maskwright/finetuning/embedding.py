@@ -5,10 +5,12 @@ with negatives from a third column or from mining. Pairs with a number are train
 cosines have the order of the numbers. In text without labels, the positive of a text is the text
 itself with another dropout mask (Gao et al., "SimCSE", 2021), or a decoder rebuilds the text; the
 score is the retrieval of the second half of a text by its first half. A folder of
-sentence-transformers keeps its pooling and its longest input, and becomes one again.
+sentence-transformers keeps what it states about its vectors, is trained with its prompts, and
+becomes one again.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -36,7 +38,6 @@ from maskwright.finetuning.split import count_shared, split_examples
 from maskwright.finetuning.table_files import TableRow, list_names, open_lines, read_columns
 from maskwright.finetuning.task import CustomTask, Tell, report_columns
 from maskwright.formatting import describe_cut, write_code, write_code_block
-from maskwright.inference.embed import Pooling
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
@@ -47,9 +48,14 @@ from maskwright.model_folder.folder import (
     save_model,
     write_dimensions,
 )
-from maskwright.model_folder.sentence_modules import find_modules, find_pooling, write_modules
+from maskwright.model_folder.sentence_modules import (
+    DOCUMENT,
+    QUERY,
+    VectorSettings,
+    read_settings,
+    write_modules,
+)
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
-from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device, describe_computation
 
@@ -107,12 +113,15 @@ class Embedding(CustomTask):
         """Train on pairs; write the encoder and the share of texts that retrieve their partner."""
         config = request.config
         device = choose_device(config.device, field="device")
-        pooling, loaded = find_pooling(request.model), open_to_train(request.model, config.dropout)
+        settings = read_settings(request.model)
+        loaded = open_to_train(request.model, config.dropout)
         model, most = loaded.model.to(device), loaded.model.config.max_position_embeddings
         config.find_length(most)
-        max_length = config.max_length or int(min(read_max_length(request.model) or most, most))
+        max_length = config.max_length or min(settings.max_seq_length or most, most)
         report_columns(self, request.files, report)
-        train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
+        tokenizer = loaded.tokenizer
+        tokenizer = tokenizer.with_lowercase() if settings.do_lower_case else tokenizer
+        train, valid, num_shared = load_pairs(request.files, tokenizer, max_length, settings)
         report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if is_text(request.files.train):
             report(f"no labels: {_OBJECTIVES[config.objective]}")
@@ -135,7 +144,7 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        parts = loaded.tokenizer, config, keep, pulse, pooling
+        parts = tokenizer, config, keep, pulse, settings.pooling
         fitting = ContrastiveFitting(model, train, valid, *parts)
         if config.negatives == "mined":
             report("mining negatives")
@@ -145,7 +154,8 @@ class Embedding(CustomTask):
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
         write_json(out / RESULTS_NAME, {**best, **facts})
         card = _write_card(request.origin, len(train), records[0], best)
-        _save(out / MODEL_NAME, request.model, loaded, pooling, card, config.dimensions, max_length)
+        settings = replace(settings, max_seq_length=max_length)
+        _save(out / MODEL_NAME, loaded, settings, card, config.dimensions)
         if not best["step"]:
             report(
                 "Training did not improve the score, so the original weights are saved. Try a lower"
@@ -200,8 +210,16 @@ def _check_losses(config: FinetuneConfig, file: Path, train: Pairs, model: Encod
             raise ConfigError("dimensions", size, rule, "The full vector is always trained.")
 
 
-def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple[Pairs, Pairs, int]:
+def load_pairs(
+    files: TaskFiles,
+    tokenizer: Tokenizer,
+    max_length: int,
+    settings: VectorSettings | None = None,
+) -> tuple[Pairs, Pairs, int]:
     """Return training pairs, validation pairs, and how many of these share a text with training.
+
+    Args:
+        settings: those of the folder, whose prompts are put before the texts.
 
     Raise CorpusError if a file cannot be read, or there are too few pairs.
     """
@@ -220,13 +238,13 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     valid = valid if valid and SCORE in valid[0].values else valid[:_MAX_CANDIDATES]
     scored = Pairs([], [])
     if valid:
-        scored = _encode_pairs(valid, scored_file, tokenizer, max_length)
+        scored = _encode_pairs(valid, scored_file, tokenizer, max_length, settings)
     if not rows or (scored.scores is None and find_same(*scored.sides).all()):
         raise CorpusError(
             f"{scored_file}: {len(valid)} validation pairs are too few, or all share a text once "
             "tokenized. Give --valid or a larger --valid-share."
         )
-    pairs = _encode_pairs(rows, files.train, tokenizer, max_length)
+    pairs = _encode_pairs(rows, files.train, tokenizer, max_length, settings)
     return pairs, scored, count_shared(rows, valid)
 
 
@@ -245,14 +263,30 @@ def _read_pairs(path: Path, files: TaskFiles) -> list[TableRow]:
     return [TableRow(f"{name}:{n}", {FIRST: line}) for n, line in numbered if line]
 
 
+def choose_prompts(settings: VectorSettings, *, is_search: bool) -> list[str]:
+    """Return the prompts of first, second and negative texts: those with which they are compared
+    later, by ``search`` if a folder has prompts for it, else by ``embed``.
+    """
+    names = (QUERY, DOCUMENT, DOCUMENT)
+    if is_search and any(settings.prompts.get(name) for name in names):
+        return [settings.find_prompt(name) for name in names]
+    return [settings.find_prompt()] * len(names)
+
+
 def _encode_pairs(
-    rows: Sequence[TableRow], path: Path, tokenizer: Tokenizer, max_length: int
+    rows: Sequence[TableRow],
+    path: Path,
+    tokenizer: Tokenizer,
+    max_length: int,
+    settings: VectorSettings | None,
 ) -> Pairs:
     texts = [row.texts_of((FIRST, SECOND, NEGATIVE)) for row in rows]
+    is_search = all(len(each) > 1 for each in texts) and SCORE not in rows[0].values
     texts = [each if len(each) > 1 else each * 2 for each in texts]
+    prompts = choose_prompts(settings or VectorSettings(), is_search=is_search)
     columns = [
-        encode_texts([(text,) for text in column], tokenizer, max_length)
-        for column in zip(*texts, strict=True)
+        encode_texts([(prompt + text,) for text in column], tokenizer, max_length)
+        for prompt, column in zip(prompts, zip(*texts, strict=True), strict=False)
     ]
     first, second, *more = (inputs for inputs, _ in columns)
     numbers = [row.number(SCORE) for row in rows if SCORE in row.values]
@@ -295,23 +329,21 @@ def open_to_train(folder: Path, dropout: float) -> Loaded[MaskedLanguageModel | 
 
 def _save(
     folder: Path,
-    origin: Path,
     loaded: Loaded[MaskedLanguageModel | BareEncoder],
-    pooling: Pooling,
+    settings: VectorSettings,
     card: str,
     dimensions: Sequence[int],
-    max_length: int,
 ) -> None:
-    """Write the trained model; a folder of sentence-transformers (`origin`) becomes one again."""
-    model, is_modular = loaded.model.cpu(), find_modules(origin) is not None
+    """Write the trained model; a folder of sentence-transformers becomes one again."""
+    model, is_modular = loaded.model.cpu(), settings.is_stated
     width = model.config.hidden_size
 
     def finish(folder: Path) -> None:
         more = _HEAD * isinstance(model, MaskedLanguageModel) + _MODULES * is_modular
-        adapt_card(folder, _METADATA, _USE.format(_VECTORS[pooling], more))
+        adapt_card(folder, _METADATA, _USE.format(_VECTORS[settings.pooling], more))
         write_dimensions(folder, [*dimensions, width] if dimensions else [])
         if is_modular:
-            write_modules(folder, width, pooling, max_length)
+            write_modules(folder, width, settings)
 
     wraps = loaded.add_special_tokens
     save_model(folder, model, loaded.tokenizer, card, add_special_tokens=wraps, finish=finish)

@@ -158,7 +158,9 @@ def name_predictions(
         true = name_values(task.problem, labels, np.asarray(examples.targets))
         answers = make_answers(task.problem, labels, np.stack(logits))
     probabilities: list[Probability] = [
-        [one.probabilities[name] for name in one.label] if isinstance(one.label, list) else one.score
+        [one.probabilities[name] for name in one.label]
+        if isinstance(one.label, list)
+        else one.score
         for one in answers
     ]
     names = [one.label for one in answers]

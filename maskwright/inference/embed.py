@@ -1,7 +1,7 @@
 """Text vectors, the mean of the token vectors or the vector of the first token, and search.
 
-They equal those of sentence-transformers with a Transformer and a Pooling module, and are written
-to a ``.npy`` or ``.parquet`` file batch by batch.
+They equal those of sentence-transformers for the same folder (`VectorSettings`), and are written to
+a ``.npy`` or ``.parquet`` file batch by batch.
 
 R texts in a batch, padded to L tokens; N texts, D width.
 """
@@ -9,10 +9,10 @@ R texts in a batch, padded to L tokens; N texts, D width.
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Self, get_args
+from typing import Any, BinaryIO, Self, get_args
 
 import numpy as np
 import torch
@@ -27,9 +27,15 @@ from maskwright.files import check_new_file, replacing_file
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
-from maskwright.model_folder.sentence_modules import find_pooling
+from maskwright.model_folder.sentence_modules import (
+    DOCUMENT,
+    QUERY,
+    Pooling,
+    Similarity,
+    VectorSettings,
+    read_settings,
+)
 from maskwright.runs.find_model import find_model_folder
-from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Vectors = NDArray[np.float32]
@@ -108,9 +114,6 @@ _FORMATS: dict[str, Callable[[Path, int], AbstractContextManager[AddRows]]] = {
 }
 
 
-Pooling = Literal["mean", "cls"]
-
-
 @dataclass(frozen=True)
 class EmbedResult:
     """The counts of a call of `embed`.
@@ -134,7 +137,8 @@ def embed(
     *,
     out: str | Path,
     pooling: Pooling | None = None,
-    normalize: bool = True,
+    normalize: bool | None = None,
+    prompt_name: str | None = None,
     batch_tokens: int | None = None,
     device: str | None = None,
 ) -> EmbedResult:
@@ -149,7 +153,8 @@ def embed(
         texts: one text or an iterable, which is read in blocks of a few thousand texts.
         out: a new file: ``.npy``, float32 [texts, width], or ``.parquet``, with the texts.
         pooling: ``mean`` of all tokens, or ``cls``, the first token; default: as in `Embedder`.
-        normalize: scale vectors to length 1.
+        normalize: scale vectors to length 1; default: as in `Embedder`.
+        prompt_name: the prompt of the folder to put before each text; default: as in `Embedder`.
         batch_tokens: the maximum tokens per batch; default: chosen for the device.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
 
@@ -157,7 +162,8 @@ def embed(
         The counts, and the time spent.
 
     Raises:
-        InputError: there is no text, or `out`, `pooling`, `batch_tokens` or `device` is wrong.
+        InputError: there is no text, or `out`, `pooling`, `prompt_name`, `batch_tokens` or `device`
+            is wrong.
         ModelFolderError: `folder` is not a model folder.
     """
     if batch_tokens is not None and batch_tokens < 1:
@@ -168,12 +174,12 @@ def embed(
     first = next(blocks, None)
     if first is None:
         raise InputError("there is no text to embed")
-    embedder = Embedder(find_model_folder(folder), device, pooling, normalize)
+    embedder = Embedder(folder, device, pooling, normalize)
     num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
     with writing_vectors(path, embedder.width) as add:
         for block in chain([first], blocks):
             started = time.perf_counter()
-            vectors = embedder(block, batch_tokens)
+            vectors = embedder(block, batch_tokens, prompt_name)
             seconds += time.perf_counter() - started
             num_texts += len(block)
             add(block, vectors)
@@ -184,27 +190,33 @@ def embed(
 class Embedder(TextModel[EncoderModel]):
     """A model that computes vectors of texts, loaded from a folder::
 
-        embed = Embedder("runs/mine/model")
+        embed = Embedder("runs/mine")
         vectors = embed(["snails eat leaves", "larvae eat snails"])   # float32 [2, D]
         similarity = vectors @ vectors.T
 
-    Special tokens written in a text are recognized, as in sentence-transformers. A text that
-    exceeds the maximum length of the model, or of its folder (``max_seq_length`` of
-    sentence-transformers), is cut before [SEP] and counted. An empty text has the vector of
+    A folder of sentence-transformers is used as that library uses it: pooling, normalization,
+    longest input, case, prompts and dimensions are those that its files state. Special tokens
+    written in a text are recognized. A text that exceeds the maximum length of the model, or of its
+    folder (``max_seq_length``), is cut before [SEP] and counted. An empty text has the vector of
     [CLS] [SEP], or zeros if the model was trained without them.
 
     Args:
-        folder: a model folder or a run directory, with any head but that of a classifier.
+        folder: a run directory, a model folder, or ``hf:NAME``, with any head but that of a
+            classifier.
         device: the device; default: a GPU if there is one.
         pooling: ``mean`` of all tokens with [CLS] and [SEP], or ``cls``, the first token; default:
             that of ``modules.json`` (sentence-transformers), else ``mean``.
-        normalize: scale vectors to length 1, so that dot products are cosines.
+        normalize: scale vectors to length 1, so that dot products are cosines; default: as
+            ``modules.json`` states, else true.
 
     Attributes:
+        settings: what the folder states, with `pooling`.
         num_cut: the number of texts so far that were cut.
+        width: the size D of a vector.
 
     Raises:
-        ModelFolderError: `folder` is not a model folder, or its own pooling is not supported.
+        ModelFolderError: `folder` is not a model folder, or its own pooling, another module or a
+            setting is not supported.
         InputError: there is no such device or pooling.
         TokenizerError: the maximum length of the folder is not a valid length.
     """
@@ -214,12 +226,12 @@ class Embedder(TextModel[EncoderModel]):
         folder: Path | str,
         device: torch.device | str | None = None,
         pooling: Pooling | None = None,
-        normalize: bool = True,
+        normalize: bool | None = None,
     ) -> None:
-        pooling = find_pooling(Path(folder)) if pooling is None else pooling
-        super().__init__(folder, device)
-        self.longest = int(min(read_max_length(Path(folder)) or self.longest, self.longest))
-        self._pool_by(pooling, normalize)
+        found = find_model_folder(folder)
+        settings = read_settings(found, _check_pooling(pooling))
+        super().__init__(found, device)
+        self._set(settings, normalize)
 
     @staticmethod
     def _open(folder: Path | str) -> Loaded[EncoderModel]:
@@ -231,49 +243,76 @@ class Embedder(TextModel[EncoderModel]):
         model: EncoderModel,
         tokenizer: Tokenizer,
         add_special_tokens: bool = True,
-        pooling: Pooling = "mean",
-        normalize: bool = True,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        settings: VectorSettings | None = None,
     ) -> Self:
-        """Return an `Embedder` for a model in memory, on the model's device."""
+        """Return an `Embedder` for a model in memory, on the model's device.
+
+        Args:
+            settings: what a folder states; `pooling` and `normalize` replace its own.
+        """
         made = super().from_parts(model, tokenizer, add_special_tokens)
-        made._pool_by(pooling, normalize)
+        settings, pooling = settings or VectorSettings(), _check_pooling(pooling)
+        made._set(replace(settings, pooling=pooling) if pooling else settings, normalize)
         return made
 
-    def _pool_by(self, pooling: Pooling, normalize: bool) -> None:
-        if pooling not in get_args(Pooling):
-            raise InputError(f"pooling = {pooling} must be {' or '.join(get_args(Pooling))}.")
-        self.pooling: Pooling = pooling
-        self.normalize = normalize
-        self.width = self.model.config.hidden_size
+    def _set(self, settings: VectorSettings, normalize: bool | None) -> None:
+        self.settings, self.normalize = settings, normalize
+        if settings.do_lower_case:
+            self.tokenizer = self.tokenizer.with_lowercase()
+        self.longest = min(settings.max_seq_length or self.longest, self.longest)
+        hidden = self.model.config.hidden_size
+        self.width = min(settings.truncate_dim or hidden, hidden)
         self.num_cut = 0
 
+    @property
+    def pooling(self) -> Pooling:
+        """The pooling of the token vectors."""
+        return self.settings.pooling
+
     def __call__(
-        self, texts: str | Sequence[str], batch_tokens: int | None = None
+        self,
+        texts: str | Sequence[str],
+        batch_tokens: int | None = None,
+        prompt_name: str | None = None,
     ) -> NDArray[np.float32]:
         """Return the vectors of one text or many, float32 [N, D], in order.
 
         Args:
             texts: one text or several, of any length.
             batch_tokens: the maximum tokens per batch, padding included.
+            prompt_name: the prompt of the folder to put before each text; ``""``: none; default:
+                its ``default_prompt_name``, or none.
+
+        Raises:
+            InputError: the folder has no prompt of this name.
         """
-        texts = [texts] if isinstance(texts, str) else texts
-        room = self.longest - len(self.wrap([]))
-        found = self.tokenizer.encode_batch(texts, split_special_tokens=False)
-        encoded: list[list[int]] = [one.ids.tolist() for one in found]
-        self.num_cut += sum(len(ids) > room for ids in encoded)
-        rows = [self.wrap(ids[:room]) for ids in encoded]
+        rows = self.make_rows([texts] if isinstance(texts, str) else texts, prompt_name)
         vectors = np.zeros((len(rows), self.width), np.float32)
         for batch in self.make_batches(rows, batch_tokens):
             vectors[batch.numbers] = self._pool(batch).cpu().numpy()
         check_finite(torch.from_numpy(vectors), "vectors")
         return vectors
 
+    def make_rows(self, texts: Sequence[str], prompt_name: str | None = None) -> list[list[int]]:
+        """Return the ids of texts as the model's inputs, with a prompt, and cut if too long."""
+        prompt, room = self.settings.find_prompt(prompt_name), self.longest - len(self.wrap([]))
+        prompted = [prompt + text for text in texts]
+        found = self.tokenizer.encode_batch(prompted, split_special_tokens=False)
+        encoded: list[list[int]] = [one.ids.tolist() for one in found]
+        self.num_cut += sum(len(ids) > room for ids in encoded)
+        return [self.wrap(ids[:room]) for ids in encoded]
+
     def stream(
-        self, texts: Iterable[str], batch_tokens: int | None = None
+        self,
+        texts: Iterable[str],
+        batch_tokens: int | None = None,
+        prompt_name: str | None = None,
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the vectors of an iterator of texts, in order, as [n, D] of the next n texts."""
         for block in split_blocks(texts):
-            yield self(block, batch_tokens)
+            yield self(block, batch_tokens, prompt_name)
 
     @torch.inference_mode()
     def _pool(self, batch: TextBatch) -> Tensor:
@@ -285,12 +324,48 @@ class Embedder(TextModel[EncoderModel]):
             real = (torch.arange(longest, device=device) < lengths).float()
             hidden = self.encode(batch).float().view(rows, longest, -1)
             vectors = torch.bmm(real[:, None], hidden)[:, 0] / lengths
+        # In the order of the library, which scales truncated vectors on demand only.
+        if self.settings.normalize and self.normalize is not False:
+            vectors = F.normalize(vectors, dim=-1)
+        vectors = vectors[:, : self.width]
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
+
+    def comparable(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return vectors as `compare` takes them: of length 1 for cosines, else unchanged."""
+        if self.settings.similarity_fn_name != "cosine":
+            return vectors
+        return F.normalize(torch.from_numpy(vectors), dim=-1).numpy()
+
+    def compare(
+        self, first: NDArray[np.float32], second: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the similarities of `comparable` vectors by the function that the folder states.
+
+        As ``SentenceTransformer.similarity``: [N, D], [M, D] -> [N, M]. The default is the cosine;
+        of distances the negative.
+        """
+        return compare_by(self.settings.similarity_fn_name, first, second)
+
+
+def compare_by(
+    name: Similarity, first: NDArray[np.float32], second: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return the similarities [..., N, M] of vectors [..., N, D] and [..., M, D], see `compare`."""
+    if name in ("cosine", "dot"):
+        return first @ second.swapaxes(-1, -2)
+    a, b = torch.from_numpy(first), torch.from_numpy(second)
+    return -torch.cdist(a, b, p=2.0 if name == "euclidean" else 1.0).numpy()
+
+
+def _check_pooling(pooling: Pooling | None) -> Pooling | None:
+    if pooling not in (None, *get_args(Pooling)):
+        raise InputError(f"pooling = {pooling} must be {' or '.join(get_args(Pooling))}.")
+    return pooling
 
 
 @dataclass(frozen=True)
 class Match:
-    """A text that was found, with its number (from 1 on) and the cosine of both vectors."""
+    """A text that was found, with its number (from 1 on) and the similarity of both vectors."""
 
     number: int
     text: str
@@ -307,12 +382,14 @@ def search(
     batch_tokens: int | None = None,
     device: str | None = None,
 ) -> list[list[Match]]:
-    """Return the texts nearest to each query, the best first, by the cosine of their vectors::
+    """Return the texts nearest to each query, the best first, by the cosine of their vectors (or
+    the similarity that a folder of sentence-transformers states)::
 
         [found] = search("runs/mine", "food of snails", ["Snails eat leaves.", "It rains."], top=1)
 
     Texts are read in blocks, so that any number of them may be searched. Of equal scores the
-    earlier text is first. Blank texts are counted, and never found.
+    earlier text is first. Blank texts are counted, and never found. A folder's prompts ``query``
+    and ``document`` are used, as by that library's ``encode_query`` and ``encode_document``.
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME``.
@@ -334,19 +411,20 @@ def search(
     asked = [queries] if isinstance(queries, str) else list(queries)
     if not asked or not all(query.strip() for query in asked):
         raise InputError("a query is missing or blank. Give some words to search for.")
-    embed = Embedder(find_model_folder(folder), device, pooling)
-    vectors = embed(asked, batch_tokens)
+    embed = Embedder(folder, device, pooling)
+    vectors = embed.comparable(embed(asked, batch_tokens, QUERY))
     best: list[list[Match]] = [[] for _ in asked]
     num_texts = 0
     for block in split_blocks(texts):
         kept = [(number, text) for number, text in enumerate(block, num_texts + 1) if text.strip()]
         num_texts += len(block)
-        scores = vectors @ embed([text for _, text in kept], batch_tokens).T
-        for found, row in zip(best, scores, strict=True):
+        found = embed([text for _, text in kept], batch_tokens, DOCUMENT)
+        scores = embed.compare(vectors, embed.comparable(found))
+        for matches, row in zip(best, scores, strict=True):
             nearest = np.argsort(-row, kind="stable")[:top].tolist()
-            found += [Match(*kept[place], score=float(row[place])) for place in nearest]
-            found.sort(key=lambda match: -match.score)
-            del found[top:]
+            matches += [Match(*kept[place], score=float(row[place])) for place in nearest]
+            matches.sort(key=lambda match: -match.score)
+            del matches[top:]
     if not best[0]:
         raise InputError("there is no text to search")
     return best

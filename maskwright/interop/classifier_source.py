@@ -41,6 +41,7 @@ from maskwright.interop.comparison import (
 )
 from maskwright.interop.masked_lm_source import MaskedModelSource, MaskJudge, check_equal_ids
 from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
+from maskwright.interop.vector_source import VectorSource
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.card import describe_labels
 from maskwright.model_folder.classifier_folder import (
@@ -325,5 +326,5 @@ class ExampleJudge:
         return decide(self.examples.task.problem, np.vstack(logits))
 
 
-Source = MaskedModelSource | ClassifierSource
+Source = MaskedModelSource | ClassifierSource | VectorSource
 Judge = MaskJudge | ExampleJudge

@@ -17,13 +17,17 @@ from maskwright.interop.classifier_source import (
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
 from maskwright.interop.targets import (
+    EITHER_TARGETS,
     INT8_DEFAULTS,
     TARGETS,
+    VECTOR_TARGETS,
     Int8Options,
     Int8Scores,
     Written,
 )
+from maskwright.interop.vector_source import VectorSource, gives_vectors
 from maskwright.model_folder.classifier_folder import is_classifier
+from maskwright.model_folder.folder import is_encoder
 from maskwright.provenance import describe_cpu, find_version
 from maskwright.runs.find_model import find_model_folder
 
@@ -93,8 +97,9 @@ def export(
     """Write a model for another library, and check that its outputs there are the same.
 
     The export is loaded with the other library, and its outputs are compared with ours on real
-    sentences, or on examples of the task of a fine-tuned model. `out` is written only if they are
-    equal, with a record of the comparison in ``export.json``::
+    sentences, or on examples of the task of a fine-tuned model; vectors also with those that
+    sentence-transformers computes from `folder`, if it can load it. `out` is written only if they
+    are equal, with a record of the comparison in ``export.json``::
 
         result = export("runs/mine", to="onnx", out="exports/mine-onnx")
         print(result.comparison.largest)
@@ -123,7 +128,7 @@ def export(
     int8 = Int8Options(str(calibrate) if calibrate else None, max_loss)
     _check_options(to, int8)
     check_new_folder(out)
-    source = _open_source(Path(folder), find_model_folder(folder), data, int8)
+    source = _open_source(Path(folder), find_model_folder(folder), to, data, int8)
     versions = {name: found for name in TARGETS[to].packages if (found := find_version(name))}
     with replacing_folder(out) as temporary:
         written = _write(to, temporary, source, versions)
@@ -169,14 +174,17 @@ def _check_options(to: str, int8: Int8Options) -> None:
 
 
 def _open_source(
-    run: Path, model: Path, data: Path | str | ExampleFile | None, int8: Int8Options
+    run: Path, model: Path, to: str, data: Path | str | ExampleFile | None, int8: Int8Options
 ) -> Source:
     if is_classifier(model):
         file = data if isinstance(data, ExampleFile) else find_examples(run, model, data)
         return ClassifierSource(model, file, int8)
     if isinstance(data, ExampleFile):
         raise InputError(f"{data.path} holds labeled examples, but {model} is not a classifier.")
-    return MaskedModelSource(model, find_prepared_data(run, data), int8)
+    prepared = find_prepared_data(run, data)
+    if to in VECTOR_TARGETS or (to in EITHER_TARGETS and gives_vectors(model)) or is_encoder(model):
+        return VectorSource(model, prepared, int8)
+    return MaskedModelSource(model, prepared, int8)
 
 
 def _list_sizes(folder: Path) -> dict[str, int]:

@@ -1,10 +1,11 @@
 """Export to GGUF, the file format of llama.cpp, for vectors of texts.
 
 llama.cpp computes the encoders of BERT, ModernBERT and EuroBERT, without the head, and the mean of
-the token vectors. Tensors get the names that the library `gguf` has for those of transformers, and
-keep fp32; ``llama-quantize`` makes them smaller.
+the token vectors or that of the first token. Tensors get the names that the library `gguf` has for
+those of transformers, and keep fp32; ``llama-quantize`` makes them smaller.
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from maskwright.errors import ExportError
 from maskwright.interop.classifier_source import Source
 from maskwright.interop.comparison import OutputComparison
-from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
 from maskwright.interop.targets import Written, import_library
+from maskwright.interop.transformers import list_judges
+from maskwright.interop.vector_source import VectorSource
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.card import HubMetadata
 from maskwright.model_folder.families import FAMILIES, choose_headless
@@ -36,7 +38,7 @@ ALLOWED = 1e-4  # 1 - cosine
 _MAX_SPLIT_APART = 0.1  # of the texts; its tokenizers differ for rare characters
 _NEEDED_BY = "an export to gguf"
 _CARD = """
-The encoder with mean pooling for llama.cpp, in fp32:
+The encoder for llama.cpp, in fp32; the vector of a text is {description}:
 
 ```python
 from llama_cpp import Llama
@@ -60,15 +62,22 @@ def write(folder: Path, source: Source) -> Written:
     Raises:
         ExportError: llama.cpp does not compute this architecture, or splits texts in another way.
     """
-    if not isinstance(source, MaskedModelSource):
+    if not isinstance(source, VectorSource):
         raise ExportError("gguf has vectors of texts only, and this is a classifier. Use onnx.")
+    if source.settings.truncate_dim is not None:
+        raise ExportError(
+            f"gguf has no vectors of truncate_dim = {source.settings.truncate_dim} dimensions. Use "
+            "onnx."
+        )
     source.save(folder)
     for path in folder.iterdir():
-        if path.name != CARD:
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != CARD:
             path.unlink()
     write_file(folder / FILE, source)
-    ending = _CARD.format(file=FILE, longest=source.max_length, aim=source.aim)
-    adapt_card(folder, _METADATA, ending)
+    facts = {"description": source.description, "aim": source.aim, "longest": source.max_length}
+    adapt_card(folder, _METADATA, _CARD.format(file=FILE, **facts))
     return _compare(folder / FILE, source)
 
 
@@ -97,9 +106,9 @@ def find_architecture(config: EncoderConfig) -> Family:
     )
 
 
-def write_file(path: Path, source: MaskedModelSource) -> None:
+def write_file(path: Path, source: VectorSource) -> None:
     """Write the encoder and the tokenizer as one file; raises as `write` does."""
-    config, tokenizer = source.model.config, source.loaded.tokenizer
+    config, tokenizer = source.encoder.config, source.loaded.tokenizer
     family = find_architecture(config)
     if tokenizer.kind not in ("wordpiece", "bpe") or not source.loaded.add_special_tokens:
         raise ExportError(
@@ -110,13 +119,14 @@ def write_file(path: Path, source: MaskedModelSource) -> None:
     name, _ = _ARCHITECTURES[family.model_type]
     writer = gguf.GGUFWriter(path, name)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    writer.add_pooling_type(gguf.PoolingType.MEAN)
+    is_mean = source.settings.pooling == "mean"
+    writer.add_pooling_type(gguf.PoolingType.MEAN if is_mean else gguf.PoolingType.CLS)
     _add_sizes(gguf, writer, config)
     _add_tokenizer(gguf, writer, tokenizer, config)
     [kind] = (kind for kind, spelled in gguf.MODEL_ARCH_NAMES.items() if spelled == name)
     names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
     encoder = family.as_encoder()
-    for ours, tensor in source.model.encoder.named_parameters(prefix="encoder"):
+    for ours, tensor in source.encoder.encoder.named_parameters(prefix="encoder"):
         theirs = encoder.native_names(ours, config)
         for one, rows in zip(theirs, tensor.detach().float().chunk(len(theirs)), strict=True):
             found = names.get_name(one, try_suffixes=(".weight", ".bias"))
@@ -182,26 +192,34 @@ def _add_tokenizer(gguf: Any, writer: Any, tokenizer: Tokenizer, config: Encoder
     writer.add_mask_token_id(tokenizer.mask_id)
 
 
-def _compare(path: Path, source: MaskedModelSource) -> Written:
+def _compare(path: Path, source: VectorSource) -> Written:
     """Compare the vectors of texts that both tokenizers split alike."""
     llama: Any = import_library("llama_cpp", "gguf", _NEEDED_BY)
-    sentences = choose_sentences(source.loaded, source.data, mask_words=False)
-    size = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), max(map(len, sentences.rows)))
+    prompt, most = source.settings.find_prompt(), source.max_length
+    sentences = [text for text in source.choose_texts() if len(text) < 4 * most]
+    prompted = [prompt + text for text in sentences]
+    rows = source.embedder.make_rows(sentences)
+    size = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), max(map(len, rows)))
     # Its threads wait for each other by spinning, which takes minutes on a busy machine.
     threads = {"n_threads": 1, "n_threads_batch": 1}
     model = llama.Llama(str(path), embedding=True, verbose=False, **size, **threads)
-    pairs = list(zip(sentences.texts, sentences.rows, strict=True))
-    alike = [(text, row) for text, row in pairs if model.tokenize(text.encode()) == row]
-    texts = [text for text, _ in alike]
-    apart = [text for text in sentences.texts if text not in texts]
+    pairs = list(zip(sentences, prompted, rows, strict=True))
+    alike = [(text, put, row) for text, put, row in pairs if model.tokenize(put.encode()) == row]
+    texts = [text for text, _, _ in alike]
+    apart = [text for text in sentences if text not in texts]
     count = f"llama.cpp splits {len(apart)} of {len(pairs)} texts into other tokens"
     if len(apart) > _MAX_SPLIT_APART * len(pairs):
         raise ExportError(f"{count}, such as {apart[0][:60]!r}. Export it to onnx.")
-    theirs = [model.embed(text, normalize=True) for text in texts]
+    theirs = np.asarray([model.embed(put, normalize=True) for _, put, _ in alike])
     model.close()
-    num_tokens = sum(len(row) for _, row in alike)
+    num_tokens = sum(len(row) for _, _, row in alike)
     notes = (f"{count}, such as {apart[0][:60]!r}",) if apart else ()
-    # Both have vectors of length 1, [N, D].
-    cosines = (source.embed(texts).astype(np.float64) * np.asarray(theirs)).sum(1)
-    distance, what = float(1 - cosines.min()), "sentence vectors (1 - cosine)"
-    return Written(OutputComparison(what, distance, ALLOWED, len(texts), num_tokens), notes=notes)
+    notes += (f"put {prompt!r} before each text: the file holds no prompts",) if prompt else ()
+    distances: list[float] = []
+    for vectors, _ in list_judges(source, texts):
+        lengths = np.linalg.norm(vectors, axis=1)
+        cosines = (vectors.astype(np.float64) * theirs).sum(1) / lengths
+        distances.append(float(1 - cosines.min()))
+    what = "sentence vectors (1 - cosine)"
+    found = OutputComparison(what, max(distances), ALLOWED, len(texts), num_tokens)
+    return Written(found, notes=notes)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch, SpecialIds
@@ -23,7 +22,6 @@ from maskwright.data.masking import Ids, Vocabulary
 from maskwright.errors import ExportError, InputError, ShardError
 from maskwright.evaluation.data import PinnedText, open_text
 from maskwright.files import write_text
-from maskwright.inference.embed import Embedder
 from maskwright.interop.comparison import (
     MAX_TOKENS,
     MIN_TOKENS,
@@ -37,11 +35,12 @@ from maskwright.interop.comparison import (
     pad_rows,
 )
 from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
-from maskwright.model.masked_lm import BareEncoder, MaskedLanguageModel
-from maskwright.model_folder.card import SIMILARITY, describe_for_hub
+from maskwright.model.masked_lm import MaskedLanguageModel
+from maskwright.model_folder.card import describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import (
     CARD,
+    Loaded,
     LoadedModel,
     find_model,
     open_model,
@@ -102,23 +101,15 @@ class MaskedModelSource:
     def model(self) -> MaskedLanguageModel:
         return self.loaded.model
 
-    @property
-    def aim(self) -> str:
-        """A sentence for the card of vectors: whether the model was trained for them."""
-        if f"\npipeline_tag: {SIMILARITY}\n" in (self.card or ""):
-            return "The model is trained to give similar vectors to texts that belong together."
-        return "The model predicts masked words: fine-tune it if vectors should show similarity."
-
     @cached_property
     def sentences(self) -> Sentences:
         """The sentences of the comparison, each with a mask token."""
         return choose_sentences(self.loaded, self.data, mask_words=True)
 
-    def save(self, folder: Path, encoder: BareEncoder | None = None) -> None:
-        """Write the model folder, or that of its encoder, with the model's own card."""
+    def save(self, folder: Path) -> None:
+        """Write the model folder, with the model's own card."""
         wraps = self.loaded.add_special_tokens
-        model = encoder or self.model
-        save_model(folder, model, self.loaded.tokenizer, add_special_tokens=wraps)
+        save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
         write_dimensions(folder, self.dimensions)
         if self.card is not None:
             write_text(folder / CARD, self.card)
@@ -141,12 +132,6 @@ class MaskedModelSource:
         config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
         batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
         return compare_logits(self.loaded, (batch for _, batch in batches), compute)
-
-    def embed(self, texts: list[str]) -> NDArray[np.float32]:
-        """Return the vectors of texts: [N, D]."""
-        loaded = self.loaded
-        parts = (loaded.model, loaded.tokenizer, loaded.add_special_tokens)
-        return Embedder.from_parts(*parts)(texts)
 
     def judge(self) -> "MaskJudge":
         """Return the judge of a quantized graph; raise InputError without a text to score."""
@@ -204,7 +189,7 @@ def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
     return next(iter(list_prepared(run).values()), None)
 
 
-def choose_sentences(loaded: LoadedModel, data: Path | None, mask_words: bool) -> Sentences:
+def choose_sentences(loaded: Loaded[Any], data: Path | None, mask_words: bool) -> Sentences:
     """Return sentences that fit into the model and contain no special tokens but [MASK].
 
     Args:
@@ -230,7 +215,7 @@ def _mask_word(text: str, mask_token: str) -> str:
     return " ".join(words)
 
 
-def _read_held_out(loaded: LoadedModel, data: Path) -> Iterator[str]:
+def _read_held_out(loaded: Loaded[Any], data: Path) -> Iterator[str]:
     store = _open_store(loaded, data, "valid")
     lengths = store.document_lengths
     starts = np.cumsum(lengths) - lengths
@@ -240,7 +225,7 @@ def _read_held_out(loaded: LoadedModel, data: Path) -> Iterator[str]:
             yield loaded.tokenizer.decode(ids.tolist())
 
 
-def _open_store(loaded: LoadedModel, data: Path, split: str) -> TokenStore:
+def _open_store(loaded: Loaded[Any], data: Path, split: str) -> TokenStore:
     """Open prepared text; raise ShardError if it has another tokenizer than the model."""
     check_made_for(loaded.tokenizer, data)
     return TokenStore.open(data, split, "sizes")

@@ -2,10 +2,12 @@
 
 Inputs: ``input_ids`` and ``attention_mask`` (int64 [B, L]), and ``token_type_ids`` for classifiers
 with token types. Output: ``logits`` (fp32 [B, L, V]; of classifiers [B, K] for texts, [B, L, K] for
-tokens). Optimum and transformers.js require these names.
+tokens); of encoders ``token_embeddings`` [B, L, D] and ``sentence_embedding`` [B, D], with pooling
+and normalization. Optimum and transformers.js require these names.
 
 The encoder takes packed tokens here too: B padded rows are flattened to B * L tokens in rows of L,
-in which padding is a separate segment. Shapes: B rows of L positions, V vocabulary, K labels.
+in which padding is a separate segment. Shapes: B rows of L positions, D width, V vocabulary, K
+labels.
 """
 
 import html
@@ -21,16 +23,17 @@ from maskwright.attention_context import AttentionContext
 from maskwright.errors import ExportError
 from maskwright.files import write_text
 from maskwright.interop.classifier_source import Source
+from maskwright.interop.comparison import Compute, OutputComparison
 from maskwright.interop.masked_lm_source import MaskedModelSource
 from maskwright.interop.targets import Written, import_library, quiet
-from maskwright.interop.transformers import check_family
+from maskwright.interop.transformers import check_family, compare_vectors
+from maskwright.interop.vector_source import VECTORS, PooledEncoder, VectorSource, need_logits
 from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import adapt_card
 from maskwright.model_folder.weights import WEIGHTS
 
 GRAPH = "model.onnx"
-OUTPUT = "logits"
 # The first opset with attention and RMSNorm as operators: on long rows 10 to 25 % faster than 18 or
 # 20 in onnxruntime, which supports it since 1.23.
 OPSET = 23
@@ -38,13 +41,14 @@ OPSET = 23
 MAX_BYTES_WITHIN = 1 << 30
 _NEEDED_BY = "an export to ONNX"
 _GRAPH_CARD = """
-A graph for LIBRARY with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}.
-The tokenizer is in the same folder.
+A graph for LIBRARY with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `{output}`
+{shape}. The tokenizer is in the same folder.{more}
 
 ```python
 import numpy, LIBRARY, tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
+tokenizer.enable_truncation({longest})
 encoded = tokenizer.encode("{text}")
 inputs = {{{encodings}}}
 inputs = {{name: numpy.array([ids]) for name, ids in inputs.items()}}
@@ -52,14 +56,14 @@ RUN
 ```
 """
 _CARD = _GRAPH_CARD.replace("LIBRARY", "onnxruntime").replace(
-    "RUN", '[logits] = onnxruntime.InferenceSession("{graph}").run(["logits"], inputs)'
+    "RUN", '[{variable}] = onnxruntime.InferenceSession("{graph}").run(["{output}"], inputs)'
 )
 OPENVINO = "openvino_model.xml"  # and openvino_model.bin, the weights
 _OPENVINO_OPSET = 20  # the latest without operators that OpenVINO cannot read
 _OPENVINO_CARD = _GRAPH_CARD.replace("LIBRARY", "openvino").replace(
     "RUN",
     'precision = {{"INFERENCE_PRECISION_HINT": "f32"}}  # CPUs with AMX compute in bf16 otherwise\n'
-    'logits = openvino.Core().compile_model("{graph}", "CPU", precision)(inputs)["logits"]',
+    '{variable} = openvino.Core().compile_model("{graph}", "CPU", precision)(inputs)["{output}"]',
 )
 PAGE_FOLDER, PAGE = "onnx", "index.html"
 # The types that AutoModelForMaskedLM of transformers.js 4 knows.
@@ -89,10 +93,17 @@ _ENCODINGS = {
 
 
 def write(folder: Path, source: Source) -> Written:
-    """Write the graph with configuration, tokenizer and card, and compare logits in onnxruntime."""
+    """Write the graph with configuration, tokenizer and card, and compare its output in
+    onnxruntime.
+    """
     write_frame(folder, source, GRAPH)
     write_graph(folder / GRAPH, source.model)
-    return Written(source.compare(OnnxModel(folder / GRAPH)))
+    return Written(_compare(source, OnnxModel(folder / GRAPH)))
+
+
+def _compare(source: Source, compute: Compute) -> OutputComparison:
+    of_vectors = isinstance(source, VectorSource)
+    return compare_vectors(source, compute) if of_vectors else source.compare(compute)
 
 
 def write_frame(
@@ -103,8 +114,15 @@ def write_frame(
     """
     source.save(folder)
     (folder / WEIGHTS).unlink()
-    names = build_padded(source.model).inputs
+    padded = build_padded(source.model)
+    names, output = padded.inputs, padded.outputs[-1]
+    of_vectors = isinstance(source, VectorSource)
+    more = f" A vector is {source.description}. {source.aim}" if of_vectors else ""
     text = card.format(
+        output=output,
+        variable="vectors" if output == VECTORS else "logits",
+        more=more,
+        longest=source.max_length,
         inputs=", ".join(f"`{name}`" for name in names),
         shape=source.output_shape,
         text=source.example_text,
@@ -116,7 +134,10 @@ def write_frame(
     adapt_card(folder, {**metadata, "library_name": library, "tags": tags}, text)
 
 
-def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int = OPSET) -> None:
+Graphed = MaskedLanguageModel | Classifier | PooledEncoder
+
+
+def write_graph(path: Path, model: Graphed, opset: int = OPSET) -> None:
     """Write the graph of `model`; very large weights go into ``PATH.data``.
 
     Raises:
@@ -134,7 +155,7 @@ def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int 
             padded.eval(),
             example,
             input_names=padded.inputs,
-            output_names=[OUTPUT],
+            output_names=list(padded.outputs),
             opset_version=opset,
             dynamo=True,
             dynamic_shapes=dict.fromkeys(padded.inputs, sizes),
@@ -145,7 +166,8 @@ def write_graph(path: Path, model: MaskedLanguageModel | Classifier, opset: int 
 
 
 class OnnxModel:
-    """A graph that runs on the CPU: ``model(input_ids, attention_mask, token_type_ids)`` -> logits.
+    """A graph that runs on the CPU: ``model(input_ids, attention_mask, token_type_ids)`` -> logits,
+    or the vectors of texts.
 
     A graph without token types ignores them.
 
@@ -161,11 +183,12 @@ class OnnxModel:
             str(path), options, providers=["CPUExecutionProvider"]
         )
         self.inputs: list[str] = [one.name for one in self.session.get_inputs()]
+        self.output: str = self.session.get_outputs()[-1].name
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         inputs = {name: one.numpy() for name, one in zip(self.inputs, tensors, strict=False)}
-        [logits] = self.session.run([OUTPUT], inputs)
-        return torch.from_numpy(logits)
+        [found] = self.session.run([self.output], inputs)
+        return torch.from_numpy(found)
 
 
 @dataclass(frozen=True)
@@ -189,6 +212,7 @@ class PaddedModel(nn.Module):
     """
 
     inputs = ("input_ids", "attention_mask")
+    outputs = ("logits",)
 
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__()
@@ -209,6 +233,8 @@ class PaddedClassifier(nn.Module):
     [B, L].
     """
 
+    outputs = PaddedModel.outputs
+
     def __init__(self, model: Classifier) -> None:
         super().__init__()
         self.model = model
@@ -225,8 +251,26 @@ class PaddedClassifier(nn.Module):
         return logits.unflatten(0, input_ids.shape) if of_tokens else logits
 
 
-def build_padded(model: MaskedLanguageModel | Classifier) -> PaddedModel | PaddedClassifier:
+class PaddedVectors(nn.Module):
+    """The encoder and its pooling: -> [B, L, D] vectors of tokens, [B, D] vectors of texts."""
+
+    inputs = PaddedModel.inputs
+    outputs = ("token_embeddings", VECTORS)
+
+    def __init__(self, model: PooledEncoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.model.encoder(input_ids.reshape(-1), _describe_rows(attention_mask))
+        hidden = hidden.unflatten(0, input_ids.shape)
+        return hidden, self.model.pool(hidden, attention_mask)
+
+
+def build_padded(model: Graphed) -> PaddedModel | PaddedClassifier | PaddedVectors:
     """Return a module that takes padded rows."""
+    if isinstance(model, PooledEncoder):
+        return PaddedVectors(model)
     return PaddedClassifier(model) if isinstance(model, Classifier) else PaddedModel(model)
 
 
@@ -242,7 +286,7 @@ def _describe_rows(attention_mask: Tensor) -> PaddedContext:
 
 
 def write_openvino(folder: Path, source: Source) -> Written:
-    """Write files with the names of optimum-intel, in fp32, and compare logits in OpenVINO.
+    """Write files with the names of optimum-intel, in fp32, and compare the output in OpenVINO.
 
     Raises:
         MissingPackageError: a package of the extra `openvino` is missing.
@@ -258,13 +302,13 @@ def write_openvino(folder: Path, source: Source) -> Written:
     # CPUs with AMX compute in bf16 by default.
     precision = {"INFERENCE_PRECISION_HINT": "f32"}
     compiled = library.Core().compile_model(folder / OPENVINO, "CPU", precision)
-    names = build_padded(source.model).inputs
+    padded = build_padded(source.model)
 
     def compute(*tensors: Tensor) -> Tensor:
-        inputs = {name: one.numpy() for name, one in zip(names, tensors, strict=False)}
-        return torch.from_numpy(compiled(inputs)[OUTPUT].copy())
+        inputs = {name: one.numpy() for name, one in zip(padded.inputs, tensors, strict=False)}
+        return torch.from_numpy(compiled(inputs)[padded.outputs[-1]].copy())
 
-    return Written(source.compare(compute))
+    return Written(_compare(source, compute))
 
 
 def write_page(folder: Path, source: Source) -> Written:
@@ -276,6 +320,7 @@ def write_page(folder: Path, source: Source) -> Written:
         ExportError: the model is a classifier, is too large, or no class of transformers.js has
             its architecture.
     """
+    need_logits(source, "transformers-js")
     if not isinstance(source, MaskedModelSource):
         raise ExportError("the page of transformers-js fills masks. Export a classifier to onnx.")
     check_family(source)

@@ -30,6 +30,7 @@ from maskwright.errors import ExportError
 from maskwright.interop.classifier_source import Judge, Source
 from maskwright.interop.onnx import GRAPH, OnnxModel, write_frame, write_graph
 from maskwright.interop.targets import Int8Scores, Written, import_library, quiet
+from maskwright.interop.vector_source import VectorSource, need_logits
 
 QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"
@@ -81,6 +82,8 @@ def write(folder: Path, source: Source) -> Written:
         InputError: there is no text to measure the score on.
         CorpusError, ShardError: the text for calibration cannot be read.
     """
+    need_logits(source, "onnx-int8")
+    assert not isinstance(source, VectorSource)
     judge, options = source.judge(), source.int8
     calibration = list(source.calibration(options.calibrate)) if options.calibrate else None
     write_frame(folder, source, QUANTIZED)

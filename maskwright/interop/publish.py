@@ -29,17 +29,23 @@ from maskwright.model_folder.classifier_folder import is_classifier, open_classi
 from maskwright.model_folder.families import native_classifier, native_family
 from maskwright.model_folder.folder import CARD, CONFIG, check_inside, open_model, read_card
 from maskwright.model_folder.native.own import OWN
+from maskwright.model_folder.sentence_modules import FILES as SENTENCE_FILES
+from maskwright.model_folder.sentence_modules import POOLING_FOLDER
 from maskwright.model_folder.weights import INDEX, WEIGHTS, list_files
 from maskwright.runs.find_model import PREFIX, find_model_folder, is_hub_name
 from maskwright.runs.run_directory import CONFIG_NAME
 
-_FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_FILES = (
+    *(CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *SENTENCE_FILES,
+)
 # Files that libraries read from a model folder; those that are not uploaded are an older model's.
 _MODEL_FILE = re.compile(
     r"(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)|(tf_model\.h5|flax_model\.msgpack)"
     r"|(model\.safetensors|pytorch_model\.bin|tf_model\.h5|flax_model\.msgpack)\.index\.json"
     r"|tokenizer\.json|tokenizer\.model|spiece\.model|sentencepiece\.bpe\.model|vocab\.(txt|json)"
     r"|merges\.txt|(special_tokens_map|added_tokens|tokenizer_config)\.json"
+    r"|modules\.json|config_sentence_transformers\.json|sentence_.*_config\.json"
 )
 _NAME = r"[A-Za-z0-9][\w.-]*"
 _LOGIN = "log in with: hf auth login, or set HF_TOKEN to a token with write access"
@@ -66,7 +72,7 @@ class PublishResult:
         """Return a line for each file, with bytes and sha256."""
         card = self.card.encode()
         entries = [(CARD, len(card), hashlib.sha256(card).hexdigest())]
-        entries += [(path.name, path.stat().st_size, hash_file(path)) for path in self.files]
+        entries += [(_name_file(path), path.stat().st_size, hash_file(path)) for path in self.files]
         return [f"{name:<24} {size:>14,}  {digest}" for name, size, digest in entries]
 
 
@@ -130,6 +136,11 @@ def publish(
     return result if dry_run else _upload(result, private, revision, message)
 
 
+def _name_file(path: Path) -> str:
+    """Return the path of a file in the repository."""
+    return f"{POOLING_FOLDER}/{path.name}" if path.parent.name == POOLING_FOLDER else path.name
+
+
 def find_base_model(run: Path) -> str | None:
     """Return the model on the hub that a run was initialized from, or None."""
     source = _read_config(run).get("init_from")
@@ -170,7 +181,7 @@ def _upload(
     if token is None:
         raise InputError(f"no hub token to publish {repo}: {_LOGIN}.")
     api = hub.HfApi(token=token, library_name="maskwright", library_version=ours)
-    contents = {CARD: result.card.encode(), **{path.name: path for path in result.files}}
+    contents = {CARD: result.card.encode(), **{_name_file(path): path for path in result.files}}
     try:
         with quiet():
             api.create_repo(repo, private=private or None, exist_ok=True)

@@ -40,6 +40,8 @@ TARGETS = {
     ),
     "transformers-js": Target("maskwright.interop.onnx:write_page", _ONNX),
 }
+# Of vectors; and of vectors if a model was made for them, else of logits.
+VECTOR_TARGETS, EITHER_TARGETS = ("gguf", "sentence-transformers"), ("onnx", "openvino")
 
 
 class Int8Options(NamedTuple):

@@ -1,28 +1,29 @@
-"""Export to transformers, and to sentence-transformers: the encoder with mean pooling."""
+"""Export to transformers, and to sentence-transformers, which judges all exports of vectors."""
 
 import inspect
-from dataclasses import replace
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.errors import ExportError, InputError
+from maskwright.errors import ExportError, InputError, MissingPackageError
 from maskwright.interop.classifier_source import Source
-from maskwright.interop.comparison import TOLERANCE, OutputComparison
-from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
+from maskwright.interop.comparison import Compute, OutputComparison
 from maskwright.interop.targets import Written, import_library, quiet_transformers
-from maskwright.model.masked_lm import BareEncoder
+from maskwright.interop.vector_source import VectorSource, need_logits
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
 from maskwright.model_folder.folder import adapt_card
-from maskwright.model_folder.sentence_modules import write_modules
 
 _NEEDED_BY = "an export to transformers"
 _VECTORS_NEEDED_BY = "an export to sentence-transformers"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _VECTORS_CARD = """
-The encoder with mean pooling over all tokens; vectors are normalized to length 1:
+The encoder; the vector of a text is {description}:
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -72,6 +73,8 @@ def write(folder: Path, source: Source) -> Written:
     """
     transformers = import_transformers()
     check_family(source)
+    need_logits(source, "hf")
+    assert not isinstance(source, VectorSource)
     source.save(folder)
     takes_types = source.model.config.type_vocab_size > 1
     names = _INPUTS if takes_types else _INPUTS[:2]
@@ -107,42 +110,83 @@ def write_vectors(folder: Path, source: Source) -> Written:
     """Write the folder, load it with sentence-transformers, and compare vectors; raises as
     `check_family`.
     """
-    if not isinstance(source, MaskedModelSource):
+    if not isinstance(source, VectorSource):
         raise ExportError(
             "a classifier has no sentence vectors. Export it to hf: if it labels texts, "
             "CrossEncoder of sentence-transformers loads that folder."
         )
-    library = import_library("sentence_transformers", "sentence-transformers", _VECTORS_NEEDED_BY)
-    transformers = import_transformers()
+    import_library("sentence_transformers", "sentence-transformers", _VECTORS_NEEDED_BY)
     check_family(source)
-    longest = source.max_length
-    with quiet_transformers(transformers):
-        _write_encoder(folder, source, transformers)
-        adapt_card(folder, _VECTORS_METADATA, _VECTORS_CARD.format(longest=longest, aim=source.aim))
-        model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-        if model.max_seq_length != longest:
-            raise ExportError(
-                f"sentence-transformers reads max_seq_length = {model.max_seq_length}, but the "
-                f"model takes {longest} tokens. Nothing was written."
-            )
-        sentences = choose_sentences(source.loaded, source.data, mask_words=False)
-        theirs = torch.from_numpy(model.encode(sentences.texts, show_progress_bar=False))
-    ours = torch.from_numpy(source.embed(sentences.texts))
-    num_tokens = sum(map(len, sentences.rows))
-    largest = (ours - theirs).abs().max().item()  # of vectors of length 1, [N, D] each
-    comparison = OutputComparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
+    source.save(folder, **_describe_pooler(source))
+    card = _VECTORS_CARD.format(
+        longest=source.max_length, aim=source.aim, description=source.description
+    )
+    adapt_card(folder, _VECTORS_METADATA, card)
+    texts = source.choose_texts()
+    theirs, longest = encode_by_library(folder, texts)
+    if longest != source.max_length:
+        raise ExportError(
+            f"sentence-transformers reads max_seq_length = {longest}, but the model takes "
+            f"{source.max_length} tokens. Nothing was written."
+        )
+    found = [source.compare_vectors(theirs, *judge) for judge in list_judges(source, texts)]
     note = f"encode() truncates texts to {longest} tokens (max_seq_length)"
-    return Written(comparison, notes=(note,))
+    return Written(max(found, key=lambda one: _rank(one.largest)), notes=(note,))
 
 
-def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -> None:
-    """Write the model without its heads, and the configuration of its modules."""
-    config = replace(source.model.config, sentence_pair_head=False)
-    weights = source.model.encoder.named_parameters(prefix="encoder")
-    source.save(folder, BareEncoder.from_tensors(config, dict(weights)))
-    theirs = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-    # BERT's class would add an unused layer of random weights.
-    arguments = inspect.signature(transformers.MODEL_MAPPING[type(theirs)].__init__).parameters
+def _rank(difference: float) -> float:
+    return math.inf if difference != difference else difference  # NaN
+
+
+def _describe_pooler(source: VectorSource) -> dict[str, Any]:
+    """Return the argument without which BERT's class would add a layer of random weights."""
+    transformers = import_transformers()
+    family, _ = source.find_family()
+    assert family is not None, "check_family"
+    config = transformers.CONFIG_MAPPING[family.model_type]
+    arguments = inspect.signature(transformers.MODEL_MAPPING[config].__init__).parameters
     has_pooler = "add_pooling_layer" in arguments
-    settings = {"model_args": {"add_pooling_layer": False}} if has_pooler else {}
-    write_modules(folder, config.hidden_size, "mean", source.max_length, **settings)
+    return {"model_args": {"add_pooling_layer": False}} if has_pooler else {}
+
+
+def encode_by_library(
+    folder: Path, texts: list[str], max_length: int | None = None, *, scales: bool = False
+) -> tuple[NDArray[np.float32], int]:
+    """Return the vectors [N, D] that sentence-transformers computes from a folder, and the longest
+    input that it reads there.
+
+    Args:
+        max_length: a lower limit than the library's, which does not know that of positions.
+        scales: scale vectors to length 1.
+    """
+    library = import_library("sentence_transformers", "sentence-transformers", _VECTORS_NEEDED_BY)
+    with quiet_transformers(import_transformers()):
+        model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        longest: int = model.max_seq_length
+        model.max_seq_length = min(longest, max_length or longest)
+        options = {"normalize_embeddings": True} if scales else {}
+        return model.encode(texts, show_progress_bar=False, **options), longest
+
+
+def list_judges(
+    source: VectorSource, texts: list[str]
+) -> Iterator[tuple[NDArray[np.float32], str]]:
+    """Yield the vectors of texts with which an export is compared, and who computed them from the
+    source: sentence-transformers if it is installed and has this architecture, and maskwright.
+    """
+    try:
+        check_family(source)
+        scales = not source.settings.is_stated  # the library does so on demand only
+        found, _ = encode_by_library(source.root, texts, source.max_length, scales=scales)
+        yield found, "sentence-transformers"
+    except (ExportError, InputError, MissingPackageError):
+        pass
+    yield source.embed(texts), "maskwright"
+
+
+def compare_vectors(source: VectorSource, compute: Compute) -> OutputComparison:
+    """Compare the vectors of a graph with those of `list_judges`."""
+    texts = source.choose_texts()
+    theirs = source.run(compute, texts)
+    found = [source.compare_vectors(theirs, *judge) for judge in list_judges(source, texts)]
+    return max(found, key=lambda one: _rank(one.largest))

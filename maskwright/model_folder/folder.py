@@ -34,6 +34,7 @@ from maskwright.model_folder.native.bert_like import (
 )
 from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
+from maskwright.model_folder.sentence_modules import FILES as SENTENCE_FILES
 from maskwright.model_folder.weights import WEIGHTS, is_headless, read_model, write_weights
 from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -43,6 +44,7 @@ MODEL = "model"  # the model folder in a run directory
 DIMENSIONS = "matryoshka_dimensions"  # in config.json, as vLLM reads it: sizes of vectors
 MAX_CONFIG_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
+WRITTEN |= {name.partition("/")[0] for name in SENTENCE_FILES}
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -88,6 +90,7 @@ def save_model(
     card: str | None = None,
     *,
     add_special_tokens: bool = True,
+    max_length: int | None = None,
     finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a model folder atomically, and replace an older one::
@@ -102,6 +105,7 @@ def save_model(
         tokenizer: the tokenizer that the model was trained with.
         card: Markdown about data, recipe and results, for the card.
         add_special_tokens: True if the model was trained on [CLS] … [SEP] around every segment.
+        max_length: the longest input in tokens; default: that of the model.
         finish: called with the folder before it replaces another, to add to it.
 
     Raises:
@@ -121,7 +125,7 @@ def save_model(
         family, reason = native_family(config)
         family = family or OWN
     fields, card = family.write_config(config), write_card(card, config, family, reason)
-    write_folder(folder, model, config, tokenizer, family, fields, card, finish=finish)
+    write_folder(folder, model, config, tokenizer, family, fields, card, max_length, finish=finish)
 
 
 def write_folder(
@@ -224,6 +228,13 @@ def open_encoder(folder: Path | str) -> LoadedEncoder:
     else:
         model = read_model(folder, lambda: Discriminator(config), family)
     return LoadedEncoder(model.eval(), described.tokenizer, wraps)
+
+
+def is_encoder(folder: Path | str) -> bool:
+    """Return True if a model folder has no head that predicts or detects tokens."""
+    described = _describe_any(folder := find_model(folder))
+    is_bare = is_headless(folder, described.config, described.family)
+    return is_bare and not described.is_discriminator
 
 
 def read_bare(folder: Path, config: EncoderConfig, family: Family) -> BareEncoder:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from maskwright.config import Plain
 from maskwright.console import tell
-from maskwright.errors import ConfigError, ShardError
+from maskwright.errors import ConfigError, MaskwrightError, ShardError
 from maskwright.files import as_mapping, hash_file
 from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
 from maskwright.model.init import draw_pair_head, initialize
 from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder, open_model, read_bare
+from maskwright.model_folder.sentence_modules import VectorSettings, read_settings
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
 from maskwright.preparation.find_data import named_folder
 from maskwright.pretraining.vocabulary_transfer import Transfer, grow_vocabulary, mix_vocabulary
@@ -39,12 +40,16 @@ from maskwright.train.config import parse_schedule
 
 @dataclass(frozen=True)
 class InitialModel:
-    """A model that training begins with or learns from: its name as given, its folder's content."""
+    """A model that training begins with or learns from: its name as given, its folder's content.
+
+    `vectors` are the settings of a folder of sentence-transformers, else None.
+    """
 
     name: str
     folder: Path
     model: MaskedLanguageModel
     tokenizer: Tokenizer
+    vectors: VectorSettings | None = None
 
     def adapt(
         self,
@@ -79,12 +84,15 @@ class InitialModel:
     def describe(self) -> Origin:
         """Return the entry of the model in provenance.json."""
         weights = sorted(self.folder.glob("*.safetensors"))
-        return {
+        origin: Origin = {
             "name": self.name,
             "folder": str(self.folder.resolve()),
             "sha256": {path.name: hash_file(path) for path in weights},
             "tokenizer_fingerprint": self.tokenizer.fingerprint,
         }
+        if self.vectors is not None:
+            origin["vectors"] = self.vectors.to_json()
+        return origin
 
 
 def load_initial(config: PretrainConfig) -> InitialModel | None:
@@ -109,7 +117,18 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
         tell_on_first_rank(f"{config.init_from} has no head that predicts masked tokens: it is new")
     else:
         model = read_model(folder, lambda: MaskedLanguageModel(architecture), family)
-    return InitialModel(config.init_from, folder, model, described.tokenizer)
+    vectors = _read_vectors(folder, config.init_from)
+    return InitialModel(config.init_from, folder, model, described.tokenizer, vectors)
+
+
+def _read_vectors(folder: Path, name: str) -> VectorSettings | None:
+    """Return what a folder of sentence-transformers states about its vectors, else None."""
+    try:
+        found = read_settings(folder)
+    except MaskwrightError as error:  # training does not need them
+        tell_on_first_rank(f"{name}: the new model will not state how to compute vectors: {error}")
+        return None
+    return found if found.is_stated else None
 
 
 def load_teacher(config: PretrainConfig, tokenizer: Tokenizer | None) -> InitialModel | None:

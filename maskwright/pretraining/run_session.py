@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from maskwright.formatting import escape_markdown, write_code, write_code_block
 from maskwright.logs import Record, of_sources, read_metrics
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
+from maskwright.model_folder.sentence_modules import parse_settings, write_modules
 from maskwright.objectives.objective import Objective, TrainedModel, count_parameters_of
 from maskwright.objectives.scores import ScoreLine
 from maskwright.preparation.tasks import EXTENSION_KEY
@@ -41,6 +42,7 @@ from maskwright.runs.run_directory import (
     METRICS_NAME,
     MICRO_BATCH,
     MODEL_NAME,
+    PROVENANCE_NAME,
     REPORT_NAME,
     Origin,
     shorten_path,
@@ -130,8 +132,17 @@ class Session:
             for trained in self.objective.list_models(network) if network is not None else ():
                 name = "-".join(filter(None, (milestone, trained.folder))) or MODEL_NAME
                 card = self._describe(trained, final) if final else None
-                out, wraps = self.run / name, self.config.data.special_tokens
-                save_model(out, trained.model, self.data.tokenizer, card, add_special_tokens=wraps)
+                save_model(
+                    *(self.run / name, trained.model, self.data.tokenizer, card),
+                    add_special_tokens=self.config.data.special_tokens,
+                    finish=partial(self._state_vectors, trained.model.config.hidden_size),
+                )
+
+    def _state_vectors(self, width: int, folder: Path) -> None:
+        """Write again what the model that the run began with states about its vectors."""
+        if stated := as_mapping((self.origin or {}).get("vectors")):
+            settings = parse_settings(stated, self.run / PROVENANCE_NAME)
+            write_modules(folder, width, settings)
 
     def _describe(self, trained: TrainedModel, final: Record) -> str:
         card = describe_training(

@@ -10,7 +10,7 @@ from typing import Any
 
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.extras import import_extra
-from maskwright.model_folder.sentence_modules import MODULES_NAME, find_transformer
+from maskwright.model_folder.sentence_modules import MODULES_NAME, SHARED_CONFIG, find_transformer
 from maskwright.objectives.config import OBJECTIVES
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
@@ -27,7 +27,7 @@ PREFIX = "hf:"
 _DOWNLOADED = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "*.safetensors", "model.safetensors.index.json",
-    "modules.json", "1_Pooling/config.json", SENTENCE_CONFIG,  # of sentence-transformers
+    MODULES_NAME, SHARED_CONFIG, "*_Pooling/config.json", SENTENCE_CONFIG,
 )  # fmt: skip
 _BELOW = "*/*.safetensors"  # subfolders hold other formats, and parts of larger models
 

@@ -123,12 +123,17 @@ _TRACKER_FOLDERS = ("tensorboard", "trackers")
 
 
 class Origin(TypedDict):
-    """A model that a run uses: its name as given, its folder and its files' hashes."""
+    """A model that a run uses: its name as given, its folder and its files' hashes.
+
+    `vectors` are the `VectorSettings` of a folder of sentence-transformers, which the run's own
+    folders state again.
+    """
 
     name: str
     folder: str
     sha256: dict[str, str]
     tokenizer_fingerprint: str
+    vectors: NotRequired[JsonObject]
 
 
 class RunFacts(TypedDict):

@@ -17,7 +17,13 @@ from urllib.parse import quote
 
 import numpy as np
 from fastapi import Depends, FastAPI
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from fastapi.security import HTTPBearer
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,7 +34,7 @@ from maskwright.serving.batcher import Batcher, Compute, Item, Result
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.guard import ERROR_LOG, AllowedHosts, Guard
 from maskwright.serving.metrics import Metrics
-from maskwright.serving.pages import Playground, add_docs
+from maskwright.serving.pages import DOCS_PATHS, Playground, add_docs
 from maskwright.serving.pipelines import Pipeline, Query
 from maskwright.serving.schemas import (
     CUT_HEADER,
@@ -205,6 +211,7 @@ class Service:
         """The handler of the model's task."""
         handlers = {
             "fill-mask": self.fill_mask,
+            "feature-extraction": self.embed,
             "text-classification": self.classify_texts,
             "token-classification": self.classify_tokens,
         }
@@ -230,15 +237,27 @@ class Service:
 
     async def embed(self, request: EmbedRequest) -> Response:
         """Embed each text."""
-        answers = await self._embed(_as_list(request.inputs))
-        return await _respond(answers, lambda: _dump_list(answers.results))
+        answers = await self._embed(_as_list(request.inputs), request.prompt_name)
+
+        def show_all() -> str:
+            vectors = answers.results
+            return _dump_list([_cut(v, len(v)) for v in vectors] if request.normalize else vectors)
+
+        return await _respond(answers, show_all)
 
     async def compare(self, request: SimilarityRequest) -> Response:
-        """Return the cosine of the source sentence's embedding with that of each sentence."""
+        """Return the similarity of the source sentence's embedding and that of each sentence: the
+        cosine, unless the model states another.
+        """
         # The source is last, so that errors number the sentences as the request does.
+        embedder = self.pipeline.embedder
         answers = await self._embed([*request.inputs.sentences, request.inputs.source_sentence])
-        embeddings = np.asarray(answers.results, np.float64)
-        return await _respond(answers, lambda: _dump((embeddings[:-1] @ embeddings[-1]).tolist()))
+
+        def show_all() -> str:
+            vectors = embedder.comparable(np.asarray(answers.results, np.float32))
+            return _dump(embedder.compare(vectors[:-1], vectors[-1:])[:, 0].tolist())
+
+        return await _respond(answers, show_all)
 
     async def show_model(self) -> OpenAIModel:
         """Describe the model, in OpenAI's format."""
@@ -292,7 +311,7 @@ class Service:
                     f"{field} contains {mask}, which has no score. Send complete texts; to fill "
                     "masks use POST /."
                 )
-        longest = pipeline.embedder.longest
+        longest = pipeline.longest
         scored = await self._process(pipeline.score, texts, pipeline.count_tokens, longest, power=2)
         return await _respond(scored, lambda: _dump_list(scored.results))
 
@@ -313,14 +332,19 @@ class Service:
         """Report metrics for Prometheus."""
         return Response(self.metrics.show(), media_type="text/plain; version=0.0.4")
 
-    async def show_playground(self) -> HTMLResponse:
-        """Show the playground."""
+    async def show_playground(self) -> Response:
+        """Show the playground; the documentation if there is nothing to predict."""
+        if self.pipeline.task == "feature-extraction":
+            return RedirectResponse(DOCS_PATHS[0].removeprefix("/"))  # for a proxy with a prefix
         return HTMLResponse(self.playground.html)
 
-    async def _embed(self, texts: Sequence[str]) -> Answers[list[float]]:
+    async def _embed(
+        self, texts: Sequence[str], prompt_name: str | None = None
+    ) -> Answers[list[float]]:
         pipeline = self.pipeline
-        longest = pipeline.embedder.longest
-        return await self._process(pipeline.embed, texts, pipeline.count_tokens, longest)
+        prompt = pipeline.embedder.settings.find_prompt(prompt_name)
+        prompted, longest = [prompt + text for text in texts], pipeline.embedder.longest
+        return await self._process(pipeline.embed, prompted, pipeline.count_tokens, longest)
 
     async def _process(
         self,

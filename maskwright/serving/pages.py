@@ -60,7 +60,8 @@ def _list_task_facts(pipeline: Pipeline[Any]) -> dict[str, object]:
         return {"mask": pipeline.fill.tokenizer.mask_token}
     if isinstance(pipeline, TextClassificationPipeline):
         return {"numTexts": pipeline.predict.loaded.num_texts}
-    assert isinstance(pipeline, TokenClassificationPipeline)
+    if not isinstance(pipeline, TokenClassificationPipeline):
+        return {}
     labels = pipeline.predict.loaded.labels
     kinds = dict.fromkeys(split_tag(label)[1] for label in labels if label != OUTSIDE)
     strategy = "simple" if marks_entities(labels) else "none"

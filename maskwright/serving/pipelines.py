@@ -19,12 +19,18 @@ from maskwright.evaluation.run import hash_model
 from maskwright.finetuning.conll import OUTSIDE, Sentence
 from maskwright.finetuning.predict import Predictor, list_entities
 from maskwright.finetuning.task import Answer
-from maskwright.inference.embed import Embedder, Pooling
+from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
-from maskwright.model_folder.folder import CARD, read_card, read_config_file, read_dimensions
-from maskwright.model_folder.sentence_modules import find_pooling
+from maskwright.model_folder.folder import (
+    CARD,
+    is_encoder,
+    read_card,
+    read_config_file,
+    read_dimensions,
+)
+from maskwright.model_folder.sentence_modules import VectorSettings, read_settings
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.schemas import (
     EntityGroup,
@@ -106,9 +112,14 @@ class Pipeline(ABC, Generic[Parameters]):
         """Return the number of tokens of each text or pair as it is, with special tokens."""
         return self.count_tokens([query.text for query in queries])
 
+    @property
+    def longest(self) -> int:
+        """The longest input of the model; that of embeddings may be shorter."""
+        return self.embedder.model.config.max_position_embeddings
+
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the embedding of each text."""
-        return [vector.tolist() for vector in self.embedder(texts)]
+        """Return the embedding of each text, which has its prompt already."""
+        return [vector.tolist() for vector in self.embedder(texts, prompt_name="")]
 
     def score(self, texts: Sequence[str]) -> list[ScoredText | InputError]:
         """Return the tokens of each text and their log-probabilities in nats."""
@@ -144,12 +155,15 @@ class FillMaskPipeline(Pipeline[FillMaskParameters]):
     task: TaskName = "fill-mask"
 
     def __init__(
-        self, fill: FillMask, example: Sequence[str] = (), pooling: Pooling = "mean"
+        self,
+        fill: FillMask,
+        example: Sequence[str] = (),
+        settings: VectorSettings | None = None,
     ) -> None:
         # The embedder and the scorer share the weights.
         parts = (fill.model, fill.tokenizer, bool(fill.wrap([])))
         scorer = PseudoLikelihoodScorer.from_parts(*parts)
-        super().__init__(Embedder.from_parts(*parts, pooling), scorer, example)
+        super().__init__(Embedder.from_parts(*parts, settings=settings), scorer, example)
         self.fill = fill
         self.longest_input = self.embedder.longest  # longer texts are refused
 
@@ -216,6 +230,15 @@ class FillMaskPipeline(Pipeline[FillMaskParameters]):
             "token_str": prediction.token,
             "sequence": backend.decode(filled, skip_special_tokens=is_only),
         }
+
+
+class VectorPipeline(Pipeline[Any]):
+    """Embeddings of texts, by a model without a head."""
+
+    task: TaskName = "feature-extraction"
+
+    def __call__(self, queries: Sequence[Query[Any]]) -> list[list[float]]:
+        return self.embed([query.text for query in queries])
 
 
 class _PredictorPipeline(Pipeline[Parameters]):
@@ -377,9 +400,13 @@ def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
 def _open_task(folder: Path, device: str | None) -> Pipeline[Any]:
     example = _read_card_example(folder)
     if not is_classifier(folder):
-        fill = FillMaskPipeline(FillMask(folder, device), example, find_pooling(folder))
-        fill.dimensions = read_dimensions(folder)
-        return fill
+        if is_encoder(folder):
+            pipeline: Pipeline[Any] = VectorPipeline(Embedder(folder, device), None, example)
+        else:
+            settings = read_settings(folder)
+            pipeline = FillMaskPipeline(FillMask(folder, device), example, settings)
+        pipeline.dimensions = read_dimensions(folder)
+        return pipeline
     predict = Predictor(folder, device or "auto")
     if predict.finds_spans:
         raise ModelFolderError(

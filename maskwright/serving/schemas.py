@@ -22,7 +22,7 @@ from maskwright.serving.batcher import QueueFullError
 # On Python 3.11 pydantic takes no TypedDict of the standard library.
 
 
-TaskName = Literal["fill-mask", "text-classification", "token-classification"]
+TaskName = Literal["fill-mask", "feature-extraction", "text-classification", "token-classification"]
 AggregationStrategy = Literal["none", "simple", "first", "average", "max"]
 Text = Annotated[str, Field(max_length=100_000)]  # models read a few thousand at most
 INPUT_TAGS: dict[type, str] = {str: "<text>", dict: "<pair>", list: "<list>"}
@@ -103,9 +103,14 @@ class ScoreRequest(RequestModel):
 
 
 class EmbedRequest(ScoreRequest):
-    """Texts to embed; each option has one value, that of all embeddings of this server."""
+    """Texts to embed, with the options of text-embeddings-inference.
+
+    `normalize`: scale to length 1; default: as the model states. `prompt_name`: the prompt of the
+    model to put before each text. The others have one value.
+    """
 
     normalize: Literal[True] | None = None
+    prompt_name: Text | None = None
     truncate: Literal[True] | None = None
     truncation_direction: Literal["right"] | None = None
     encoding_format: Literal["float"] | None = None
@@ -280,9 +285,11 @@ class OpenAIErrorResponse(TypedDict):
 Embeddings = list[list[float]]
 FillMaskResult: TypeAlias = list[MaskCandidate] | list[list[MaskCandidate]]  # one mask, several
 TokenClassificationResult: TypeAlias = list[TaggedWord] | list[EntityGroup]
-TaskResult: TypeAlias = FillMaskResult | list[LabelScore] | TokenClassificationResult  # of a text
+# Of a text.
+TaskResult: TypeAlias = FillMaskResult | list[LabelScore] | TokenClassificationResult | list[float]
 RESPONSES: dict[TaskName, Any] = {
     "fill-mask": FillMaskResult | list[FillMaskResult],
+    "feature-extraction": Embeddings,
     "text-classification": list[list[LabelScore]],
     "token-classification": TokenClassificationResult | list[TokenClassificationResult],
 }

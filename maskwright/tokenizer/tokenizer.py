@@ -151,6 +151,18 @@ class Tokenizer:
         """Whether the tokenizer lowercases text."""
         return self._normalize("A").endswith("a")
 
+    def with_lowercase(self) -> "Tokenizer":
+        """Return a tokenizer that lowercases first, as ``do_lower_case`` of sentence-transformers.
+
+        Special tokens written in a text keep their case.
+        """
+        normalizer: JsonObject | None = self.description["normalizer"]
+        is_sequence = normalizer is not None and normalizer["type"] == "Sequence"
+        steps = normalizer["normalizers"] if normalizer and is_sequence else [normalizer]
+        steps = [{"type": "Lowercase"}, *filter(None, steps)]
+        lowercase = {"type": "Sequence", "normalizers": steps}
+        return Tokenizer({**self.description, "normalizer": lowercase}, self.special_tokens)
+
     @property
     def strips_accents(self) -> bool:
         """Whether the tokenizer removes accents."""
@@ -274,7 +286,8 @@ class Tokenizer:
         """
         folder = Path(folder)
         config: JsonObject = {
-            # This class uses tokenizer.json unchanged; BertTokenizer would build its own pipeline.
+            # This class uses tokenizer.json unchanged. BertTokenizer of transformers 4 does so, too,
+            # but that of 5 replaces the normalizer: Hindi, Tamil and Japanese get other ids.
             "tokenizer_class": "PreTrainedTokenizerFast",
             "do_lower_case": self.lowercase,
             "clean_up_tokenization_spaces": False,

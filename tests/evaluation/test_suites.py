@@ -3,19 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import maskwright
 from maskwright.cli.evaluate import evaluate_parser
-from maskwright.data.config import DataConfig
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import mean_interval
 from maskwright.evaluation.suites import SUITES, Request, Suite, load_suite, mark_fast, parse_names
-from maskwright.inference.embed import Embedder
-from maskwright.inference.text_model import TextModel
 from maskwright.runs.config import SuiteName
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from tests.command import Cli
@@ -103,10 +100,3 @@ def test_names_are_read_once_each():
     }.items():
         with pytest.raises(InputError, match=message):
             parse_names(names)
-
-
-def test_vectors_keep_the_pooling_of_the_model(workplace: Path):
-    folder = workplace / "runs" / "small" / "model"
-    models: list[Any] = [Embedder(folder, "cpu", "cls"), TextModel(folder, "cpu")]
-    found = [Request(model, DataConfig()).make_embedder().pooling for model in models]
-    assert found == ["cls", "mean"]

@@ -12,6 +12,7 @@ from maskwright.errors import ExportError, InputError, MissingPackageError, Mode
 from maskwright.extras import how_to_install
 from maskwright.interop import masked_lm_source as masked_model
 from maskwright.interop import transformers as to_transformers
+from maskwright.interop import vector_source
 from maskwright.interop.comparison import OutputComparison
 from maskwright.interop.export import export
 from maskwright.interop.targets import TARGETS, Target
@@ -133,7 +134,8 @@ def test_another_function_is_noticed_and_nothing_of_it_stays(
         damage(copy)
         save_model(folder, copy, tokenizer, **options)
 
-    monkeypatch.setattr(masked_model, "save_model", save_damaged)
+    for module in (masked_model, vector_source):
+        monkeypatch.setattr(module, "save_model", save_damaged)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ExportError, match=r"differ by up to .* is allowed. Nothing was written"):
         export(bert, to, tmp_path / "out")

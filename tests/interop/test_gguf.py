@@ -12,7 +12,7 @@ from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.errors import ExportError
 from maskwright.interop.export import export
 from maskwright.interop.gguf import FILE, find_architecture, write_file
-from maskwright.interop.masked_lm_source import MaskedModelSource
+from maskwright.interop.vector_source import VectorSource
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer
@@ -50,7 +50,7 @@ def test_the_file_holds_our_tensors_and_tokens(
 ):
     tokenizer = tokenizers["wordpiece"]
     folder = write_model(tmp_path / "model", SHAPES[shape], tokenizer=tokenizer)
-    source = MaskedModelSource(folder, None)
+    source = VectorSource(folder, None)
     write_file(tmp_path / FILE, source)
     reader = library.GGUFReader(tmp_path / FILE)
     found = {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
@@ -101,7 +101,7 @@ def test_what_llama_cpp_does_not_compute_is_refused(
 ):
     folder = write_model(tmp_path / "model", fields, tokenizer=tokenizers["wordpiece"])
     with pytest.raises(ExportError, match=reason):
-        find_architecture(MaskedModelSource(folder, None).model.config)
+        find_architecture(VectorSource(folder, None).model.config)
     with pytest.raises(ExportError, match="onnx"):
         export(folder, "gguf", tmp_path / "out")
     assert not (tmp_path / "out").exists()
