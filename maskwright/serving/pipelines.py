@@ -165,7 +165,7 @@ class FillMaskPipeline(Pipeline[FillMaskParameters]):
         scorer = PseudoLikelihoodScorer.from_parts(*parts)
         super().__init__(Embedder.from_parts(*parts, settings=settings), scorer, example)
         self.fill = fill
-        self.longest_input = self.embedder.longest  # longer texts are refused
+        self.longest_input = self.longest  # longer texts are refused
 
     def check(self, queries: Sequence[Query[FillMaskParameters]], config: ServeConfig) -> None:
         super().check(queries, config)
