@@ -111,11 +111,11 @@ def kill_ranks(place: Workplace, parallel: str, kills: int) -> dict[str, object]
     """Kill random ranks at random times; return whether the end is the undisturbed one."""
     flags = [*SMALL, "--train.max_steps", "400", "--train.parallel", parallel]
     flags += ["--train.checkpoint_every_minutes", "0.02"]
-    place.run(f"calm-{parallel}", 2, flags)
+    place.run(f"calm-{parallel}", 2, flags, threads=2)
     draw, done = random.Random(0), 0
     name = f"killed-{parallel}"
     checkpoints = place.runs / name / "checkpoints"
-    with place.start(name, 2, flags, restarts=kills) as launcher:
+    with place.start(name, 2, flags, restarts=kills, threads=2) as launcher:
         while done < kills and launcher.poll() is None:
             seen = set(checkpoints.glob("step_*"))
             while launcher.poll() is None and not set(checkpoints.glob("step_*")) - seen:

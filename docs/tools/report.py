@@ -4,6 +4,7 @@
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,3 +156,9 @@ def main(arguments: argparse.Namespace) -> None:
         pictures = pages[name].draw()
         pages[name].put_section()
         print(f"written: {', '.join([name, *pictures])}")
+    from docs.tools.promises import list_promises  # which reads pages
+
+    if stale := [promise for promise in list_promises(pages) if promise.is_stale]:
+        sys.exit(
+            "\n".join(["the code has changed since the files of these promises:", *map(str, stale)])
+        )

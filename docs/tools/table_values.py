@@ -253,15 +253,6 @@ def describe_kills(result: Result) -> Iterator[Record]:
            for key, field in (("kills", "kills"), ("same", "same_bits"))}  # fmt: skip
 
 
-def describe_order(result: Result) -> Iterator[Record]:
-    trials = result["large"]
-    yield {
-        "statistics": sum(trial["statistics"] for trial in trials),
-        "elements": max(trial["elements"] for trial in trials),
-        "smallest": min(trial["smallest_p_value"] for trial in trials),
-    }
-
-
 # The classic systems, reproduced.
 
 

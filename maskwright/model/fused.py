@@ -102,7 +102,8 @@ def look_up(table: Tensor, ids: Tensor, padding_id: int | None = None) -> Tensor
     Args:
         padding_id: the row that gets no gradient.
     """
-    if torch.compiler.is_compiling() and table.device.type == "cpu":
+    is_trained = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    if is_trained and table.device.type == "cpu":
         return _look_up_in_graph(table, ids, -1 if padding_id is None else padding_id)
     return F.embedding(ids, table, padding_id)
 

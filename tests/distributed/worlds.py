@@ -81,7 +81,7 @@ def _join_and_work(
     names: dict[str, str], work: Callable[..., Result], arguments: tuple[Any, ...]
 ) -> Result:
     warnings.simplefilter("error")
-    torch.set_num_threads(1)
+    torch.set_num_threads(2)  # as a run of a user has several
     os.environ.update(names)
     with joining(read_world(), torch.device("cpu")) as world:
         return work(world, *arguments)

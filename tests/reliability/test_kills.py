@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.crash_test import LIMIT_SECONDS
 from tests.forked import Forked
@@ -19,8 +20,13 @@ from tests.reliability.crash.pretraining import PretrainingRuns
 @pytest.fixture(scope="module", autouse=True)
 def forked() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(Job, "start", lambda _, *given: Forked(*given))
+        monkeypatch.setattr(Job, "start", lambda _, *given: Forked(*given, use_two_threads))
         yield
+
+
+def use_two_threads() -> None:
+    """As in a run of a user: sums must not depend on which thread comes first."""
+    torch.set_num_threads(2)
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def start(command: list[str], log: Path) -> Process:
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # the other cores are for the killer
+            env={**os.environ, "OMP_NUM_THREADS": "2"},
         )
         signal.signal(signal.SIGINT, before)
     return process
