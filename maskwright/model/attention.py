@@ -287,7 +287,7 @@ class SelfAttention(nn.Module):
     def _project(
         self, x: Tensor, angles: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q and k, rotated by `angles`, and v of content or relative positions: [T, H, K]."""
+        """Return q, k (both rotated by `angles`) and v of content or positions: [T, H, K]."""
         q, k, v = self.qkv(x).unflatten(-1, (3, *self.heads_and_size)).unbind(1)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
