@@ -161,7 +161,8 @@ several labels each with its probability; of words each word and its tag, with a
 each sentence. --entities: each entity of a text with its kind, its mean probability, its words, and
 the characters in the text where it begins and ends, from 0. --json: an object for each text, with
 all probabilities; of words with a list of them and their characters. A blank line is answered with
-an empty row. The columns of a table are those that the model was trained on, or sentence1 and sentence2; give others with --columns.
+an empty row. The columns of a table are those that the model was trained on, or sentence1 and
+sentence2; give others with --columns.
 
 A model that labels words splits the punctuation off the words of plain text. It reads files named
 .conll, .iob or .bio (.conll.txt, …) as finetune does, a word a line and a blank line between

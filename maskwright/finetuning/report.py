@@ -157,14 +157,14 @@ def name_predictions(
     else:
         true = name_values(task.problem, labels, np.asarray(examples.targets))
         answers = make_answers(task.problem, labels, np.stack(logits))
-    probabilities: list[Probability] = [
-        [one.probabilities[name] for name in one.label]
-        if isinstance(one.label, list)
-        else one.score
-        for one in answers
-    ]
-    names = [one.label for one in answers]
+    names, probabilities = [one.label for one in answers], list(map(_find_probability, answers))
     return Predictions(task, labels, rows, true, names, probabilities)
+
+
+def _find_probability(answer: Answer) -> Probability:
+    if isinstance(answer.label, list):
+        return [answer.probabilities[name] for name in answer.label]
+    return answer.score
 
 
 def rate_mistake(task: LabelTask, true: Any, found: Any, probability: Probability) -> float | None:

@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 
 from maskwright.finetuning.conll import TaggedSentence
-from maskwright.finetuning.report import Predictions, render_page, write_predictions
+from maskwright.finetuning.examples import Examples
+from maskwright.finetuning.report import (
+    Predictions,
+    name_predictions,
+    render_page,
+    write_predictions,
+)
 from maskwright.finetuning.table_files import TableRow
-from maskwright.finetuning.task import Labels, load_label_task
+from maskwright.finetuning.task import Labels, find_label_task, load_label_task
+from maskwright.model.config import ProblemType
 
 pytestmark = pytest.mark.usefixtures("drawn_charts")
 
@@ -22,7 +29,9 @@ def make(task: str, true: list[Any], found: list[Any], *, pairs: bool = False) -
     rows: list[Any] = [TableRow("a.csv:1", texts) for _ in true]
     if task == "tokens":
         rows = [TaggedSentence("a:1", ("the", "cat"), tuple(tags)) for tags in true]
-    probabilities = [0.75 if task == "classification" else None] * len(true)
+    probabilities: list[Any] = [0.75 if task == "classification" else None] * len(true)
+    if task == "multilabel":
+        probabilities = [[0.75] * len(each) for each in found]
     labels = Labels(names, (1, 1, 1))
     return Predictions(load_label_task(task), labels, rows, true, found, probabilities)
 
@@ -63,7 +72,14 @@ def test_several_labels_and_entities_have_classes_too():
         ),
         (
             make("multilabel", [["a", "b"]], [[]], pairs=True),
-            [["sentence1", "sentence2", "label", "prediction"], ["x", "a|b", ""]],
+            [
+                ["sentence1", "sentence2", "label", "prediction", "probability"],
+                ["x", "a|b", "", ""],
+            ],
+        ),
+        (
+            make("multilabel", [["a"]], [["a", "c"]]),
+            [["sentence1", "label", "prediction", "probability"], ["a", "a|c", "0.7500|0.7500"]],
         ),
         (
             make("regression", [12345678.0], [0.1]),
@@ -83,6 +99,24 @@ def test_predictions_of_words_are_conll(tmp_path: Path):
     path = write_predictions(tmp_path, make("tokens", [["O", "B-X"]], [["O", "O"]]))
     assert path.name == "predictions.conll"
     assert path.read_text() == "the\tO\tO\ncat\tB-X\tO\n\n"
+
+
+@pytest.mark.parametrize("problem", ["single_label_classification", "multi_label_classification"])
+def test_name_predictions_gives_each_label_its_probability(problem: ProblemType):
+    """As the softmax or the sigmoid of its logits."""
+    task = find_label_task("text", problem)
+    logits = np.random.default_rng(0).normal(0, 2, (40, 3)).astype(np.float32)
+    targets = np.zeros(40, int) if task.name == "classification" else np.zeros((40, 3), np.float32)
+    rows = [TableRow("a.csv:1", {"sentence1": "a"})] * 40
+    labels, examples = Labels(("a", "b", "c"), (1, 1, 1)), Examples([], targets, rows=rows)
+    named = name_predictions(task, labels, examples, [*logits])
+    for row, found, shown in zip(logits, named.found, named.probabilities, strict=True):
+        if task.name == "classification":
+            assert shown == pytest.approx(np.exp(row).max() / np.exp(row).sum(), abs=1e-6)
+        else:
+            expected = [1 / (1 + np.exp(-row["abc".index(name)])) for name in found]
+            assert shown == pytest.approx(expected, abs=1e-6)
+            assert len(found) == (row > 0).sum()
 
 
 EVIL = "<script>alert(1)</script>"
