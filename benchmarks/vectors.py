@@ -183,6 +183,10 @@ def compare_server(folder: Path, library: Any) -> float:
     return max(found)
 
 
+def _run_openvino(model: Any, inputs: Any) -> list[Any]:
+    return [model(inputs)["sentence_embedding"]]
+
+
 def run_graph(folder: Path, to: str) -> Vectors:
     """Return the vectors of an export, as its card computes them: with the default prompt."""
     import tokenizers
@@ -193,21 +197,16 @@ def run_graph(folder: Path, to: str) -> Vectors:
     shared = json.loads((folder / "config_sentence_transformers.json").read_text())
     prompt = shared["prompts"].get(shared["default_prompt_name"], "")
     vectors: list[Any] = []
-    compute: Any
     if to == "onnx":
         import onnxruntime
 
-        session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
-        compute = partial(session.run, ["sentence_embedding"])
+        session: Any = onnxruntime.InferenceSession(str(folder / "model.onnx"))
+        compute: Any = partial(session.run, ["sentence_embedding"])
     else:
         openvino: Any = importlib.import_module("openvino")  # of an extra that may be missing
         precision = {"INFERENCE_PRECISION_HINT": "f32"}
-        compiled = openvino.Core().compile_model(folder / "openvino_model.xml", "CPU", precision)
-        output = compiled.output("sentence_embedding")
-
-        def compute(given: Any) -> Any:
-            return [compiled(given)[output]]
-
+        model = openvino.Core().compile_model(folder / "openvino_model.xml", "CPU", precision)
+        compute = partial(_run_openvino, model)
     for text in TEXTS:
         encoded = tokenizer.encode(prompt + text)
         inputs = {"input_ids": encoded.ids, "attention_mask": encoded.attention_mask}
