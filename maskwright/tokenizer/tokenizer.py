@@ -286,8 +286,8 @@ class Tokenizer:
         """
         folder = Path(folder)
         config: JsonObject = {
-            # This class uses tokenizer.json unchanged, as BertTokenizer of transformers 4 does; that
-            # of 5 replaces the normalizer: Hindi, Tamil and Japanese get other ids.
+            # This class uses tokenizer.json unchanged, as BertTokenizer of transformers 4 does;
+            # that of 5 replaces the normalizer: Hindi, Tamil and Japanese get other ids.
             "tokenizer_class": "PreTrainedTokenizerFast",
             "do_lower_case": self.lowercase,
             "clean_up_tokenization_spaces": False,
