@@ -20,7 +20,9 @@ from tests.reliability.crash.pretraining import PretrainingRuns
 @pytest.fixture(scope="module", autouse=True)
 def forked() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(Job, "start", lambda _, *given: Forked(*given, use_two_threads))
+        monkeypatch.setattr(
+            Job, "start", lambda _, command, log: Forked(command, log, use_two_threads)
+        )
         yield
 
 

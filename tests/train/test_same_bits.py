@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from functorch.compile import make_boxed_func
+from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.fused import look_up
