@@ -1,6 +1,6 @@
 """Operators that add in the order of threads, and the bits of what several threads compute."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
@@ -48,9 +48,11 @@ def hash_weights(model: nn.Module) -> str:
     return sha256(b"".join(parts)).hexdigest()
 
 
-def assert_same_bits(work: Callable[[], str], repeats: int = 2) -> None:
-    """`work` returns the same each time with 2 threads and with 4; no operator is unordered."""
-    for number in (2, 4):
+def assert_same_bits(
+    work: Callable[[], str], numbers: Sequence[int] = (2, 4), repeats: int = 2
+) -> None:
+    """`work` returns the same each time with so many threads; no operator is unordered."""
+    for number in numbers:
         with threads(number):
             assert len({work() for _ in range(repeats)}) == 1, f"{number} threads"
     with UnorderedOperators() as operators:
