@@ -261,10 +261,10 @@ def measure(setting: str, work: Path, *, is_whole: bool = True) -> Iterator[tupl
     yield "export to sentence-transformers", max(same, _differ(*asked))
     if not is_whole:
         return
-    for to, package in (("onnx", "onnxruntime"), ("openvino", "openvino")):
-        if find_spec(package):
-            export(folder, to, work / to)
-            yield f"export to {to}", _differ(run_graph(work / to, to), expected)
+    runtimes = {"onnx": find_spec("onnxruntime"), "openvino": find_spec("openvino")}
+    for to in (name for name, installed in runtimes.items() if installed):
+        export(folder, to, work / to)
+        yield f"export to {to}", _differ(run_graph(work / to, to), expected)
     for way, train in (("init_from", _continue), ("finetune", _finetune)):
         run = train(folder, work)
         trained = open_library(run)

@@ -25,6 +25,7 @@ from maskwright.model_folder.families import FAMILIES, choose_headless, native_f
 from maskwright.model_folder.folder import (
     CARD,
     Loaded,
+    describe_folder,
     is_encoder,
     read_card,
     read_dimensions,
@@ -88,6 +89,8 @@ class VectorSource:
         config = replace(model.config, sentence_pair_head=False)
         self.encoder = BareEncoder.from_tensors(config, weights).eval()
         self.loaded: Loaded[Any] = Loaded(self.encoder, tokenizer, wraps)
+        # Prepared text was encoded by the folder's tokenizer, before `do_lower_case`.
+        self._stored = replace(self.loaded, tokenizer=describe_folder(folder).tokenizer)
         self.model = PooledEncoder(self.encoder, self.settings)
         self.metadata: HubMetadata = {
             "library_name": "maskwright",
@@ -140,7 +143,7 @@ class VectorSource:
 
     def choose_texts(self) -> list[str]:
         """Return the texts of the comparison, one of them longer than the longest input."""
-        texts = choose_sentences(self.loaded, self.data, mask_words=False).texts
+        texts = choose_sentences(self._stored, self.data, mask_words=False).texts
         return [*texts, " ".join(texts)]
 
     def embed(self, texts: list[str]) -> NDArray[np.float32]:
