@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     ways: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="maskwright-bits-") as folder:
-        for compiled, threads in product(("off", "on"), arguments.threads):
+        for threads, compiled in product(arguments.threads, ("off", "on")):
             hashes = [
                 train(Path(folder), threads, compiled, arguments.steps)
                 for _ in range(arguments.runs)
