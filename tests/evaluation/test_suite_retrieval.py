@@ -119,11 +119,17 @@ def test_bm25_finds_words(folder: Path):
 class Constant:
     """Stand-in for an embedder whose vectors are all equal."""
 
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def __call__(self, texts: Sequence[str], prompt_name: str = "") -> NDArray[np.float32]:
         return np.ones((len(texts), 4), np.float32)
 
-    def stream(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
+    def stream(self, texts: Iterable[str], prompt_name: str = "") -> Iterator[NDArray[np.float32]]:
         yield self(list(texts))
+
+    def comparable(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        return vectors
+
+    def compare(self, one: NDArray[np.float32], two: NDArray[np.float32]) -> NDArray[np.float32]:
+        return one @ two.T
 
 
 def test_ties_do_not_favor_the_model(folder: Path):

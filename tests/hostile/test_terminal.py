@@ -8,6 +8,7 @@ import pytest
 
 from maskwright.cli.finetune import show_prediction
 from maskwright.cli.main import main
+from maskwright.finetuning.conll import join_words
 from maskwright.finetuning.predict import AnsweredText
 from maskwright.finetuning.task import Answer
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
@@ -48,11 +49,12 @@ def test_a_vocabulary(
 def test_a_label(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     answer = Answer(EVIL, 0.5, {EVIL: 0.5})
     show_prediction(AnsweredText((f"a text {EVIL}",), answer), as_json)
-    show_prediction(AnsweredText(("a", EVIL), [answer, answer]), as_json)
+    words = join_words(["a", EVIL])
+    show_prediction(AnsweredText(tuple(words), [answer, answer], words), as_json)
     printed = check_printed(capsys)
     if as_json:
         first, second = printed.splitlines()
-        assert json.loads(first)["label"] == json.loads(second)[1]["word"] == EVIL
+        assert json.loads(first)["label"] == json.loads(second)["words"][1]["word"] == EVIL
     else:
         assert printed.count(SHOWN) == 5
 

@@ -35,7 +35,7 @@ def test_predictions_are_those_of_transformers(preset: str, wrap: bool, tmp_path
     theirs = pipeline("fill-mask", model=folder, tokenizer=folder, device="cpu")
     ours = FillMask(folder, device="cpu")
     for result in ours(TEXTS, top_k=7):
-        found = theirs(result.text, top_k=tokenizer.vocab_size)
+        found: Any = theirs(result.text, top_k=tokenizer.vocab_size)
         found = [found] if len(result.masks) == 1 else found
         compare(result.masks, [offer(one, tokenizer)[:7] for one in found])
     targets = ["dog", "cat", "tree"]
@@ -55,7 +55,7 @@ def test_every_kind_of_tokenizer_agrees(kind: TokenizerKind, tmp_path: Path) -> 
     ours = FillMask(tmp_path, device="cpu")
     # Where a mask touches a word, transformers reads another text than training had.
     for text in ("The [MASK] statement, a [MASK] .", "[MASK] of objects[MASK]"):
-        found = theirs(text, top_k=tokenizer.vocab_size)
+        found: Any = theirs(text, top_k=tokenizer.vocab_size)
         found = [found] if isinstance(found[0], dict) else found
         compare(ours(text)[0].masks, [offer(one, tokenizer)[:5] for one in found])
 
