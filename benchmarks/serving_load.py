@@ -12,7 +12,6 @@ from the model that its header names.
 import argparse
 import asyncio
 import json
-import os
 import random
 import signal
 import statistics
@@ -160,7 +159,7 @@ def point(link: Path, folder: str) -> None:
     """Make `link` lead to `folder`, in one step."""
     new = link.with_name("new")
     new.symlink_to(Path(folder).resolve())
-    os.replace(new, link)
+    new.replace(link)
 
 
 def measure_replaced(
