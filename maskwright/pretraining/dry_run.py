@@ -31,12 +31,13 @@ from maskwright.pretraining.prepared_data import (
     open_data,
     warn_of_epochs,
 )
+from maskwright.pretraining.settled import Settled
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import GIGABYTE, choose_device, should_compile
 
 
 def describe_run(
-    config: PretrainConfig, data_dir: Path, world: World = ALONE, cards: Cards | None = None
+    settled: Settled, data_dir: Path, world: World = ALONE, cards: Cards | None = None
 ) -> Iterator[str]:
     """Yield lines that describe the run; those that need a measurement come last.
 
@@ -48,14 +49,17 @@ def describe_run(
     Raises:
         MaskwrightError: any error that would stop the run.
     """
+    config = settled.config
     initial = load_initial(config)
     if named_folder(config) is None:
         check_config(config)
-    config = choose_vocabulary(config, world, cards)
+    settled = choose_vocabulary(settled, world, cards)
+    config = settled.config
     data, tokens, described = find_tokens(config, data_dir)
     tokenizer = data.tokenizer if data else None
     teacher = load_teacher(config, tokenizer)
-    config, size = choose_size(config, tokenizer, tokens, world, cards)
+    settled, size = choose_size(settled, tokenizer, tokens, world, cards)
+    config = settled.config
     model, objective = resolve_model(config, tokenizer), objective_of(config)
     with torch.device("meta"):
         network = objective.build_network(model)

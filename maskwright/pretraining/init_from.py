@@ -225,7 +225,14 @@ def adopt_model(
         return config
     else:
         model = _halve(facts.model, config.model, given)
-    return _shorten_rows(replace(config, model=model), source, given)
+    config = replace(config, model=model)
+    shorter = shorten_rows(config, given)
+    if shorter != config:
+        longest, length = shorter.data.max_seq_length, config.data.max_seq_length
+        tell_on_first_rank(
+            f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions"
+        )
+    return shorter
 
 
 def _halve(teacher: ModelConfig, asked: ModelConfig, given: Mapping[str, Any]) -> ModelConfig:
@@ -362,19 +369,21 @@ def _choose_wrapping(
     return asked if stated is None else stated
 
 
-def _shorten_rows(config: PretrainConfig, source: str, given: Mapping[str, Any]) -> PretrainConfig:
-    """Return the configuration with rows that are no longer than the model's positions."""
+def shorten_rows(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
+    """Return the configuration with rows that are no longer than the positions of its model.
+
+    They are those of ``init_from`` or of a teacher; a model from scratch has as many as its rows
+    need. Raise ConfigError if `given` has longer rows.
+    """
+    source = config.init_from or config.teacher
     length, longest = config.data.max_seq_length, config.model.max_position_embeddings
-    if longest is None or length <= longest:
+    if source is None or longest is None or length <= longest:
         return config
     if _asked(given, "data", "max_seq_length"):
         more = f", or --model.{_POSITIONS} {length} as well"
         remedy = f"Give at most {longest}{more * (config.model.positions not in _FIXED_LENGTH)}."
         rule = f"is longer than the {longest} positions of {source}"
         raise ConfigError("data.max_seq_length", length, rule, remedy)
-    tell_on_first_rank(
-        f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions"
-    )
     stages = config.train.seq_length_schedule
     if stages:
         parsed = parse_schedule("seq_length_schedule", stages, longest)

@@ -26,7 +26,6 @@ from maskwright.pretraining.budget import (
     choose_size,
     choose_vocabulary,
     count_tokens,
-    keep_size,
     time_step,
 )
 from maskwright.pretraining.build import check_config, check_machine, fetch_ahead, resolve_model
@@ -46,6 +45,7 @@ from maskwright.pretraining.prepared_data import (
     warn_of_epochs,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
+from maskwright.pretraining.settled import Settled, fix_size, keep_size
 from maskwright.runs.config import ConfigLayers, PretrainConfig, list_ignored
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
@@ -113,7 +113,8 @@ def pretrain(
         resume: a run directory to resume as it is, from its newest checkpoint, instead of a new
             run in `out`; only `sections` of ``train``, ``optim`` and ``evaluate`` can change.
         auto_resume: resume from the newest checkpoint in `out`, if there is one.
-        print_config: print the resolved configuration, and train nothing.
+        print_config: print the configuration, without what the budget will choose, and train
+            nothing.
         dry_run: check everything and print sizes and times, and train nothing.
         for_device: GPUs that the dry run is for, such as ``8xH100``; default: this machine.
         sections: values over the recipe, by section: ``train={"max_minutes": 5}``.
@@ -134,7 +135,8 @@ def pretrain(
     elif text or texts is not None or recipe or config or auto_resume:
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
-        request = _Request(Path(resume), folder, load_run_config(Path(resume), given), resumes=True)
+        settled = Settled(load_run_config(Path(resume), given))
+        request = _Request(Path(resume), folder, settled, resumes=True)
     return _carry_out(request, print_config, dry_run, for_device)
 
 
@@ -143,43 +145,44 @@ class _Request:
     """A run to start or to resume.
 
     Attributes:
-        recipe: the name of the recipe that `config` began with, for the report.
         resumes: True for a run to resume, False for one to start.
     """
 
     run: Path
     data_dir: Path
-    config: PretrainConfig
-    recipe: str | None = None
+    settled: Settled
     resumes: bool = False
+
+    @property
+    def config(self) -> PretrainConfig:
+        return self.settled.config
 
 
 def _resolve(
     recipe: str | None, config: PretrainConfig | str | Path | None, given: Mapping[str, Any]
-) -> tuple[ConfigLayers, PretrainConfig]:
+) -> Settled:
     """Return the layers of a configuration, and what they resolve to; a whole one has none."""
     if not isinstance(config, PretrainConfig):
-        layers = ConfigLayers.read(recipe, Path(config) if config is not None else None, given)
-        return layers, layers.resolve()
+        return Settled.read(recipe, Path(config) if config is not None else None, given)
     if recipe is not None or given:
         raise TypeError("give a whole config, or a recipe and sections over it; not both")
     if config.init_from is not None or config.teacher is not None:
         raise TypeError(
             "a whole config cannot name init_from or teacher; give it as an argument, and sections"
         )
-    return ConfigLayers(), config
+    return Settled(config)
 
 
 def _request(
     text: str | Path | Sequence[str | Path],
     texts: Iterable[str] | None,
-    asked: tuple[ConfigLayers, PretrainConfig],
+    asked: Settled,
     out: str | Path,
     data_dir: Path,
     auto_resume: bool,
 ) -> _Request:
     """Adopt what data and models fix; resume the run if there is one and it is asked for."""
-    layers, config = asked
+    layers, config = asked.layers, asked.config
     run, asked_for = Path(out), layers.singly  # by flags or arguments, not by a file
     if texts is not None:
         text = keep_texts(text, texts, data_dir, config.corpus.text_field)
@@ -189,12 +192,13 @@ def _request(
     for line in list_ignored(config, asked_for):
         tell_on_first_rank(line)
     config = adopt_model(config, layers.given, begun)
+    settled = Settled(config, layers)
     if begun is None:
-        return _Request(run, data_dir, config, layers.recipe)
-    if config.model.sizes and config.model.sizes == begun.model.sizes:
-        config = keep_size(config, begun)
-    check_changes(list_changes(begun, config))
-    return _Request(run, data_dir, config, layers.recipe, resumes=True)
+        return _Request(run, data_dir, settled)
+    if config.model.sizes == begun.model.sizes:
+        settled = keep_size(settled, begun)
+    check_changes(list_changes(begun, settled.config))
+    return _Request(run, data_dir, settled, resumes=True)
 
 
 def _carry_out(
@@ -205,7 +209,7 @@ def _carry_out(
     if cards and not dry_run:
         raise ConfigError("for_device", for_device, "needs --dry-run", "Add it.")
     if print_config:
-        say(write_yaml(request.config), end="")
+        say(request.settled.write(), end="")
         return request.run / MODEL_NAME
     if not request.config.text:
         raise InputError("no text given. Name files or folders, or try pydocs.")
@@ -222,12 +226,15 @@ def _carry_out(
 
 def _describe(request: _Request, cards: Cards | None) -> None:
     """Print what would run; the first rank prints for all."""
-    if not request.resumes:
+    settled = request.settled
+    if request.resumes:
+        settled = fix_size(settled)
+    else:
         check_new(request.run)
     # An estimate for other cards measures nothing, so that no rank waits for another.
     joined = nullcontext(read_world()) if cards else _joined(request.config)
     with joined as world:
-        for line in describe_run(request.config, request.data_dir, world, cards):
+        for line in describe_run(settled, request.data_dir, world, cards):
             if world.is_first:
                 say(line, flush=True)
 
@@ -261,15 +268,18 @@ def _start(request: _Request) -> None:
             check_config(config)
         else:
             console.print("checking the prepared data")
-        config = choose_vocabulary(config, world)
+        settled = choose_vocabulary(request.settled, world)
+        config = settled.config
         data = _open_data(world, config, lambda: find_or_prepare(config, data_dir, console.print))
         config = fit_vocabulary(config, data.tokenizer)
+        settled = replace(settled, config=config)
         teacher = load_teacher(config, data.tokenizer)
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
             console.print("choosing the size of the model: measuring the speed of this machine")
             tokens = count_epoch_tokens(config, data)
-            config, reason = choose_size(config, data.tokenizer, tokens, world)
+            settled, reason = choose_size(settled, data.tokenizer, tokens, world)
+            config = settled.config
             console.print(f"size: {reason}")
             seconds, _ = time_step(config, resolve_model(config, data.tokenizer), world)
             if warning := warn_of_epochs(count_tokens(config.train, seconds, tokens) / tokens):
@@ -283,7 +293,7 @@ def _start(request: _Request) -> None:
         with _owning(run, world):
             if world.is_first:
                 models = {INIT_FROM: origin, TEACHER: session.teacher}
-                facts = _describe_run(request.recipe, session, models)
+                facts = _describe_run(settled.layers, session, models)
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
@@ -405,13 +415,13 @@ def _open_data(
 
 
 def _describe_run(
-    recipe: str | None, session: Session, models: Mapping[str, Origin | None]
+    layers: ConfigLayers, session: Session, models: Mapping[str, Origin | None]
 ) -> RunFacts:
     data = session.data
     manifest = data.train.manifest
     folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}
     facts: RunFacts = {
-        "recipe": recipe,
+        "recipe": layers.recipe,
         "num_parameters": count_parameters_of(session.trainer.model),
         "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
         "prepared_data": folders or str(data.folder.resolve()),

@@ -1,7 +1,7 @@
 """The whole configuration of a pretraining run: recipe, file and flags, in this order."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -151,10 +151,27 @@ class ConfigLayers:
         """The values that the user set over the recipe."""
         return put_over(self.file, self.singly)
 
-    def resolve(self) -> PretrainConfig:
-        """Return the merged configuration; raise as the function `resolve`."""
+    @property
+    def leaves_size_open(self) -> bool:
+        """True if the recipe leaves the size, and what goes with it, to the budget."""
+        return self.recipe is not None and bool(
+            as_mapping(load_recipe(self.recipe).values.get("model")).get("sizes")
+        )
+
+    def gives(self, name: str) -> bool:
+        """Return True if the user set the field `name`, dotted, over the recipe."""
+        section_name, _, own = name.partition(".")
+        return own in as_mapping(self.given.get(section_name))
+
+    def resolve(self, suited: Mapping[str, Any] | None = None) -> PretrainConfig:
+        """Return the merged configuration; raise as the function `resolve`.
+
+        Args:
+            suited: values that the budget chose, over the recipe and under what was given.
+        """
         values = load_recipe(self.recipe).values if self.recipe is not None else {}
-        values = put_over(put_over(values, self.file), self.singly)
+        for layer in (suited or {}, self.file, self.singly):
+            values = put_over(values, layer)
         if self.recipe == CONTINUE_RECIPE and not values.get("init_from"):
             rule = f"is required by the recipe {self.recipe}, which continues an existing model"
             raise ConfigError("init_from", None, rule, "Name a model in init_from.")
@@ -205,34 +222,63 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     """Merge a higher layer into `values`: a file over a recipe, flags over a file.
 
     Fields with the same purpose are replaced, too: a budget replaces all budgets, batch tokens and
-    their schedule replace each other, a row length replaces the schedule of row lengths, and a
-    model size replaces its choice by the budget.
+    their schedule replace each other, a row length replaces a schedule of row lengths that ends at
+    another one, and a model size and its choice by the budget replace each other.
 
     Raises:
-        ConfigError: the layer sets both batch tokens and their schedule.
+        ConfigError: the layer sets two of them. One with every field, the config.yaml of a run,
+            may: there the schedule of batch tokens decides, and the size that the run had.
     """
     train, data, model = (as_mapping(layer.get(name)) for name in ("train", "data", "model"))
+    below = {name: as_mapping(values.get(name)) for name in ("train", "model")}
     replaced: set[str] = set()
     if any(train.get(name) is not None for name in BUDGETS):
         replaced.update(BUDGETS)
     if "batch_tokens" in train or "batch_tokens_schedule" in train:
-        _check_batch_tokens(train)
+        _check_one("train", train, TrainConfig, "batch_tokens_schedule", ("batch_tokens",))
         replaced.update(("batch_tokens", "batch_tokens_schedule"))
-    if "max_seq_length" in data:
+    if "max_seq_length" in data and not _ends_at(below["train"], data["max_seq_length"]):
         replaced.add("seq_length_schedule")
-    if any(name in model for name in SIZE_FIELDS):
+    sized = [name for name in SIZE_FIELDS if name in model]
+    if sized:
         replaced.add("sizes")
-    below = dict(values)
-    for section_name in ("train", "model"):
-        if isinstance(below.get(section_name), Mapping):
-            kept = below[section_name].items()
-            below[section_name] = {name: value for name, value in kept if name not in replaced}
-    return merge(below, layer)
+    if _is_set(model.get("sizes")):
+        _check_one("model", model, ModelConfig, "sizes", SIZE_FIELDS)
+        replaced.update(SIZE_FIELDS)
+        if sized:
+            layer = {**layer, "model": {n: v for n, v in model.items() if n != "sizes"}}
+    kept = {
+        section_name: {n: value for n, value in fields.items() if n not in replaced}
+        for section_name, fields in below.items()
+        if fields
+    }
+    return merge({**values, **kept}, layer)
 
 
-def _check_batch_tokens(train: Mapping[str, Any]) -> None:
-    """Raise if both are set; a default does not count, because config.yaml has every field."""
-    given = train.get("batch_tokens", TrainConfig.batch_tokens)
-    if train.get("batch_tokens_schedule") and str(given) != str(TrainConfig.batch_tokens):
-        rule = "cannot be combined with train.batch_tokens_schedule"
-        raise ConfigError("train.batch_tokens", given, rule, "Remove one of the two.")
+def _ends_at(train: Mapping[str, Any], length: Any) -> bool:
+    """Return True if the schedule of row lengths ends at a length, given as a number or text."""
+    stages: Any = train.get("seq_length_schedule") or [""]
+    last = str(stages).rpartition(",")[2] if isinstance(stages, str) else str(stages[-1])
+    return last.rpartition(":")[2].strip() == str(length).strip()
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None and str(value).lower() not in ("", "none", "null", "[]", "()")
+
+
+def _check_one(
+    section_name: str,
+    values: Mapping[str, Any],
+    cls: type,
+    name: str,
+    others: tuple[str, ...],
+) -> None:
+    """Raise if a layer sets a field and one of `others`, unless it sets every field of `cls`."""
+    if not _is_set(values.get(name)) or values.keys() >= {f.name for f in fields(cls)}:
+        return
+    for other in others:
+        if other in values:
+            rule = f"cannot be combined with {section_name}.{name}"
+            raise ConfigError(
+                f"{section_name}.{other}", values[other], rule, "Remove one of the two."
+            )

@@ -18,6 +18,7 @@ from maskwright.pretraining.budget import choose_size, is_measured_whole, measur
 from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.cards import parse_cards
 from maskwright.pretraining.prepared_data import warn_of_epochs
+from maskwright.pretraining.settled import Settled
 from maskwright.runs.config import PretrainConfig, resolve
 from tests.architecture.sources import ROOT
 from tests.command import Cli
@@ -112,11 +113,11 @@ def test_machine_and_text_choose_the_size():
     sizes = ("0:64x1", "1:128x2", "5:192x2", "200:256x3")
     # Steps so large that the GPU does not wait for the host.
     train = {"max_minutes": 60, "batch_tokens": 1 << 20}
-    config = resolve("auto", None, {"model": {"sizes": sizes}, "train": train})
+    settled = Settled.read("auto", None, {"model": {"sizes": sizes}, "train": train})
 
     def choose(device: str, tokens: float | None) -> int:
         cards = parse_cards(device, "device")
-        return choose_size(config, None, tokens, cards=cards)[0].model.hidden_size
+        return choose_size(settled, None, tokens, cards=cards)[0].config.model.hidden_size
 
     assert choose("L4", None) < choose("H200", None)
     assert choose("H200", 1e12) == choose("H200", None)
