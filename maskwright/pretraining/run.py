@@ -183,13 +183,13 @@ def _request(
 ) -> _Request:
     """Adopt what data and models fix; resume the run if there is one and it is asked for."""
     layers, config = asked.layers, asked.config
-    run, asked_for = Path(out), layers.singly  # by flags or arguments, not by a file
+    run = Path(out)
     if texts is not None:
         text = keep_texts(text, texts, data_dir, config.corpus.text_field)
     paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
-    config = adopt_preparation(replace(config, text=paths or config.text), asked_for)
+    config = adopt_preparation(replace(config, text=paths or config.text), layers.given)
     begun = load_run_config(run, {}) if auto_resume and has_checkpoint(run) else None
-    for line in list_ignored(config, asked_for):
+    for line in list_ignored(config, layers.singly):
         tell_on_first_rank(line)
     config = adopt_model(config, layers.given, begun)
     settled = Settled(config, layers)
