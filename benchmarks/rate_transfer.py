@@ -22,7 +22,7 @@ from benchmarks.common import recall, write_result
 from maskwright.model.config import SIZE_FIELDS
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import PreparedData
-from maskwright.pretraining.settled import set_size
+from maskwright.pretraining.sizes import set_size
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.train.device import keep_freed_memory
 

@@ -24,8 +24,9 @@ from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.pretraining.budget import count_flops
-from maskwright.pretraining.settled import Settled, Size, adopt_size, find_recipe, set_size
+from maskwright.pretraining.sizes import Size, adopt_size, find_recipe, set_size
 from maskwright.runs.config import resolve
+from maskwright.runs.settled import Settled
 
 SIZES = ("128x2", "192x2", "256x3")
 LARGER = ("384x6", "384x12", "512x12", "768x12", "768x22", "1024x28")  # not trained here

@@ -36,16 +36,17 @@ from maskwright.pretraining.build import (
     resolve_model,
 )
 from maskwright.pretraining.cards import Cards, find_card, own_tokens
-from maskwright.pretraining.settled import (
+from maskwright.pretraining.sizes import (
     WIDE,
-    Settled,
     Size,
     adopt_size,
     find_recipe,
+    may_fill_step,
     set_batch_tokens,
     set_vocab_size,
 )
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.settled import Settled
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import choose_device, product_dtype
@@ -327,7 +328,7 @@ def choose_size(
             speed = flops * sized.train.mean_batch_tokens / seconds
         tokens = count_tokens(sized.train, seconds, epoch_tokens)
         steps[size] = sized.train.batch_tokens
-        if size.width >= WIDE and settled.may_fill_step:
+        if size.width >= WIDE and may_fill_step(settled):
             steps[size] = fill_step(speed, flops, count_update_flops(sized, model), tokens)
         duration = sized.train.estimate_seconds(seconds, epoch_tokens)
         return count_pay(tokens, epoch_tokens, flops, duration)

@@ -31,8 +31,8 @@ from maskwright.pretraining.prepared_data import (
     open_data,
     warn_of_epochs,
 )
-from maskwright.pretraining.settled import Settled
 from maskwright.runs.config import PretrainConfig
+from maskwright.runs.settled import Settled
 from maskwright.train.device import GIGABYTE, choose_device, should_compile
 
 

@@ -24,7 +24,7 @@ from maskwright.model_folder.sentence_modules import VectorSettings, read_settin
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
 from maskwright.preparation.find_data import named_folder
 from maskwright.pretraining.vocabulary_transfer import Transfer, grow_vocabulary, mix_vocabulary
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import PretrainConfig, is_set
 from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
 from maskwright.shards.manifest import TOKENIZER_NAME
@@ -203,11 +203,6 @@ def adopt_model(
         ModelFolderError, TokenizerError: the folder is not a model.
         ShardError: the text is data that was prepared with another tokenizer.
     """
-    if config.teacher is not None:
-        find_model_folder(config.teacher)  # which knows names nearby
-        # A relative path would change with the directory of a resumed run.
-        if not is_hub_name(config.teacher):
-            config = replace(config, teacher=str(Path(config.teacher).absolute()))
     source = config.init_from or config.teacher
     if source is None:
         return config
@@ -233,6 +228,20 @@ def adopt_model(
             f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions"
         )
     return shorter
+
+
+def locate_teacher(config: PretrainConfig) -> PretrainConfig:
+    """Return `config` with the absolute path of its teacher, if it has one.
+
+    A relative path would change with the directory of a resumed run. Raise ModelFolderError unless
+    it is there.
+    """
+    if config.teacher is None:
+        return config
+    find_model_folder(config.teacher)  # which knows names nearby
+    if is_hub_name(config.teacher):
+        return config
+    return replace(config, teacher=str(Path(config.teacher).absolute()))
 
 
 def _halve(teacher: ModelConfig, asked: ModelConfig, given: Mapping[str, Any]) -> ModelConfig:
@@ -314,8 +323,7 @@ def fit_vocabulary(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainConf
 
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
     """Return True if the user set a field to a value other than none and an empty list."""
-    value = as_mapping(given.get(section)).get(name)
-    return value is not None and str(value).lower() not in ("", "none", "null", "[]")
+    return is_set(as_mapping(given.get(section)).get(name))
 
 
 def _adopt_section(
@@ -385,8 +393,8 @@ def shorten_rows(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainCo
         rule = f"is longer than the {longest} positions of {source}"
         raise ConfigError("data.max_seq_length", length, rule, remedy)
     stages = config.train.seq_length_schedule
-    if stages:
-        parsed = parse_schedule("seq_length_schedule", stages, longest)
+    parsed = parse_schedule("seq_length_schedule", stages, longest)
+    if any(length > longest for _, length in parsed):
         stages = tuple(f"{start:g}:{min(length, longest)}" for start, length in parsed)
     return replace(
         config,

@@ -28,7 +28,7 @@ from maskwright.pretraining.cards import CARDS_A_NODE, Cards, parse_cards
 from maskwright.pretraining.dry_run import find_tokens
 from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
 from maskwright.pretraining.prepared_data import warn_of_epochs
-from maskwright.pretraining.settled import WIDE, Size, find_recipe, scale_rates
+from maskwright.pretraining.sizes import WIDE, Size, find_recipe, scale_rates
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS

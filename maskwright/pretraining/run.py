@@ -36,6 +36,7 @@ from maskwright.pretraining.init_from import (
     fit_vocabulary,
     load_initial,
     load_teacher,
+    locate_teacher,
     tell_on_first_rank,
 )
 from maskwright.pretraining.prepared_data import (
@@ -45,8 +46,8 @@ from maskwright.pretraining.prepared_data import (
     warn_of_epochs,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
-from maskwright.pretraining.settled import Settled, fix_size, keep_size
-from maskwright.runs.config import ConfigLayers, PretrainConfig, list_ignored
+from maskwright.pretraining.sizes import fix_size, keep_size, write_open
+from maskwright.runs.config import PretrainConfig, list_ignored
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
     INIT_FROM,
@@ -68,6 +69,7 @@ from maskwright.runs.run_directory import (
     read_provenance,
     record_resumption,
 )
+from maskwright.runs.settled import Settled
 from maskwright.shards.reader import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
@@ -182,20 +184,20 @@ def _request(
     auto_resume: bool,
 ) -> _Request:
     """Adopt what data and models fix; resume the run if there is one and it is asked for."""
-    layers, config = asked.layers, asked.config
+    config, given = asked.config, asked.layers.given
     run = Path(out)
     if texts is not None:
         text = keep_texts(text, texts, data_dir, config.corpus.text_field)
     paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
-    config = adopt_preparation(replace(config, text=paths or config.text), layers.given)
+    settled = replace(asked, config=locate_teacher(replace(config, text=paths or config.text)))
+    settled = settled.change(adopt_preparation(settled.config, given), "data")
     begun = load_run_config(run, {}) if auto_resume and has_checkpoint(run) else None
-    for line in list_ignored(config, layers.singly):
+    for line in list_ignored(settled.config, asked.layers.singly):
         tell_on_first_rank(line)
-    config = adopt_model(config, layers.given, begun)
-    settled = Settled(config, layers)
+    settled = settled.change(adopt_model(settled.config, given, begun), "model")
     if begun is None:
         return _Request(run, data_dir, settled)
-    if config.model.sizes == begun.model.sizes:
+    if settled.config.model.sizes == begun.model.sizes:
         settled = keep_size(settled, begun)
     check_changes(list_changes(begun, settled.config))
     return _Request(run, data_dir, settled, resumes=True)
@@ -209,7 +211,7 @@ def _carry_out(
     if cards and not dry_run:
         raise ConfigError("for_device", for_device, "needs --dry-run", "Add it.")
     if print_config:
-        say(request.settled.write(), end="")
+        say(write_open(request.settled), end="")
         return request.run / MODEL_NAME
     if not request.config.text:
         raise InputError("no text given. Name files or folders, or try pydocs.")
@@ -271,8 +273,8 @@ def _start(request: _Request) -> None:
         settled = choose_vocabulary(request.settled, world)
         config = settled.config
         data = _open_data(world, config, lambda: find_or_prepare(config, data_dir, console.print))
-        config = fit_vocabulary(config, data.tokenizer)
-        settled = replace(settled, config=config)
+        settled = settled.change(fit_vocabulary(config, data.tokenizer), "data")
+        config = settled.config
         teacher = load_teacher(config, data.tokenizer)
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
@@ -293,7 +295,7 @@ def _start(request: _Request) -> None:
         with _owning(run, world):
             if world.is_first:
                 models = {INIT_FROM: origin, TEACHER: session.teacher}
-                facts = _describe_run(settled.layers, session, models)
+                facts = _describe_run(settled, session, models)
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
@@ -415,13 +417,14 @@ def _open_data(
 
 
 def _describe_run(
-    layers: ConfigLayers, session: Session, models: Mapping[str, Origin | None]
+    settled: Settled, session: Session, models: Mapping[str, Origin | None]
 ) -> RunFacts:
     data = session.data
     manifest = data.train.manifest
     folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}
     facts: RunFacts = {
-        "recipe": layers.recipe,
+        "recipe": settled.layers.recipe,
+        "origins": settled.list_origins(),
         "num_parameters": count_parameters_of(session.trainer.model),
         "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
         "prepared_data": folders or str(data.folder.resolve()),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from maskwright.config import Plain, fields_of, from_mapping, merge, read_yaml, section, setting
 from maskwright.corpus.config import CorpusConfig
@@ -20,6 +20,8 @@ from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.train.config import BUDGETS, TrainConfig
 
 SuiteName = Literal["mlm", "fill", "pll", "blimp"]
+# The layer that a value is from; a value given in Python counts as a flag.
+GivenBy = Literal["default", "recipe", "file", "flag"]
 
 
 @dataclass(frozen=True)
@@ -160,18 +162,34 @@ class ConfigLayers:
 
     def gives(self, name: str) -> bool:
         """Return True if the user set the field `name`, dotted, over the recipe."""
-        section_name, _, own = name.partition(".")
-        return own in as_mapping(self.given.get(section_name))
+        return _holds(self.given, name)
+
+    def find_origin(self, name: str) -> GivenBy:
+        """Return the layer that the value of the field `name`, dotted, is from."""
+        layers = {"flag": self.singly, "file": self.file, "recipe": self._recipe_values}
+        merged = self._merge({})  # without what a higher layer has put out of force
+        found = (layer for layer, values in layers.items() if _holds(values, name))
+        return cast(GivenBy, next(found, "default")) if _holds(merged, name) else "default"
+
+    @property
+    def _recipe_values(self) -> Plain:
+        return load_recipe(self.recipe).values if self.recipe is not None else {}
+
+    def _merge(self, suited: Mapping[str, Any]) -> Plain:
+        values = self._recipe_values
+        for layer in (suited, self.file, self.singly):
+            values = put_over(values, layer)
+        return values
 
     def resolve(self, suited: Mapping[str, Any] | None = None) -> PretrainConfig:
         """Return the merged configuration; raise as the function `resolve`.
 
         Args:
-            suited: values that the budget chose, over the recipe and under what was given.
+            suited: values that the budget chose, over the recipe and under what was given. Row
+                lengths belong together: a schedule that ends elsewhere than a length that was
+                given, or a length beside a schedule that was given, is left out.
         """
-        values = load_recipe(self.recipe).values if self.recipe is not None else {}
-        for layer in (suited or {}, self.file, self.singly):
-            values = put_over(values, layer)
+        values = self._merge(_leave_lengths(suited or {}, self.given))
         if self.recipe == CONTINUE_RECIPE and not values.get("init_from"):
             rule = f"is required by the recipe {self.recipe}, which continues an existing model"
             raise ConfigError("init_from", None, rule, "Name a model in init_from.")
@@ -218,6 +236,25 @@ def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _holds(values: Mapping[str, Any], name: str) -> bool:
+    """Return True if nested values hold the field `name`, dotted."""
+    *section_names, own = name.split(".")
+    for section_name in section_names:
+        values = as_mapping(values.get(section_name))
+    return own in values
+
+
+def _leave_lengths(suited: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return values that the budget chose, without row lengths that contradict what was given."""
+    train, data = dict(as_mapping(suited.get("train"))), dict(as_mapping(suited.get("data")))
+    length = as_mapping(given.get("data")).get("max_seq_length")
+    if length is not None and not _ends_at(train, length):
+        train.pop("seq_length_schedule", None)
+    if is_set(as_mapping(given.get("train")).get("seq_length_schedule")):
+        data.pop("max_seq_length", None)
+    return {**suited, "train": train, "data": data} if suited else suited
+
+
 def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     """Merge a higher layer into `values`: a file over a recipe, flags over a file.
 
@@ -232,17 +269,19 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     train, data, model = (as_mapping(layer.get(name)) for name in ("train", "data", "model"))
     below = {name: as_mapping(values.get(name)) for name in ("train", "model")}
     replaced: set[str] = set()
-    if any(train.get(name) is not None for name in BUDGETS):
+    if any(is_set(train.get(name)) for name in BUDGETS):
         replaced.update(BUDGETS)
-    if "batch_tokens" in train or "batch_tokens_schedule" in train:
+    if is_set(train.get("batch_tokens_schedule")):
         _check_one("train", train, TrainConfig, "batch_tokens_schedule", ("batch_tokens",))
-        replaced.update(("batch_tokens", "batch_tokens_schedule"))
+        replaced.add("batch_tokens")
+    if "batch_tokens" in train:
+        replaced.add("batch_tokens_schedule")
     if "max_seq_length" in data and not _ends_at(below["train"], data["max_seq_length"]):
         replaced.add("seq_length_schedule")
     sized = [name for name in SIZE_FIELDS if name in model]
     if sized:
         replaced.add("sizes")
-    if _is_set(model.get("sizes")):
+    if is_set(model.get("sizes")):
         _check_one("model", model, ModelConfig, "sizes", SIZE_FIELDS)
         replaced.update(SIZE_FIELDS)
         if sized:
@@ -262,7 +301,8 @@ def _ends_at(train: Mapping[str, Any], length: Any) -> bool:
     return last.rpartition(":")[2].strip() == str(length).strip()
 
 
-def _is_set(value: Any) -> bool:
+def is_set(value: Any) -> bool:
+    """Return True if a value, which may be text, is neither none nor an empty list."""
     return value is not None and str(value).lower() not in ("", "none", "null", "[]", "()")
 
 
@@ -274,7 +314,7 @@ def _check_one(
     others: tuple[str, ...],
 ) -> None:
     """Raise if a layer sets a field and one of `others`, unless it sets every field of `cls`."""
-    if not _is_set(values.get(name)) or values.keys() >= {f.name for f in fields(cls)}:
+    if not is_set(values.get(name)) or values.keys() >= {f.name for f in fields(cls)}:
         return
     for other in others:
         if other in values:

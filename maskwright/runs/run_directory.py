@@ -140,6 +140,8 @@ class RunFacts(TypedDict):
     """The entries of a pretraining run in provenance.json, beside its environment.
 
     Attributes:
+        origins: the fields that are not defaults, by the origin of their values: recipe, file,
+            flag, data, model, budget. Empty for a whole configuration.
         corpus: the fingerprint of the prepared data, and the entries of its manifest on the text.
         prepared_data: its folder, or its folders by name.
         config: the configuration, with which an edited config.yaml is compared.
@@ -149,6 +151,7 @@ class RunFacts(TypedDict):
     """
 
     recipe: str | None
+    origins: Mapping[str, list[str]]
     num_parameters: int
     corpus: JsonObject
     prepared_data: str | dict[str, str]

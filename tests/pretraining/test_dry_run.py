@@ -18,8 +18,8 @@ from maskwright.pretraining.budget import choose_size, is_measured_whole, measur
 from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.cards import parse_cards
 from maskwright.pretraining.prepared_data import warn_of_epochs
-from maskwright.pretraining.settled import Settled
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.settled import Settled
 from tests.architecture.sources import ROOT
 from tests.command import Cli
 from tests.distributed.worlds import find_free_port, list_names, start_rank

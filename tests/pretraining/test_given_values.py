@@ -15,9 +15,10 @@ from maskwright.errors import ConfigError
 from maskwright.model.config import SIZE_FIELDS
 from maskwright.pretraining.budget import choose_size, choose_vocabulary
 from maskwright.pretraining.cards import parse_cards
-from maskwright.pretraining.settled import Settled, Size, adopt_size, keep_size, set_vocab_size
+from maskwright.pretraining.sizes import Size, adopt_size, keep_size, set_vocab_size
 from maskwright.recipes import list_recipes
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.settled import Settled
 from tests.command import Cli
 from tests.workplace import write_corpus
 

@@ -1,22 +1,21 @@
-"""A run's configuration beside the layers that it came from: a value that is given stays.
+"""The values that the budget of a run chooses: the size of the model, and what suits its width.
 
 A recipe that states ``model.sizes`` leaves the size to the budget, and with it the values that suit
-a width. The budget's layer lies over that recipe and under the user's file and flags. So the layers
-say what was given, and no value is compared with a default. Other recipes were chosen by the user:
-of those, ``--model.sizes`` changes nothing but the size.
+a width. The budget's layer lies over that recipe and under the user's file and flags. Other recipes
+were chosen by the user: of those, ``--model.sizes`` changes nothing but the size.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from maskwright.config import Plain, from_mapping, merge, nested, to_mapping, write_yaml
 from maskwright.model.config import SIZE_FIELDS, ModelConfig
 from maskwright.pretraining.init_from import shorten_rows
-from maskwright.runs.config import DEFAULT_RECIPE, ConfigLayers, PretrainConfig, resolve
+from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.runs.settled import Settled
 
 # From this width on, the values of the recipe `wide` replace those of `auto`.
 WIDE, _WIDE_RECIPE, _NARROW_RECIPE = 384, "wide", DEFAULT_RECIPE
@@ -37,55 +36,38 @@ class Size(NamedTuple):
         return f"width {self.width}, layers {self.layers}"
 
 
-@dataclass(frozen=True)
-class Settled:
-    """A configuration, and its layers; without layers, all of it was given.
+def may_fill_step(settled: Settled) -> bool:
+    """Return True if the budget may choose the tokens of a step."""
+    return _is_free(settled, *_BATCH_FIELDS)
 
-    Attributes:
-        config: the layers merged, with what data and models fix.
-    """
 
-    config: PretrainConfig
-    layers: ConfigLayers = field(default_factory=ConfigLayers)
+def _is_free(settled: Settled, *names: str) -> bool:
+    """Return True if the budget may choose fields, which the user has not set."""
+    return settled.layers.leaves_size_open and not any(map(settled.layers.gives, names))
 
-    @classmethod
-    def read(
-        cls, recipe: str | None, path: Path | None = None, singly: Mapping[str, Any] | None = None
-    ) -> "Settled":
-        """Return what a recipe, a YAML file and single values resolve to; raise as `resolve`."""
-        layers = ConfigLayers.read(recipe, path, singly or {})
-        return cls(layers.resolve(), layers)
 
-    def is_free(self, *names: str) -> bool:
-        """Return True if the budget may choose fields, which the user has not set."""
-        return self.layers.leaves_size_open and not any(map(self.layers.gives, names))
+def list_open(settled: Settled) -> list[str]:
+    """Return the fields that the budget may still choose, dotted."""
+    if not settled.config.model.sizes:
+        return []
+    sized, layers = [f"model.{name}" for name in SIZE_FIELDS], settled.layers
+    if not layers.leaves_size_open:
+        return sized
+    suited = _differences(layers.resolve(), layers.resolve(_suit_width(WIDE)))
+    names = [f"{section}.{name}" for section, values in suited.items() for name in values]
+    names += [_BATCH_FIELDS[0]] if may_fill_step(settled) else []
+    names += [_VOCABULARY_FIELDS[0]] if _is_free(settled, *_VOCABULARY_FIELDS) else []
+    return list(dict.fromkeys([*sized, *names]))
 
-    @property
-    def may_fill_step(self) -> bool:
-        """True if the budget may choose the tokens of a step."""
-        return self.is_free(*_BATCH_FIELDS)
 
-    def list_open(self) -> list[str]:
-        """Return the fields that the budget may still choose, dotted."""
-        if not self.config.model.sizes:
-            return []
-        sized = [f"model.{name}" for name in SIZE_FIELDS]
-        if not self.layers.leaves_size_open:
-            return sized
-        suited = _differences(self.layers.resolve(), self.layers.resolve(_suit_width(WIDE)))
-        names = [f"{section}.{name}" for section, values in suited.items() for name in values]
-        names += [_BATCH_FIELDS[0]] if self.may_fill_step else []
-        names += [_VOCABULARY_FIELDS[0]] if self.is_free(*_VOCABULARY_FIELDS) else []
-        return list(dict.fromkeys([*sized, *names]))
-
-    def write(self) -> str:
-        """Return the configuration as YAML; fields that the budget will choose are comments."""
-        names = self.list_open()
-        if not names:
-            return write_yaml(self.config)
-        recipe = f"recipe: {self.layers.recipe}\n" if self.layers.recipe else ""
-        head = "# The budget chooses the fields that are comments; those that you give stay.\n"
-        return head + recipe + "".join(_comment_out(write_yaml(self.config), names))
+def write_open(settled: Settled) -> str:
+    """Return the configuration as YAML; fields that the budget will choose are comments."""
+    names = list_open(settled)
+    if not names:
+        return write_yaml(settled.config)
+    recipe = f"recipe: {settled.layers.recipe}\n" if settled.layers.recipe else ""
+    head = "# The budget chooses the fields that are comments; those that you give stay.\n"
+    return head + recipe + "".join(_comment_out(write_yaml(settled.config), names))
 
 
 def _comment_out(text: str, names: list[str]) -> Iterator[str]:
@@ -148,38 +130,38 @@ def _suit_width(width: int) -> Plain:
 
 def adopt_size(settled: Settled, size: Size) -> Settled:
     """Return the configuration with this size, and with what goes with it unless it was given."""
-    config = settled.config
+    config, layers = settled.config, settled.layers
     config = replace(config, model=set_size(config.model, size.width, size.layers))
-    layers, suited = settled.layers, _suit_width(size.width)
+    suited = _suit_width(size.width)
     if suited and layers.leaves_size_open:
         changes = _differences(layers.resolve(), layers.resolve(suited))
         config = from_mapping(PretrainConfig, merge(to_mapping(config), changes))
         config = shorten_rows(config, layers.given)  # to the positions of a teacher
-    return replace(settled, config=config)
+    return settled.change(config, "budget")
 
 
 def set_vocab_size(settled: Settled, vocab_size: int) -> Settled:
     """Return the configuration with a vocabulary size, unless the user set one or a tokenizer."""
-    if not settled.is_free(*_VOCABULARY_FIELDS):
+    if not _is_free(settled, *_VOCABULARY_FIELDS):
         return settled
     tokenizer = replace(settled.config.tokenizer, vocab_size=vocab_size)
-    return replace(settled, config=replace(settled.config, tokenizer=tokenizer))
+    return settled.change(replace(settled.config, tokenizer=tokenizer), "budget")
 
 
 def set_batch_tokens(settled: Settled, count: int) -> Settled:
     """Return the configuration with these tokens a step."""
     train = replace(settled.config.train, batch_tokens=count)
-    return replace(settled, config=replace(settled.config, train=train))
+    return settled.change(replace(settled.config, train=train), "budget")
 
 
 def keep_size(settled: Settled, begun: PretrainConfig) -> Settled:
     """Return the configuration with what the budget chose for a run that began."""
     values: Any = to_mapping(begun)
     kept = to_mapping(settled.config)
-    for name in settled.list_open():
+    for name in list_open(settled):
         section, _, own = name.partition(".")
         kept = merge(kept, nested(name, values[section][own]))
-    return replace(settled, config=from_mapping(PretrainConfig, kept))
+    return settled.change(from_mapping(PretrainConfig, kept), "run")
 
 
 def fix_size(settled: Settled) -> Settled:
