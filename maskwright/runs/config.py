@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -42,6 +43,11 @@ class EvaluateConfig:
         if ("blimp" in self.suites) != (self.blimp is not None):
             rule = "and evaluate.suites contradict each other: the suite blimp needs its folder"
             raise ConfigError("blimp", self.blimp, rule, "Set both, or neither.")
+
+
+@cache
+def _defaults() -> Plain:
+    return {info.name: info.default for info in fields_of(PretrainConfig)}
 
 
 DEFAULT_RECIPE = "auto"  # suits any budget (docs/experiments.md)
@@ -103,8 +109,7 @@ class PretrainConfig:
 
     def _check_objective(self) -> None:
         name = choose_name(self.objective, self.data, self.masking)
-        entry = OBJECTIVES[name]
-        defaults = {info.name: info.default for info in fields_of(PretrainConfig)}
+        entry, defaults = OBJECTIVES[name], _defaults()
         for other, reason in entry.conflicts.items():
             value = attrgetter(other)(self)
             if value != defaults[other]:
@@ -248,9 +253,10 @@ def _leave_lengths(suited: Mapping[str, Any], given: Mapping[str, Any]) -> Mappi
     """Return values that the budget chose, without row lengths that contradict what was given."""
     train, data = dict(as_mapping(suited.get("train"))), dict(as_mapping(suited.get("data")))
     length = as_mapping(given.get("data")).get("max_seq_length")
-    if length is not None and not _ends_at(train, length):
+    is_elsewhere = length is not None and not _ends_at(train, length)
+    if is_elsewhere:
         train.pop("seq_length_schedule", None)
-    if is_set(as_mapping(given.get("train")).get("seq_length_schedule")):
+    if is_elsewhere or is_set(as_mapping(given.get("train")).get("seq_length_schedule")):
         data.pop("max_seq_length", None)
     return {**suited, "train": train, "data": data} if suited else suited
 

@@ -1,6 +1,6 @@
 """A value that is given stays, also one that equals the recipe's, or one error names both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -10,31 +10,43 @@ import pytest
 import yaml
 
 from maskwright import pretrain
+from maskwright.cli.flags import config_values
+from maskwright.cli.pretrain import pretrain_parser
 from maskwright.config import Plain, fields_of, merge, nested, to_mapping
 from maskwright.errors import ConfigError
 from maskwright.model.config import SIZE_FIELDS
+from maskwright.preparation.find_data import adopt_preparation
+from maskwright.pretraining import budget
 from maskwright.pretraining.budget import choose_size, choose_vocabulary
 from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.init_from import adopt_model
 from maskwright.pretraining.sizes import Size, adopt_size, keep_size, set_vocab_size
 from maskwright.recipes import list_recipes
-from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.config import PretrainConfig, is_set, resolve
+from maskwright.runs.run_directory import load_run_config
 from maskwright.runs.settled import Settled
 from tests.command import Cli
-from tests.workplace import write_corpus
+from tests.workplace import data_of, write_corpus
 
-FIELDS = [field.name for field in fields_of(PretrainConfig)]
+FIELDS = {info.name: info for info in fields_of(PretrainConfig)}
 RECIPES = [one.name for one in list_recipes() if one.name != "continue"]
 SIZED = {f"model.{name}" for name in (*SIZE_FIELDS, "sizes")}  # a size replaces the choice of one
 H200 = parse_cards("H200", "device")
+WAYS = ("flag", "file", "python")
+MODELS = {"text", "init_from", "teacher"}
+
+_resolved = cache(resolve)
+_parser = cache(pretrain_parser)
 
 
 def adopt(width: int) -> Callable[[Settled], Settled]:
     return lambda settled: adopt_size(settled, Size(0.0, width, 2))
 
 
-def begin_wide(settled: Settled) -> Settled:
-    """Begin with another size, and come back to the run."""
-    return keep_size(settled, adopt(512)(Settled.read("auto")).config)
+@cache
+def begun() -> PretrainConfig:
+    """A run of `auto` that is wide."""
+    return adopt(512)(Settled.read("auto")).config
 
 
 RULES: dict[str, Callable[[Settled], Settled]] = {
@@ -45,69 +57,116 @@ RULES: dict[str, Callable[[Settled], Settled]] = {
     "known GPU": lambda settled: choose_size(
         choose_vocabulary(settled, cards=H200), None, 1e9, cards=H200
     )[0],
-    "begun": begin_wide,
+    "begun": lambda settled: keep_size(settled, begun()),
 }
 
 
 def value_of(config: PretrainConfig, name: str) -> Any:
-    return attrgetter(name)(config)
+    value = attrgetter(name)(config)
+    return list(value) if isinstance(value, tuple) else value
 
 
-def give(recipe: str, name: str, value: Any, way: str, folder: Path) -> Settled:
-    """Settle a recipe with one value, by a flag or by a file."""
-    sizes = {} if recipe == "auto" else {"model": {"sizes": ["0:64x1", "0.001:512x12"]}}
-    values = merge({"text": [__file__], **sizes}, nested(name, value))
-    if way == "flag":
+def list_values(name: str, *configs: PretrainConfig) -> list[Any]:
+    """Return the default of a field and its values in `configs`, each once."""
+    default = FIELDS[name].default
+    known = [list(default) if isinstance(default, tuple) else default]
+    known += [value_of(config, name) for config in configs]
+    return list({repr(value): value for value in known}.values())
+
+
+def give(recipe: str, values: Plain, name: str, value: Any, way: str, folder: Path) -> Settled:
+    """Settle a recipe with nested values and one more, which is given in one of several ways."""
+    if way == "flag":  # words, as of a shell
+        words = ",".join(value) if isinstance(value, list) else str(value)
+        argument = f"--{name.replace('init_from', 'init-from')}={words or 'none'}"
+        flags = config_values(_parser().parse([argument]))
+        return Settled.read(recipe, None, merge(values, flags))
+    values = merge(values, nested(name, value))
+    if way == "python":
         return Settled.read(recipe, None, values)
     path = folder / "my.yaml"
     path.write_text(yaml.safe_dump({"recipe": recipe, **values}), encoding="utf-8")
     return Settled.read(None, path)
 
 
-def list_values(recipe: str, name: str) -> Iterator[Any]:
-    """Yield the values that a rule could take for values that were not given."""
-    known = (value_of(_resolved(each), name) for each in {recipe, "auto", "wide"})
-    yield from {repr(value): to_plain(value) for value in known}.values()
-
-
-_resolved = cache(resolve)
-
-
-def to_plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-@pytest.mark.parametrize(
-    ("recipe", "way"), [("auto", "flag"), ("auto", "file"), ("babylm-10m", "flag")]
-)
+@pytest.mark.parametrize("way", WAYS)
 def test_adopt_size_and_its_kin_keep_every_given_value(
-    recipe: str, way: str, tmp_path: Path
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = 0
-    for name in set(FIELDS) - SIZED - {"text", "init_from", "teacher"}:
-        for value in list_values(recipe, name):
+    monkeypatch.setattr(budget, "count_update_flops", lambda *_: 1e12)  # it builds the model
+    configs = [_resolved("auto"), _resolved("wide"), begun()]
+    kept, errors = set[str](), dict[str, ConfigError]()
+    for name in FIELDS.keys() - SIZED - MODELS - {"private"}:
+        for value in list_values(name, *configs):
             try:
-                settled = give(recipe, name, value, way, tmp_path)
-            except ConfigError:
-                continue  # it contradicts the recipe, and the error says so
-            # Most fields are of no interest to a rule that goes through all sizes.
-            suits = name.startswith(("data.", "masking.", "optim.", "train.", "tokenizer."))
-            for rule in RULES if suits else ("wide", "begun"):
-                found = to_plain(value_of(RULES[rule](settled).config, name))
-                assert found == value, f"{name} = {value} by {way} over {recipe}, {rule}"
-                kept += 1
-    assert kept > 4 * 150
+                settled = give("auto", {"text": [__file__]}, name, value, way, tmp_path)
+            except ConfigError as error:  # it contradicts the recipe
+                errors[name] = error
+                continue
+            is_open = name.partition(".")[0] in ("data", "masking", "optim", "train", "tokenizer")
+            for rule in RULES if is_open and way == "flag" else ("wide", "begun"):
+                found = value_of(RULES[rule](settled).config, name)
+                assert found == value, f"{name} = {value} by {way}, {rule}"
+                kept.add(name)
+    assert kept == FIELDS.keys() - SIZED - MODELS - {"private"}
+    assert all(name in str(error) for name, error in errors.items())
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_adopt_size_keeps_a_recipe_that_is_given_as_a_whole(recipe: str, tmp_path: Path) -> None:
+    """All values of a recipe in a file, and ``--model.sizes`` over them."""
+    path = tmp_path / "my.yaml"
+    path.write_text(yaml.safe_dump({"recipe": "auto", **to_mapping(_resolved(recipe))}), "utf-8")
+    settled = Settled.read(None, path, {"model": {"sizes": ["0:64x1", "0.001:512x12"]}})
+    check_sizes_alone_change(settled)
 
 
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "auto"])
 def test_adopt_size_changes_only_the_size_of_a_recipe_that_was_chosen(recipe: str) -> None:
-    settled = give(recipe, "seed", 1, "flag", Path())
-    for apply in RULES.values():
-        found = to_mapping(apply(settled).config)
+    check_sizes_alone_change(Settled.read(recipe, None, {"model": {"sizes": ["0:64x1"]}}))
+
+
+def check_sizes_alone_change(settled: Settled) -> None:
+    for rule in ("narrow", "wide", "wider", "vocabulary", "begun"):
+        found = to_mapping(RULES[rule](settled).config)
         expected = to_mapping(settled.config)
         for name in SIZE_FIELDS:
             del found["model"][name], expected["model"][name]
         assert found == expected
+
+
+def adopt_fixed(settled: Settled) -> Settled:
+    """Adopt what the data and the model of a run fix, as a run does."""
+    given = settled.layers.given
+    settled = settled.change(adopt_preparation(settled.config, given), "data")
+    return settled.change(adopt_model(settled.config, given), "model")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("of", ["data", "init_from", "teacher"])
+def test_adopt_preparation_and_adopt_model_keep_a_given_value_or_name_it(
+    of: str, way: str, workplace: Path, tmp_path: Path
+) -> None:
+    """None leaves a value to the model."""
+    data, run = str(data_of(workplace)), workplace / "runs" / "small"
+    values = {"text": [data]} if of == "data" else {"text": [__file__], of: str(run)}
+    recipe = "continue" if of == "init_from" else "auto"
+    configs = [resolve(recipe, None, values), _resolved("bert"), load_run_config(run, {})]
+    kept, errors = set[str](), dict[str, ConfigError]()
+    for name in FIELDS.keys() - MODELS - {"private"}:
+        if way != "flag" and name.partition(".")[0] not in ("data", "model", "tokenizer"):
+            continue
+        for value in list_values(name, *configs):
+            try:
+                settled = adopt_fixed(give(recipe, values, name, value, way, tmp_path))
+            except ConfigError as error:
+                errors[name] = error
+                continue
+            assert value_of(settled.config, name) == value or not is_set(value), name
+            kept.add(name)
+    assert len(kept) > 50
+    assert len(errors) > 2
+    assert all(name in str(error) for name, error in errors.items())
 
 
 def test_adopt_size_brings_what_nobody_gave() -> None:
