@@ -209,6 +209,10 @@ def adopt_model(
     if begun is not None and config.init_from is not None and begun.init_from == source:
         facts = ModelFacts(begun.model, begun.tokenizer, begun.data.special_tokens)
     else:
+        asked = config.tokenizer
+        if asked.replace_vocab and _asked(given, "tokenizer", "vocab_size"):
+            rule = "cannot be combined with tokenizer.replace_vocab, which is the size"
+            raise ConfigError("tokenizer.vocab_size", asked.vocab_size, rule, "Remove one.")
         facts = read_model_facts(source, config)
     tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, source)
     data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given, source))

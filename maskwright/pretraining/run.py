@@ -211,7 +211,8 @@ def _carry_out(
     if cards and not dry_run:
         raise ConfigError("for_device", for_device, "needs --dry-run", "Add it.")
     if print_config:
-        say(write_open(request.settled), end="")
+        found = request.settled
+        say(write_yaml(found.config) if request.resumes else write_open(found), end="")
         return request.run / MODEL_NAME
     if not request.config.text:
         raise InputError("no text given. Name files or folders, or try pydocs.")

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from maskwright.config import Plain, from_mapping, merge, nested, to_mapping, write_yaml
 from maskwright.model.config import SIZE_FIELDS, ModelConfig
 from maskwright.pretraining.init_from import shorten_rows
-from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, is_set, resolve
 from maskwright.runs.settled import Settled
 
 # From this width on, the values of the recipe `wide` replace those of `auto`.
@@ -42,8 +43,10 @@ def may_fill_step(settled: Settled) -> bool:
 
 
 def _is_free(settled: Settled, *names: str) -> bool:
-    """Return True if the budget may choose fields, which the user has not set."""
-    return settled.layers.leaves_size_open and not any(map(settled.layers.gives, names))
+    """Return True if the budget may choose fields, which the user has not set, or to none."""
+    given = filter(settled.layers.gives, names)
+    is_given = any(is_set(attrgetter(name)(settled.config)) for name in given)
+    return settled.layers.leaves_size_open and not is_given
 
 
 def list_open(settled: Settled) -> list[str]:

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from maskwright.config import fields_of
 from maskwright.errors import ConfigError
-from maskwright.runs.config import ConfigLayers, GivenBy, PretrainConfig, is_set
+from maskwright.runs.config import ConfigLayers, PretrainConfig, is_set
 
 Rule = Literal["data", "model", "budget", "run"]
-ValueOrigin = GivenBy | Rule
 _NAMES = [info.name for info in fields_of(PretrainConfig)]
 # What fixes a value names its file; a name of files can be written in several ways.
 _FILES = {info.name for info in fields_of(PretrainConfig) if info.is_path}
@@ -61,11 +60,11 @@ class Settled:
         changes = {**self.changes, **dict.fromkeys(changed, rule)}
         return replace(self, config=config, changes=changes)
 
-    def list_origins(self) -> dict[ValueOrigin, list[str]]:
+    def list_origins(self) -> dict[str, list[str]]:
         """Return the fields that are not defaults by the origin of their values."""
-        found: dict[ValueOrigin, list[str]] = {}
+        found: dict[str, list[str]] = {}
         for name in _NAMES if self.layers != ConfigLayers() else ():
-            origin = cast(ValueOrigin, self.changes.get(name) or self.layers.find_origin(name))
+            origin = self.changes.get(name) or self.layers.find_origin(name)
             if origin != "default":
                 found.setdefault(origin, []).append(name)
         return found

@@ -1,5 +1,6 @@
 """A value that is given stays, also one that equals the recipe's, or one error names both."""
 
+import json
 from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
@@ -175,12 +176,32 @@ def test_adopt_size_brings_what_nobody_gave() -> None:
     assert (config.optim, config.masking, config.train) == (wide.optim, wide.masking, wide.train)
 
 
-@pytest.mark.parametrize("name", SIZE_FIELDS)
-def test_put_over_refuses_a_size_beside_its_choice(name: str) -> None:
+def test_adopt_model_refuses_two_sizes_of_a_vocabulary(workplace: Path) -> None:
+    run = workplace / "runs" / "small"
+    size = load_run_config(run, {}).tokenizer.vocab_size
+    given = {"init_from": str(run), "tokenizer": {"vocab_size": size, "replace_vocab": 300}}
     with pytest.raises(ConfigError) as caught:
-        resolve("auto", None, {"model": {"sizes": ["0:384x1"], name: 384}})
-    assert caught.value.field == f"model.{name}"
-    assert "model.sizes" in str(caught.value)
+        adopt_fixed(Settled.read("continue", None, {"text": [__file__], **given}))
+    assert caught.value.field == "tokenizer.vocab_size"
+    assert "replace_vocab" in str(caught.value)
+
+
+LENGTHS = {  # given: what a wide model then has
+    (): (512, "0:128,0.8:512"),
+    ("data.max_seq_length", 128): (128, "0:32,0.25:64,0.7:128"),
+    ("data.max_seq_length", 512): (512, "0:128,0.8:512"),
+    ("data.max_seq_length", 256): (256, ""),
+    ("train.seq_length_schedule", "0:32,0.5:128"): (128, "0:32,0.5:128"),
+    ("train.seq_length_schedule", "none"): (512, ""),
+}
+
+
+@pytest.mark.parametrize("given", LENGTHS)
+def test_adopt_size_leaves_row_lengths_together(given: tuple[str, Any]) -> None:
+    settled = Settled.read("auto", None, nested(*given) if given else {})
+    config = adopt(384)(settled).config
+    schedule = ",".join(config.train.seq_length_schedule)
+    assert (config.data.max_seq_length, schedule) == LENGTHS[given]
 
 
 GIVEN = {  # each equals the value of `auto`, and would be another one at this width
@@ -235,6 +256,12 @@ def test_pretrain_writes_what_was_given(way: str, tmp_path: Path, cli: Cli) -> N
     for name, value in GIVEN.items():
         section, _, own = name.partition(".")
         assert written[section][own] == value, name
+    assert written["train"]["seq_length_schedule"] == list(
+        _resolved("auto").train.seq_length_schedule
+    )
+    origins = json.loads((out / "provenance.json").read_text("utf-8"))["origins"]
+    assert GIVEN.keys() <= {*origins.get("flag", ()), *origins.get("file", ())}
+    assert {"model.hidden_size", "optim.muon_learning_rate"} <= {*origins["budget"]}
     assert written["model"]["hidden_size"] == 384
     assert written["optim"]["muon_learning_rate"] == resolve("wide").optim.muon_learning_rate
 

@@ -7,6 +7,7 @@ import pytest
 
 from maskwright.config import write_yaml
 from maskwright.errors import ConfigError
+from maskwright.model.config import SIZE_FIELDS
 from maskwright.runs.config import list_ignored, resolve
 
 
@@ -73,3 +74,11 @@ def test_values_that_the_method_does_not_use_are_told() -> None:
 def test_a_section_that_is_none_is_an_error(tmp_path: Path):
     with pytest.raises(ConfigError, match="train = 5 must be a section"):
         resolve("tiny", write(tmp_path, "train: 5\n"))
+
+
+@pytest.mark.parametrize("name", SIZE_FIELDS)
+def test_put_over_refuses_a_size_beside_its_choice(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve("auto", None, {"model": {"sizes": ["0:384x1"], name: 384}})
+    assert caught.value.field == f"model.{name}"
+    assert "model.sizes" in str(caught.value)
