@@ -180,7 +180,8 @@ def measure_replaced(
             asyncio.run(ask_and_replace(process, port, link))
     found = load.describe(seconds)
     conditions = {"connections": connections, "seconds": seconds, "replaced": times}
-    return {**conditions, **found, "lost": load.lost, "models": dict(load.models)}
+    answers = {"answers": load.statuses[200], "lost": load.lost, "models": dict(load.models)}
+    return {**conditions, **found, **answers}
 
 
 async def hold_idle(port: int, held: Counter[str], opening: asyncio.Semaphore) -> None:

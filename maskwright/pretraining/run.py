@@ -104,8 +104,7 @@ def pretrain(
     Args:
         text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders or their URLs,
             which ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
-        texts: the documents themselves, instead of `text`: any iterable, which is read once. They
-            are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
+        texts: documents instead of `text`, read once; ``data_dir/texts-HASH.jsonl`` keeps them.
         init_from: a model to continue, with its tokenizer: a folder, a run, or ``hf:NAME``.
         teacher: a model whose predictions are learned, too, by default with half of its layers.
         recipe: the recipe to start from; default: ``auto``, or ``continue`` with `init_from`.
@@ -115,8 +114,7 @@ def pretrain(
         resume: a run directory to resume as it is, from its newest checkpoint, instead of a new
             run in `out`; only `sections` of ``train``, ``optim`` and ``evaluate`` can change.
         auto_resume: resume from the newest checkpoint in `out`, if there is one.
-        print_config: print the configuration, without what the budget will choose, and train
-            nothing.
+        print_config: print the configuration (comments: left to the budget), and train nothing.
         dry_run: check everything and print sizes and times, and train nothing.
         for_device: GPUs that the dry run is for, such as ``8xH100``; default: this machine.
         sections: values over the recipe, by section: ``train={"max_minutes": 5}``.
@@ -137,8 +135,8 @@ def pretrain(
     elif text or texts is not None or recipe or config or auto_resume:
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
-        settled = Settled(load_run_config(Path(resume), given))
-        request = _Request(Path(resume), folder, settled, resumes=True)
+        begun = Settled(load_run_config(Path(resume), given))
+        request = _Request(Path(resume), folder, begun, resumes=True)
     return _carry_out(request, print_config, dry_run, for_device)
 
 
