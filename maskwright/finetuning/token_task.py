@@ -39,12 +39,9 @@ class Tokens(LabelTask):
 
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
         columns = {role: int(column) for role, column in files.columns.items()}
-        rewritten: dict[str, str] = {}
-        sentences: list[Row] = [*read_conll(path, **columns, rewritten=rewritten)]
-        if rewritten:
-            shown = [f"{tag} is read as {name}" for tag, name in sorted(rewritten.items())]
-            more = f", and {len(shown) - 5} more" if len(shown) > 5 else ""
-            self.notes.append(f"{path.name}: the tag {', '.join(shown[:5])}{more}")
+        notes: list[str] = []
+        sentences: list[Row] = [*read_conll(path, **columns, notes=notes)]
+        self.notes += [f"{path.name}: {note}" for note in notes]
         if path == files.train and len(sentences) == 1:
             raise CorpusError(
                 f"{path} holds one sentence of {len(_sentence(sentences[0]).words):,} words. "
