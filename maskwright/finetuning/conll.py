@@ -158,7 +158,8 @@ def _unify_tags(places: dict[str, str]) -> dict[str, str]:
             for tag in named:
                 if tag not in found:
                     rule = f"tag = {tag} has no prefix, but {min(found)} has one"
-                    raise CorpusError(f"{places[tag]}: {rule}. Write B-…, I-… or O.")
+                    header = "Is it a header? Remove it. " * places[tag].endswith(":1")
+                    raise CorpusError(f"{places[tag]}: {rule}. {header}Write B-…, I-… or O.")
             return {tag: found.get(tag, OUTSIDE) for tag in places}
     # Beside names, "0" is no entity; among numbers and single letters, it is one of them.
     is_named = all(len(tag) > 1 and not tag.isdecimal() for tag in named)
@@ -186,6 +187,12 @@ def _read_sentences(
     is_conllu = layout.is_conllu
     word, tag = layout.word if word is None else word, layout.tag if tag is None else tag
     needed = max(word + 1, -word, *((tag + 1, -tag, 2) if has_tags else ()))
+    if layout.is_indexed and word == 0:
+        rule = "column 0 counts the words of each sentence, and is none of them"
+        raise CorpusError(f"{name}: {rule}. Name theirs, such as --columns word={layout.word}.")
+    if has_tags and layout.width > 1 and (word - tag) % layout.width == 0:
+        rule = f"has {layout.width} columns in most lines: word = {word} and tag = {tag} are one"
+        raise CorpusError(f"{name} {rule}. Give --columns word=… tag=…")
     words, tags, text = list[Word](), list[str](), ""
     begin = covered = start = end = 0
     is_empty = True

@@ -22,7 +22,7 @@ _UD_COLUMNS = 10
 _SKIPPED = re.compile(r"-DOCSTART-|# (new(doc|par)\b|[\w:.]+ = )")
 _COMMENT = re.compile(r"#+\s+\S")
 _MIN_LINES = 3  # in which blanks and tabs make the same number of columns
-_MOST = 0.95  # of the lines that commas separate, or of the sentences that an index counts
+_MOST = 0.95  # of the sentences that an index counts
 _NO_TAG = ("O", "o", "0", "_", "-", "")
 
 Separator = Literal["\t", " ", ",", ";"]
@@ -148,7 +148,7 @@ def _find_separator(lines: Sequence[str]) -> Separator:
 
 
 def _is_table(width: int, count: int, total: int) -> bool:
-    return width > 1 and count >= _MOST * total
+    return width > 1 and 2 * count > total
 
 
 def _counts_words(

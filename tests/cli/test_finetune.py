@@ -236,7 +236,7 @@ def test_held_out_pairs_are_of_other_texts(workplace: Path, tmp_path: Path, cli:
         ),
         (["--task", "classification", "--columns", "text"], "--columns text is not ROLE=COLUMN"),
         (["--task", "classification", "--columns", "word=0"], "roles are sentence1, sentence2"),
-        (["--task", "tokens", "--columns", "tag=ner"], "must be a position"),
+        (["--task", "tokens", "--columns", "tag=ner"], "has no column word"),
         (
             ["--task", "regression", "--class_weights", "true"],
             "--class_weights has no effect with --task regression",
