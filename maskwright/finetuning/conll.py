@@ -166,8 +166,20 @@ def _unify_tags(places: dict[str, str]) -> dict[str, str]:
     return {tag: OUTSIDE if is_named and tag in ("0", "o") else tag for tag in places}
 
 
-def read_words(path: Path | str, word: int | None = None) -> Iterator[Sentence]:
-    """Yield the words of each sentence of a file, with or without tags; raise as `read_conll`."""
+def read_words(
+    path: Path | str, word: int | None = None, usual: object = None
+) -> Iterator[Sentence]:
+    """Yield the words of each sentence of a file, with or without tags; raise as `read_conll`.
+
+    Args:
+        word: the position of their column; default: `usual` if it is one of a file of this layout.
+        usual: the position in the files of training.
+    """
+    if word is None and isinstance(usual, int) and usual:
+        layout = find_layout(list(open_lines(path)[1]), has_tags=False)
+        # A file may lack the index or the tags of those of training.
+        is_known = -layout.width <= usual < layout.width and layout.width > 2
+        word = None if layout.is_indexed or not is_known else usual
     found = _read_sentences(path, word, None, has_tags=False, notes=None)
     return (words for _, words, _ in found)
 

@@ -16,6 +16,7 @@ from maskwright.console import Pulse, tell
 from maskwright.corpus.sources import recognize_name
 from maskwright.errors import InputError
 from maskwright.finetuning.column_roles import (
+    SENTENCE,
     TEXT_ROLES,
     Column,
     find_roles,
@@ -28,7 +29,6 @@ from maskwright.finetuning.conll import (
     find_entities,
     has_conll_name,
     marks_entities,
-    read_words,
     split_words,
 )
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
@@ -43,6 +43,7 @@ from maskwright.finetuning.table_files import (
     read_text_lines,
 )
 from maskwright.finetuning.task import Answer, Labels, Tell, make_answers
+from maskwright.finetuning.token_tables import find_words, read_given_words
 from maskwright.formatting import describe_cut
 from maskwright.inference.text_model import check_finite, show_text
 from maskwright.model_folder.classifier_folder import open_classifier
@@ -235,22 +236,21 @@ def predict(
         MaskwrightError: an argument is wrong, or, during iteration, a line cannot be read.
     """
     texts = [text] if isinstance(text, str) else text
-    named = name_roles(columns or {}, (*TEXT_ROLES, _WORD), "predict")
+    named = name_roles(columns or {}, (*TEXT_ROLES, _WORD, SENTENCE), "predict")
     if sum((texts != (), file is not None, table is not None)) > 1:
         raise InputError("texts, --file and --table cannot be combined. Give one of them")
     path = _find_file(texts, file if table is None else table)
-    kind = _find_kind(path, table is not None, named, header)
     predictor = Predictor(find_model_folder(folder), device or "auto")
+    kind = _find_kind(path, table is not None, named, header, predictor.labels_tokens)
     if entities and not (predictor.labels_tokens and marks_entities(predictor.loaded.labels)):
         rule = f"its labels, such as {predictor.loaded.labels[0]}, are not of entities"
         raise InputError(f"--entities has no effect with {folder}: {rule}. Remove it.")
     trained: Mapping[str, Any] = read_example_files(Path(folder))
-    if kind == "conll":
+    if kind == "words":
         if not predictor.labels_tokens:
             raise InputError(f"{path} holds words, but this model labels texts. Give texts.")
-        word = {**trained.get("columns", {}), **named}.get(_WORD)
-        sentences = read_words(path or "", None if word is None else int(word))
-        return _answer_all(predictor, sentences, report)
+        assert path is not None
+        return _answer_all(predictor, read_given_words(path, named, trained, header), report)
     if path is None:
         found: Iterator[Texts] = ((one,) for one in texts)
     elif kind == "lines":
@@ -295,17 +295,24 @@ def _has_text(texts: Texts) -> bool:
 
 
 def _find_kind(
-    path: Path | None, is_table: bool, columns: Mapping[str, Column], header: bool | None
-) -> Literal["conll", "table", "lines"]:
-    """Return how the input is read; raise InputError for columns or a header that it lacks."""
-    if path is not None and (_WORD in columns or has_conll_name(path)):
-        if header is not None or not columns.keys() <= {_WORD}:
-            raise InputError(f"{path} is read as CoNLL, which takes only --columns word=N")
-        if not str(columns.get(_WORD, 0)).lstrip("-").isdecimal():
-            raise InputError(f"--columns word={columns[_WORD]} must be a position, from 0")
-        return "conll"
+    path: Path | None,
+    is_table: bool,
+    columns: Mapping[str, Column],
+    header: bool | None,
+    has_words: bool,
+) -> Literal["words", "table", "lines"]:
+    """Return how the input is read; raise InputError for columns or a header that it lacks.
+
+    `has_words` is True if the model labels words, so that a table may be one of words.
+    """
+    is_words = has_words and path is not None and find_words(path) is not None
+    if path is not None and (_WORD in columns or has_conll_name(path) or is_words):
+        is_table = is_words or not str(columns.get(_WORD, 0)).lstrip("-").isdecimal()
+        if not columns.keys() <= {_WORD, SENTENCE} or (header is not None and not is_table):
+            raise InputError(f"{path} is read as CoNLL, which takes only --columns word=…")
+        return "words"
     if _WORD in columns:
-        raise InputError(f"--columns word={columns[_WORD]} requires a CoNLL file. Give one.")
+        raise InputError(f"--columns word={columns[_WORD]} requires a file of words. Give one.")
     if path is not None and (is_table or is_named_table(path)):
         return "table"
     if columns or header is not None:

@@ -26,7 +26,7 @@ from maskwright.finetuning.column_roles import (
     looks_like_header,
     normalize_name,
 )
-from maskwright.finetuning.conll import Sentence, join_words
+from maskwright.finetuning.conll import Sentence, join_words, read_words
 from maskwright.finetuning.table_files import (
     TABLES,
     TableRow,
@@ -181,3 +181,28 @@ def _read_tag_names(path: Path, columns: Mapping[str, Column]) -> list[str]:
         inner = feature.get("feature", feature)
         return [str(name) for name in inner["names"]]
     return []
+
+
+def find_words(path: Path) -> dict[str, Column] | None:
+    """Return the columns of a table of words, with or without tags; None for any other file."""
+    if find_one(path).kind not in TABLES:
+        return None
+    normal = {normalize_name(name) for name in list_names(path)}
+    return find_word_table(path, {}, has_tags=False) if normal & {*WORDS} else None
+
+
+def read_given_words(
+    path: Path, given: Mapping[str, Column], trained: Mapping[str, Any], has_header: bool | None
+) -> Iterator[Sentence]:
+    """Yield the sentences of a CoNLL file or a table of words, whose tags are ignored.
+
+    Args:
+        given: the columns by role that the user gave.
+        trained: the files of training, with their columns.
+    """
+    given, used = parse_columns(given), trained.get("columns", {})
+    found = find_word_table(path, given, has_tags=False)
+    if found is not None:
+        return (words for _, words, _ in read_word_table(path, found, has_header))
+    word, usual = given.get(WORD), used.get(WORD)
+    return read_words(path, None if word is None else int(word), usual)
