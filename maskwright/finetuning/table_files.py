@@ -349,6 +349,12 @@ def clean_name(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text.translate(_INVISIBLE)).split())
 
 
+def fold_name(text: str) -> str:
+    """Return the name of a label without width, ligatures and case (``NFKC_Casefold``)."""
+    folded = unicodedata.normalize("NFKC", clean_name(text)).casefold()
+    return unicodedata.normalize("NFKC", folded)
+
+
 def is_named_table(path: Path) -> bool:
     """Return True if a file is a table by its name."""
     return recognize_name(path, named=True)[0] in TABLES

@@ -19,6 +19,7 @@ from maskwright.finetuning.conll import (
     unify_sentences,
 )
 from maskwright.finetuning.conll_layout import find_layout
+from maskwright.finetuning.doubts import join_counts
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Scores, score_spans
 from maskwright.finetuning.table_files import open_lines
@@ -76,7 +77,7 @@ class Tokens(LabelTask):
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the tags, with ``O`` first."""
-        counts = Counter(tag for row in rows for tag in _sentence(row).tags)
+        counts = join_counts(Counter(tag for row in rows for tag in _sentence(row).tags))
         if len(counts) < 2:
             tag = next(iter(counts), "none")
             raise CorpusError(f"all words have the tag {tag}. Check the files and --columns tag=…")
