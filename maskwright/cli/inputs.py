@@ -10,9 +10,8 @@ from pathlib import Path
 
 from maskwright.cli.flags import Parser, add_table_flags, read_roles
 from maskwright.console import say, say_json, tell
-from maskwright.errors import InputError
-from maskwright.finetuning.column_roles import FIRST, find_roles
-from maskwright.finetuning.table_files import (
+from maskwright.corpus.column_roles import FIRST, find_roles
+from maskwright.corpus.table_files import (
     is_named_table,
     list_names,
     list_texts,
@@ -21,6 +20,7 @@ from maskwright.finetuning.table_files import (
     read_columns,
     read_text_lines,
 )
+from maskwright.errors import InputError
 from maskwright.runs.find_model import HELP
 
 

@@ -23,10 +23,10 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from maskwright.corpus.table_files import clean_name, open_lines
 from maskwright.corpus.unpack import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.conll_layout import PREFIXED, UD_ID, find_layout
-from maskwright.finetuning.table_files import clean_name, open_lines
 from maskwright.tokenizer.words import (
     WORD_BREAK,
     WordRule,

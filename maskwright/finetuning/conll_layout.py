@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from maskwright.corpus.column_roles import TAGS, WORDS, normalize_name
 from maskwright.errors import CorpusError
-from maskwright.finetuning.column_roles import TAGS, WORDS, normalize_name
 
 BLANKS = " \t"  # between columns; other blanks are part of words
 PREFIXED = re.compile(r"(?P<prefix>[BIESLUM])[-_:](?P<kind>.+)", re.IGNORECASE)

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from maskwright.corpus.table_files import fold_name
 from maskwright.finetuning.examples import Row
 from maskwright.finetuning.split import count_repeated, spell_texts
-from maskwright.finetuning.table_files import fold_name
 from maskwright.formatting import count_noun
 
 _MAX_SHOWN = 5

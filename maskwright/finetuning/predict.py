@@ -13,9 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.console import Pulse, tell
-from maskwright.corpus.sources import recognize_name
-from maskwright.errors import InputError
-from maskwright.finetuning.column_roles import (
+from maskwright.corpus.column_roles import (
     SENTENCE,
     TEXT_ROLES,
     Column,
@@ -23,6 +21,16 @@ from maskwright.finetuning.column_roles import (
     looks_like_header,
     name_roles,
 )
+from maskwright.corpus.sources import recognize_name
+from maskwright.corpus.table_files import (
+    is_named_table,
+    list_names,
+    list_texts,
+    parse_columns,
+    read_columns,
+    read_text_lines,
+)
+from maskwright.errors import InputError
 from maskwright.finetuning.conll import (
     OUTSIDE,
     Sentence,
@@ -34,14 +42,6 @@ from maskwright.finetuning.conll import (
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions, read_questions
-from maskwright.finetuning.table_files import (
-    is_named_table,
-    list_names,
-    list_texts,
-    parse_columns,
-    read_columns,
-    read_text_lines,
-)
 from maskwright.finetuning.task import Answer, Labels, Tell, make_answers
 from maskwright.finetuning.token_tables import find_words, read_given_words
 from maskwright.formatting import describe_cut

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
+from maskwright.corpus.table_files import TableRow
 from maskwright.finetuning.examples import Row
-from maskwright.finetuning.table_files import TableRow
 
 RowType = TypeVar("RowType", bound=Row)
 Texts = Sequence[str]

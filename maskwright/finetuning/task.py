@@ -18,21 +18,21 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.errors import ConfigError, CorpusError, show_value
-from maskwright.finetuning.column_roles import FIRST, Column, LabelKind, find_roles, infer_roles
-from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
-from maskwright.finetuning.conll import marks_entities
-from maskwright.finetuning.doubts import describe_doubts
-from maskwright.finetuning.examples import Examples, Row
-from maskwright.finetuning.metrics import Baselines, Metric, Scores
-from maskwright.finetuning.split import split_examples
-from maskwright.finetuning.table_files import (
+from maskwright.corpus.column_roles import FIRST, Column, LabelKind, find_roles, infer_roles
+from maskwright.corpus.table_files import (
     fold_name,
     list_names,
     parse_columns,
     peek_rows,
     read_columns,
 )
+from maskwright.errors import ConfigError, CorpusError, show_value
+from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
+from maskwright.finetuning.conll import marks_entities
+from maskwright.finetuning.doubts import describe_doubts
+from maskwright.finetuning.examples import Examples, Row
+from maskwright.finetuning.metrics import Baselines, Metric, Scores
+from maskwright.finetuning.split import split_examples
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.template import wrap_apart

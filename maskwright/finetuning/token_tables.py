@@ -12,10 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from maskwright.corpus.readers.columns import opening_parquet
-from maskwright.errors import CorpusError, show_value
-from maskwright.files import parse_object
-from maskwright.finetuning.column_roles import (
+from maskwright.corpus.column_roles import (
     SENTENCE,
     SENTENCES,
     TAG,
@@ -26,8 +23,8 @@ from maskwright.finetuning.column_roles import (
     looks_like_header,
     normalize_name,
 )
-from maskwright.finetuning.conll import Sentence, join_words, read_words
-from maskwright.finetuning.table_files import (
+from maskwright.corpus.readers.columns import opening_parquet
+from maskwright.corpus.table_files import (
     TABLES,
     TableRow,
     find_one,
@@ -37,6 +34,9 @@ from maskwright.finetuning.table_files import (
     read_columns,
     read_text_lines,
 )
+from maskwright.errors import CorpusError, show_value
+from maskwright.files import parse_object
+from maskwright.finetuning.conll import Sentence, join_words, read_words
 from maskwright.formatting import count_noun
 
 _USUAL = {SENTENCE: SENTENCES, WORD: WORDS, TAG: TAGS}

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from maskwright.corpus.column_roles import Column
+from maskwright.corpus.table_files import open_lines
 from maskwright.errors import CorpusError
 from maskwright.finetuning.baselines import fit_tagger
-from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import (
     TaggedSentence,
@@ -22,7 +23,6 @@ from maskwright.finetuning.conll_layout import find_layout
 from maskwright.finetuning.doubts import join_counts
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Scores, score_spans
-from maskwright.finetuning.table_files import open_lines
 from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, decide
 from maskwright.finetuning.token_tables import find_word_table, is_word_table, read_word_table
 from maskwright.tokenizer.tokenizer import Tokenizer

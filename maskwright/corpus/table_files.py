@@ -20,13 +20,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maskwright.corpus.readers.columns import opening_parquet, read_batches
-from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
-from maskwright.corpus.readers.text import UTF_8, not_decodable
-from maskwright.corpus.sources import Source, find_sources, recognize_name
-from maskwright.errors import CorpusError, InputError, show_value
-from maskwright.files import JsonObject, parse_object
-from maskwright.finetuning.column_roles import (
+from maskwright.corpus.column_roles import (
     LABEL,
     TEXT_ROLES,
     USUAL,
@@ -34,6 +28,12 @@ from maskwright.finetuning.column_roles import (
     looks_like_header,
     normalize_name,
 )
+from maskwright.corpus.readers.columns import opening_parquet, read_batches
+from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
+from maskwright.corpus.readers.text import UTF_8, not_decodable
+from maskwright.corpus.sources import Source, find_sources, recognize_name
+from maskwright.errors import CorpusError, InputError, show_value
+from maskwright.files import JsonObject, parse_object
 
 TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
