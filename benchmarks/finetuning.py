@@ -27,9 +27,9 @@ import torch
 
 from benchmarks.common import find_corpus, recall, write_result
 from maskwright.corpus.table_files import peek_rows
+from maskwright.corpus.text_inputs import has_conll_name
 from maskwright.evaluation.run import hash_model
 from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, TaskFiles
-from maskwright.finetuning.conll import has_conll_name
 from maskwright.finetuning.fit import add_control, collect_results, train_seeds
 from maskwright.finetuning.glue import find_tasks
 from maskwright.finetuning.task import read_task

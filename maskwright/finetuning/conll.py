@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maskwright.corpus.table_files import clean_name, open_lines
-from maskwright.corpus.unpack import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.conll_layout import PREFIXED, UD_ID, find_layout
 from maskwright.tokenizer.words import (
@@ -37,7 +36,6 @@ from maskwright.tokenizer.words import (
 )
 
 OUTSIDE = "O"
-_ENDINGS = (".conll", ".conllu", ".iob", ".bio")  # with or without .txt after it, compressed or not
 _CHUNK = re.compile(rf"(?:(?!{WORD_BREAK})\S)+")
 _MIN_SINGLE = 0.95  # of the words are single characters, where each character is a word
 # Abbreviations and initials keep their dots; 's and 're are contracted verbs.
@@ -97,14 +95,6 @@ def join_words(words: Sequence[str]) -> Sentence:
         is_apart = shows_words or not any(map(is_unspaced, word[-1:] + after[:1]))
         text += f"{word} " if after and is_apart else word
     return Sentence(text, found)
-
-
-def has_conll_name(path: Path) -> bool:
-    """Return True if a file name has an extension of CoNLL: ``a.conll``, ``a.bio.txt.gz``."""
-    name = path.name.lower()
-    for ending in (*COMPRESSIONS, ".txt"):
-        name = name.removesuffix(ending)
-    return name.endswith(_ENDINGS)
 
 
 def read_conll(

@@ -21,7 +21,6 @@ from maskwright.corpus.column_roles import (
     looks_like_header,
     name_roles,
 )
-from maskwright.corpus.sources import recognize_name
 from maskwright.corpus.table_files import (
     is_named_table,
     list_names,
@@ -30,12 +29,12 @@ from maskwright.corpus.table_files import (
     read_columns,
     read_text_lines,
 )
+from maskwright.corpus.text_inputs import find_file, has_conll_name
 from maskwright.errors import InputError
 from maskwright.finetuning.conll import (
     OUTSIDE,
     Sentence,
     find_entities,
-    has_conll_name,
     marks_entities,
     split_words,
 )
@@ -202,7 +201,7 @@ class AnsweredText:
 
 def predict(
     folder: str | Path,
-    text: str | Iterable[str] = (),
+    text: str | Path | Iterable[str] = (),
     *,
     file: str | Path | None = None,
     table: str | Path | None = None,
@@ -235,11 +234,12 @@ def predict(
     Raises:
         MaskwrightError: an argument is wrong, or, during iteration, a line cannot be read.
     """
-    texts = [text] if isinstance(text, str) else text
+    texts = [str(text)] if isinstance(text, str | Path) else text
     named = name_roles(columns or {}, (*TEXT_ROLES, _WORD, SENTENCE), "predict")
     if sum((texts != (), file is not None, table is not None)) > 1:
         raise InputError("texts, --file and --table cannot be combined. Give one of them")
-    path = _find_file(texts, file if table is None else table)
+    given = file if table is None else table
+    path = find_file(texts) if given is None else Path(given)
     predictor = Predictor(find_model_folder(folder), device or "auto")
     kind = _find_kind(path, table is not None, named, header, predictor.labels_tokens)
     if entities and not (predictor.labels_tokens and marks_entities(predictor.loaded.labels)):
@@ -358,27 +358,6 @@ def _check_first(
                 raise InputError(f"{show_text(each[0])} begins a table. Use --table FILE.")
             return chain(blank, texts)
     raise InputError(f"{path or 'the input'} holds no text. Give at least one.")
-
-
-def _find_file(texts: Iterable[str], given: str | Path | None) -> Path | None:
-    """Return the file that is given, or that a single text names; None if there is none.
-
-    Raise InputError if the text looks like a path, but the file is missing.
-    """
-    if not isinstance(texts, Sequence) or len(texts) != 1:
-        return None if given is None else Path(given)
-    path = Path(texts[0])
-    try:
-        if path.is_file():
-            return path
-    except (OSError, ValueError):  # a long text, or one with a NUL, is no valid path
-        return None
-    if (recognize_name(path)[0] or has_conll_name(path)) and " " not in texts[0]:
-        raise InputError(
-            f"{path} does not exist. Check the path. (To pass a text that looks like a path, echo "
-            "it to standard input.)"
-        )
-    return None
 
 
 def has_columns(path: Path, columns: Mapping[str, Column]) -> bool:

@@ -10,12 +10,12 @@ import numpy as np
 
 from maskwright.corpus.column_roles import Column
 from maskwright.corpus.table_files import open_lines
+from maskwright.corpus.text_inputs import has_conll_name
 from maskwright.errors import CorpusError
 from maskwright.finetuning.baselines import fit_tagger
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import (
     TaggedSentence,
-    has_conll_name,
     read_conll,
     unify_sentences,
 )

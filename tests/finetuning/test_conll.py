@@ -13,7 +13,6 @@ from maskwright.finetuning.conll import (
     TaggedSentence,
     find_entities,
     find_word_rule,
-    has_conll_name,
     marks_entities,
     read_conll,
     read_words,
@@ -48,22 +47,6 @@ def test_words_need_no_tags(tmp_path: Path):
     assert list(read_words(path)) == [["EU", "rejects"], ["New York", "is"]]
     with pytest.raises(CorpusError, match=r"a\.conll:2 has 1 column, but needs 2"):
         list(read_words(path, word=1))
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("wikigold.conll", True),
-        ("wikigold.conll.txt", True),
-        ("A.BIO.TXT.gz", True),
-        ("es-dev.conllu", True),
-        ("a.iob", True),
-        ("a.txt", False),
-        ("a.conll.tsv", False),
-    ],
-)
-def test_a_name_says_that_it_has_conll_name(name: str, expected: bool):
-    assert has_conll_name(Path(name)) == expected
 
 
 @pytest.mark.parametrize(
