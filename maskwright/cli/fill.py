@@ -10,8 +10,9 @@ from rich.markup import escape
 
 import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.cli.inputs import Sentence, add_arguments, read_filled_sentences, report_unanswered
+from maskwright.cli.inputs import add_arguments, read_filled_sentences, report_unanswered
 from maskwright.console import make_console, say, say_json, tell
+from maskwright.corpus.text_inputs import PlacedText
 from maskwright.errors import InputError
 from maskwright.formatting import count_noun, show_share
 from maskwright.runs.find_model import find_model_folder
@@ -79,7 +80,7 @@ def fill(argv: Sequence[str]) -> int:
     return 2 if num_bad else 0
 
 
-def _warn_of_unknown(sentence: Sentence, tokenizer: "Tokenizer") -> None:
+def _warn_of_unknown(sentence: PlacedText, tokenizer: "Tokenizer") -> None:
     """Say if the model sees most of a text as [UNK], and whether another case would help."""
 
     def measure(change: Callable[[str], str] = str) -> float:
@@ -99,7 +100,7 @@ def _warn_of_unknown(sentence: Sentence, tokenizer: "Tokenizer") -> None:
 
 
 def _answer_fill(
-    fill: "FillMask", sentences: Iterable[Sentence], arguments: Namespace
+    fill: "FillMask", sentences: Iterable[PlacedText], arguments: Namespace
 ) -> "Iterator[FillResult | InputError | list[str]]":
     texts = (sentence.text for sentence in sentences)
     if not arguments.random:

@@ -182,7 +182,7 @@ examples:
 def predict_parser() -> Parser:
     parser = Parser("predict", "Let a fine-tuned model answer.", _PREDICT_HELP)
     columns = "sentence1, sentence2: names or positions from 0; of CoNLL: word [as in training]"
-    add_arguments(parser, "texts, or one file", columns)
+    add_arguments(parser, "texts", columns)
     add = parser.add_argument
     add("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
     entities = "entities and their characters in the text, not words and tags"

@@ -12,6 +12,7 @@ from typing import Any, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.corpus.column_roles import Column
 from maskwright.errors import CorpusError
 from maskwright.evaluation.intervals import (
     NUM_RESAMPLES,
@@ -21,7 +22,6 @@ from maskwright.evaluation.intervals import (
 )
 from maskwright.evaluation.suites import Request, Suite, describe_files
 from maskwright.finetuning.baselines import predict_constant
-from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric

@@ -19,19 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.errors import CorpusError, InputError
-from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
-from maskwright.evaluation.suites import Request, Suite, describe_files
-from maskwright.finetuning.column_roles import looks_like_header
-from maskwright.finetuning.metrics import compute_metric
-from maskwright.finetuning.predict import Predictor
-from maskwright.finetuning.table_files import (
+from maskwright.corpus.column_roles import looks_like_header
+from maskwright.corpus.table_files import (
     TableRow,
     list_names,
     open_lines,
     read_columns,
     read_objects,
 )
+from maskwright.errors import CorpusError, InputError
+from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
+from maskwright.evaluation.suites import Request, Suite, describe_files
+from maskwright.finetuning.metrics import compute_metric
+from maskwright.finetuning.predict import Predictor
 from maskwright.inference.embed import Embedder
 from maskwright.model_folder.sentence_modules import DOCUMENT, QUERY
 from maskwright.runs.evaluation_file import Score, SuiteResult

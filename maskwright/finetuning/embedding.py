@@ -16,9 +16,7 @@ from pathlib import Path
 import torch
 
 from maskwright.console import Pulse
-from maskwright.errors import ConfigError, CorpusError, InputError
-from maskwright.files import write_json
-from maskwright.finetuning.column_roles import (
+from maskwright.corpus.column_roles import (
     FIRST,
     NEGATIVE,
     SCORE,
@@ -28,6 +26,9 @@ from maskwright.finetuning.column_roles import (
     find_usual,
     normalize_name,
 )
+from maskwright.corpus.table_files import TableRow, list_names, open_lines, read_columns
+from maskwright.errors import ConfigError, CorpusError, InputError
+from maskwright.files import write_json
 from maskwright.finetuning.config import FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs, find_same, number_texts
 from maskwright.finetuning.examples import encode_texts
@@ -35,7 +36,6 @@ from maskwright.finetuning.metrics import RESULTS_NAME
 from maskwright.finetuning.network import with_dropout
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
-from maskwright.finetuning.table_files import TableRow, list_names, open_lines, read_columns
 from maskwright.finetuning.task import CustomTask, Tell, report_columns
 from maskwright.formatting import describe_cut, write_code, write_code_block
 from maskwright.logs import MetricsLog, Record

@@ -15,9 +15,10 @@ import torch
 
 from maskwright.config import from_mapping
 from maskwright.console import Pulse, tell
+from maskwright.corpus.column_roles import Column, name_roles
+from maskwright.corpus.table_files import parse_columns
 from maskwright.errors import ConfigError, InputError, suggest
 from maskwright.files import write_json
-from maskwright.finetuning.column_roles import Column, name_roles
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, find_word_rule
 from maskwright.finetuning.examples import Row
@@ -44,7 +45,6 @@ from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import add_classes, predict_sets, write_page, write_predictions
 from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
 from maskwright.finetuning.split import cut_folds, split_examples
-from maskwright.finetuning.table_files import parse_columns
 from maskwright.finetuning.task import (
     CustomTask,
     TaskData,

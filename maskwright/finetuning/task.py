@@ -7,7 +7,7 @@ six methods of its own. N examples, K labels.
 import pkgutil
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,14 +18,21 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.errors import ConfigError, CorpusError
-from maskwright.finetuning.column_roles import FIRST, Column, LabelKind, find_roles, infer_roles
+from maskwright.corpus.column_roles import FIRST, Column, LabelKind, find_roles, infer_roles
+from maskwright.corpus.table_files import (
+    fold_name,
+    list_names,
+    parse_columns,
+    peek_rows,
+    read_columns,
+)
+from maskwright.errors import ConfigError, CorpusError, show_value
 from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.conll import marks_entities
+from maskwright.finetuning.doubts import describe_doubts
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
-from maskwright.finetuning.split import count_repeated, split_examples
-from maskwright.finetuning.table_files import list_names, parse_columns, peek_rows, read_columns
+from maskwright.finetuning.split import split_examples
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.template import wrap_apart
@@ -51,16 +58,21 @@ class Labels:
     num_unanswerable: int = 0
 
     def encode(self, names: Sequence[str], place: str) -> list[int]:
-        """Return the ids of the labels of an example; raise CorpusError for an unknown one."""
-        numbers = {name: number for number, name in enumerate(self.names)}
-        for name in names:
-            if name not in numbers:
+        """Return the ids of the labels of an example, whose width and case may differ.
+
+        Raise CorpusError for an unknown one.
+        """
+        numbers = {fold_name(name): number for number, name in enumerate(self.names)}
+        numbers |= {name: number for number, name in enumerate(self.names)}
+        found = [numbers.get(name, numbers.get(fold_name(name))) for name in names]
+        for name, number in zip(names, found, strict=True):
+            if number is None:
                 known = ", ".join(self.names[:10]) + ", …" * (len(self.names) > 10)
                 raise CorpusError(
                     f"{place} has the label {name}, which no training example has: they have "
                     f"{known}."
                 )
-        return [numbers[name] for name in names]
+        return [number for number in found if number is not None]
 
 
 @dataclass(frozen=True)
@@ -330,7 +342,8 @@ def encode_sets(
     """Return training, validation and perhaps test examples as inputs; raise as `read_task`."""
     pooling, tokenizer, max_length = _choose_inputs(task, files, loaded, config)
     labels = task.find_labels(sets[0])
-    task.notes += _describe_doubtful(sets, labels)
+    named = [[task.list_labels(row) for row in rows] for rows in sets]
+    task.notes += describe_doubts(sets, named, labels.names)
     deciding, metrics = choose_metrics(task, labels, config.metric, files.metrics)
     train, *held_out = (task.encode(rows, labels, tokenizer, max_length) for rows in sets)
     fitted = task.fit_baselines(labels, train)
@@ -353,21 +366,6 @@ def _choose_inputs(
     return pooling, tokenizer, config.find_length(loaded.model.config.max_position_embeddings)
 
 
-def _describe_doubtful(sets: Sequence[Sequence[Row]], labels: Labels) -> Iterator[str]:
-    """Yield lines about labels that differ by case only, and examples that are in earlier sets."""
-    groups: dict[str, list[str]] = {}
-    for name in labels.names:
-        groups.setdefault(name.casefold(), []).append(name)
-    if alike := [" and ".join(names) for names in groups.values() if len(names) > 1]:
-        yield f"labels that differ by case only: {'; '.join(alike)}. Are they one label?"
-    known, place = [*sets[0]], "training"
-    for kind, rows in zip(("validation", "test"), sets[1:], strict=False):
-        if count := count_repeated(known, rows):
-            rule = f"{count:,} of {len(rows):,} {kind} examples are also in {place}"
-            yield f"{rule}: scores on new text will be lower. Remove them."
-        known, place = [*known, *rows], "training or validation"
-
-
 def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:
     paths = [path for path in (files.train, files.valid, files.test) if path is not None]
     sets = [task.read(path, files, skipped) for path in paths]
@@ -387,7 +385,14 @@ def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) 
             f"{files.train}: each of its {len(train):,} examples has a different label. Check "
             "--columns label=…, or use --task regression for numbers."
         )
-    raise CorpusError(
-        f"{files.train} holds too few examples for training and validation. Add some, or give "
-        "--valid or another --valid-share."
-    )
+    raise CorpusError(f"{files.train} {_explain_split(train)}, or give --valid.")
+
+
+def _explain_split(rows: Sequence[Row]) -> str:
+    """Return why examples cannot be split into training and validation, and a remedy."""
+    first = {row.group_texts[0] for row in rows}
+    if len(rows) > 2 and len(first) == 1:
+        shown = show_value(next(iter(first)).replace("\x1f", " "))
+        return f"has {len(rows):,} examples of one text, {shown}. Check --columns, add others"
+    rule = "holds too few examples for training and validation"
+    return f"{rule}. Add some, give another --valid-share"

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from maskwright.corpus.table_files import TableRow
 from maskwright.finetuning.examples import Examples
-from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels
 from maskwright.finetuning.text_tasks import Classification, Regression, TextTask
 

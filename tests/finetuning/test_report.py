@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.corpus.table_files import TableRow
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.report import (
@@ -16,7 +17,6 @@ from maskwright.finetuning.report import (
     render_page,
     write_predictions,
 )
-from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels, find_label_task, load_label_task
 from maskwright.model.config import ProblemType
 

@@ -12,13 +12,13 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.console import Pulse
+from maskwright.corpus.table_files import TableRow
 from maskwright.errors import ConfigError
 from maskwright.finetuning import run as run_module
 from maskwright.finetuning.config import Request, TaskFiles
 from maskwright.finetuning.fit import train_seeds
 from maskwright.finetuning.run import cross_validate
 from maskwright.finetuning.split import cut_folds
-from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import TaskData
 from maskwright.model_folder.folder import save_model
 from tests.command import Cli

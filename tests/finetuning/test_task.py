@@ -349,21 +349,66 @@ def test_words_without_tokens_are_named(tmp_path: Path):
 def test_examples_that_are_also_in_training_are_counted(nouns: Path, tmp_path: Path):
     tags, count = write_tags(tmp_path / "a.conll"), len(nouns.read_text().splitlines()) - 1
     files = TaskFiles(task="classification", train=nouns, test=nouns, columns=LABELS)
-    [note] = read_task(files, make_loaded(), CONFIG).task.notes
+    note = read_task(files, make_loaded(), CONFIG).task.notes[-1]
     assert note.startswith(f"{count} of {count} test examples are also in training or validation")
     files = TaskFiles(task="tokens", train=tags, valid=tags)
-    [note] = read_task(files, make_loaded(), CONFIG).task.notes
+    note = read_task(files, make_loaded(), CONFIG).task.notes[-1]
     assert note.startswith("120 of 120 validation examples are also in training")
 
 
-def test_labels_that_differ_by_case_only_are_named(tmp_path: Path):
+@pytest.mark.parametrize("task", ["classification", "multilabel", "tokens"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("Spam", "spam"), ("Sport", "\uff33port"), ("file", "\ufb01le"), ("Stra\u00dfe", "STRASSE")],
+)
+def test_labels_that_differ_by_width_or_case_are_one(
+    task: str, one: str, other: str, tmp_path: Path
+):
     path = tmp_path / "a.tsv"
-    rows = [
-        f"{word} {n}\t{label}"
-        for n in range(20)
-        for word, label in (("a", "Spam"), ("b", "spam"), ("c", "ham"))
-    ]
+    kinds = (("a", one), ("b", one), ("c", other), ("d", "ham"))
+    if task == "tokens":
+        path = tmp_path / "a.conll"
+        lines = "".join(f"{word}{n}\tB-{label}\n\n" for n in range(20) for word, label in kinds)
+    else:
+        lines = "sentence1\tlabel\n"
+        lines += "".join(f"{word} {n}\t{label}\n" for n in range(20) for word, label in kinds)
+    path.write_text(lines, encoding="utf-8")
+    columns = {} if task == "tokens" else LABELS
+    data = read_task(TaskFiles(task=task, train=path, columns=columns), make_loaded(), CONFIG)
+    prefix = "B-" if task == "tokens" else ""
+    assert data.labels.names == tuple(sorted(f"{prefix}{name}" for name in (one, "ham")))
+    assert f"{prefix}{other} as {prefix}{one}" in " ".join(data.task.notes)
+    valid = tmp_path / f"valid{path.suffix}"
+    valid.write_text(lines.replace(one, other), encoding="utf-8")
+    files = TaskFiles(task=task, train=path, valid=valid, columns=columns)
+    again = read_task(files, make_loaded(), CONFIG)
+    assert again.labels == data.labels or sum(again.labels.counts) == 80
+    assert again.baselines["bag of words"][data.deciding] == 1
+
+
+def test_contradictions_and_repetitions_are_counted(tmp_path: Path):
+    path = tmp_path / "a.tsv"
+    rows = [f"text {n}\t{label}" for n in range(30) for label in ("yes", "no")]
+    rows += ["text 0\tyes"] * 2 + [f"other {n}\tyes" for n in range(8)]
     path.write_text("\n".join(["sentence1\tlabel", *rows]) + "\n")
-    files = TaskFiles(task="classification", train=path, columns=LABELS)
-    [note] = read_task(files, make_loaded(), CONFIG).task.notes
-    assert "Spam and spam" in note
+    valid = tmp_path / "b.tsv"
+    valid.write_text("sentence1\tlabel\nother 1\tno\nnew text\tyes\n")
+    files = TaskFiles(task="classification", train=path, valid=valid, columns=LABELS)
+    notes = read_task(files, make_loaded(), CONFIG).task.notes
+    assert [note.partition(":")[0] for note in notes] == [
+        "31 texts of 39 have contradicting labels",
+        "2 of 70 training examples repeat an earlier one.",
+        "1 of 2 validation examples are also in training",
+    ]
+
+
+@pytest.mark.parametrize("task", ["classification", "tokens"])
+def test_examples_of_one_text_are_not_too_few(task: str, tmp_path: Path):
+    path = tmp_path / ("a.conll" if task == "tokens" else "a.tsv")
+    rows = ["w O\nv B-X\n"] * 40 if task == "tokens" else ["sentence1\tlabel"]
+    rows += [] if task == "tokens" else [f"one text\t{n % 2}" for n in range(40)]
+    path.write_text("\n".join(rows) + "\n")
+    columns = {} if task == "tokens" else LABELS
+    files = TaskFiles(task=task, train=path, columns=columns)
+    with pytest.raises(CorpusError, match="has 40 examples of one text"):
+        read_task(files, make_loaded(), CONFIG)

@@ -15,6 +15,7 @@ Column = str | int  # a name, or a position from 0
 LabelKind = Literal["class", "classes", "number"]
 FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
 NEGATIVE, SCORE = "negative", "score"  # of embeddings and rankings
+WORD, TAG, SENTENCE = "word", "tag", "sentence"  # of tagged words
 TEXT_ROLES = (FIRST, SECOND)
 # The usual column names of text pairs, of single texts, and of labels.
 PAIRS = (
@@ -34,10 +35,23 @@ LABELS = (
     "topics", "sentiment", "intent", "emotion", "polarity", "score", "rating", "stars", "value",
     "tag", "tags", "y", "is_duplicate", "similarity",
 )  # fmt: skip
+# Of tables of words, the best first: entities before parts of speech.
+WORDS = ("word", "words", "token", "tokens", "form", "forms")
+TAGS = (
+    "tag", "tags", "ner_tag", "ner_tags", "ner", "iob", "bio", "iob_tag", "bio_tag", "entity",
+    "entities", "label", "labels", "pos_tag", "pos_tags", "pos", "upos", "xpos",
+)  # fmt: skip
+SENTENCES = (
+    "sentence_#", "sentence_id", "sentence_idx", "sentence_number", "sentence", "sent_id", "sent",
+    "sid",
+)  # fmt: skip
 USUAL: Mapping[str, frozenset[str]] = {
     FIRST: frozenset([*TEXTS, *(first for first, _ in PAIRS)]),
     SECOND: frozenset(second for _, second in PAIRS),
     LABEL: frozenset(LABELS),
+    WORD: frozenset(WORDS),
+    TAG: frozenset(TAGS),
+    SENTENCE: frozenset(SENTENCES),
 }
 USUAL_MORE = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
 _MAX_NAME, _MAX_NAME_WORDS, _MIN_ROWS = 40, 4, 10  # of a header, and for names of words

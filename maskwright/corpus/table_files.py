@@ -15,18 +15,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maskwright.corpus.readers.columns import opening_parquet, read_batches
-from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
-from maskwright.corpus.readers.text import UTF_8, not_decodable
-from maskwright.corpus.sources import Source, find_sources, recognize_name
-from maskwright.errors import CorpusError, InputError, show_value
-from maskwright.files import JsonObject, parse_object
-from maskwright.finetuning.column_roles import (
+from maskwright.corpus.column_roles import (
     LABEL,
     TEXT_ROLES,
     USUAL,
@@ -34,8 +28,14 @@ from maskwright.finetuning.column_roles import (
     looks_like_header,
     normalize_name,
 )
+from maskwright.corpus.readers.columns import opening_parquet, read_batches
+from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
+from maskwright.corpus.readers.text import UTF_8, not_decodable
+from maskwright.corpus.sources import Source, find_sources, recognize_name
+from maskwright.errors import CorpusError, InputError, show_value
+from maskwright.files import JsonObject, parse_object
 
-_TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
+TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _MAX_NUMBER = 1e18  # squares fit in float32
 _PEEKED = 100  # lines from which the layout of a table is inferred
@@ -99,6 +99,7 @@ def read_columns(
     columns: Mapping[str, Column],
     has_header: bool | None = None,
     skipped: Counter[str] | None = None,
+    kind: str | None = None,
 ) -> Iterator[TableRow]:
     """Yield the rows of a file, with the given columns.
 
@@ -108,12 +109,13 @@ def read_columns(
             there is one if a column is given by name, or usual names are at the positions.
         skipped: receives the number of skipped rows by file name (rows of TSV and CSV files with
             too few columns); None makes such a row an error.
+        kind: the kind of the table; None: that of the file's name.
 
     Raises:
         CorpusError: the file is missing, damaged or not UTF-8 (the message names its likely
             encoding), a column is missing, or a row is too short.
     """
-    source = _find_one(str(path))
+    source = find_one(path, kind)
     if source.kind == "parquet":
         return _read_parquet(source, columns)
     if source.kind == "jsonl":
@@ -127,9 +129,9 @@ def read_columns(
     )
 
 
-def list_names(path: Path | str) -> list[str]:
+def list_names(path: Path | str, kind: str | None = None) -> list[str]:
     """Return the column names of a table, or its first row; raise as `read_columns`."""
-    source = _find_one(str(path))
+    source = find_one(path, kind)
     if source.kind == "parquet":
         with opening_parquet(source) as table:
             return table.schema_arrow.names
@@ -140,9 +142,9 @@ def list_names(path: Path | str) -> list[str]:
     return rows[0] if rows else []
 
 
-def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
+def peek_rows(path: Path | str, kind: str | None = None) -> tuple[list[str], list[list[Any]]]:
     """Return the column names and the first rows of a table; no names if it has no header."""
-    source, names = _find_one(str(path)), list_names(path)
+    source, names = find_one(path, kind), list_names(path, kind)
     if source.kind == "parquet":
         with opening_parquet(source) as table:
             batches = read_batches(table, names)
@@ -159,7 +161,7 @@ def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
 
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
     """Return a text file's name for messages, and its lines; raise as `read_columns`."""
-    source = _find_one(str(path))
+    source = find_one(path)
     return source.name, read_exact_lines(source)
 
 
@@ -180,11 +182,15 @@ def read_objects(name: str, lines: Iterable[str]) -> Iterator[tuple[str, JsonObj
         yield place, record
 
 
-def _find_one(path: str) -> Source:
-    sources = find_sources([path])
+def find_one(path: Path | str, kind: str | None = None) -> Source:
+    """Return the source of one file, of another `kind` than its name says if that is given.
+
+    Raise CorpusError if the path names several.
+    """
+    sources = find_sources([str(path)])
     if len(sources) != 1 or sources[0].path is None:
         raise CorpusError(f"{path} must name one file.")
-    return sources[0]
+    return replace(sources[0], kind=kind or sources[0].kind)
 
 
 class _Layout(NamedTuple):
@@ -343,9 +349,15 @@ def clean_name(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text.translate(_INVISIBLE)).split())
 
 
+def fold_name(text: str) -> str:
+    """Return the name of a label without width, ligatures and case (``NFKC_Casefold``)."""
+    folded = unicodedata.normalize("NFKC", clean_name(text)).casefold()
+    return unicodedata.normalize("NFKC", folded)
+
+
 def is_named_table(path: Path) -> bool:
     """Return True if a file is a table by its name."""
-    return recognize_name(path, named=True)[0] in _TABLES
+    return recognize_name(path, named=True)[0] in TABLES
 
 
 def list_texts(row: TableRow) -> list[str]:

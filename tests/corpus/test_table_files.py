@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.errors import CorpusError
-from maskwright.finetuning.column_roles import find_roles, looks_like_header
-from maskwright.finetuning.table_files import (
+from maskwright.corpus.column_roles import find_roles, looks_like_header
+from maskwright.corpus.table_files import (
     TableRow,
     find_delimiter,
     list_names,
     parse_columns,
     read_columns,
 )
+from maskwright.errors import CorpusError
 
 
 def write(folder: Path, name: str, content: str) -> Path:
