@@ -37,7 +37,7 @@ from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
 from maskwright.finetuning.table_files import TableRow, list_names, open_lines, read_columns
 from maskwright.finetuning.task import CustomTask, Tell, report_columns
-from maskwright.formatting import describe_cut, write_code, write_code_block
+from maskwright.formatting import describe_cut, show_score, write_code, write_code_block
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
@@ -55,6 +55,7 @@ from maskwright.model_folder.sentence_modules import (
     read_settings,
     write_modules,
 )
+from maskwright.runs.evaluation_file import to_plain
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device, describe_computation
@@ -152,7 +153,7 @@ class Embedding(CustomTask):
         best = fitting.run()
         log.close()
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
-        write_json(out / RESULTS_NAME, {**best, **facts})
+        write_json(out / RESULTS_NAME, to_plain({**best, **facts}))
         card = _write_card(request.origin, len(train), records[0], best)
         settings = replace(settings, max_seq_length=max_length)
         _save(out / MODEL_NAME, loaded, settings, card, config.dimensions)
@@ -177,7 +178,7 @@ def _describe(record: Record) -> str:
     if record["step"]:
         step = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
     if "spearman" in record:
-        return f"  {step}  Spearman's correlation: {record['spearman']:.4f}"
+        return f"  {step}  Spearman's correlation: {show_score(record['spearman'])}"
     return (
         f"  {step}  retrieved among {record['candidates']}: {record['found']:.4f}  recall@10 "
         f"{record['recall_10']:.4f}  MRR {record['mrr']:.4f}"

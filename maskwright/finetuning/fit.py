@@ -45,6 +45,7 @@ from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.classifier_folder import open_classifier
 from maskwright.objectives.distillation import diverge
 from maskwright.optim.eager import AdamW
+from maskwright.runs.evaluation_file import to_plain
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
 from maskwright.train.device import autocast, choose_device
 
@@ -222,6 +223,18 @@ class RunResult:
     seconds: float = 0.0
     history: list[Record] = field(default_factory=list[Record])
 
+    def to_plain(self) -> Record:
+        """Return the run as JSON values; undefined scores are null."""
+        return to_plain(asdict(self))
+
+    @classmethod
+    def read(cls, values: Record) -> "RunResult":
+        """Return the run of JSON values; raise TypeError if they are not its fields."""
+        run = cls(**values)
+        for scores in (run.scores, run.test_scores):
+            scores |= {name: math.nan for name, value in scores.items() if value is None}
+        return run
+
 
 class Fitting:
     """One run of fine-tuning; afterwards the model has the weights that scored best.
@@ -336,7 +349,7 @@ class FinishedSeeds:
         if checkpoint is None:
             return cls(folder)
         try:
-            runs = [RunResult(**run) for run in checkpoint.state["runs"]]
+            runs = [RunResult.read(run) for run in checkpoint.state["runs"]]
         except (KeyError, TypeError) as error:
             raise CheckpointError(
                 f"{checkpoint.path} holds no finished seeds ({error}). Remove it."
@@ -347,7 +360,7 @@ class FinishedSeeds:
         """Add a run; `best` is the classifier of the best run so far."""
         self.runs.append(run)
         if self.folder is not None:
-            state = {"runs": [asdict(each) for each in self.runs]}
+            state = {"runs": [each.to_plain() for each in self.runs]}
             save_checkpoint(self.folder, len(self.runs), best.state_dict(), state, keep=1)
 
 
@@ -418,15 +431,19 @@ def collect_results(data: TaskData, seeds: SeedsResult, computation: dict[str, s
         "train_examples": len(data.train.rows),
         "valid_examples": len(data.valid.rows),
         "skipped_rows": dict(data.skipped),
-        "baselines": data.baselines,
+        "baselines": to_plain(data.baselines),
         "scores": summarize([run.scores for run in seeds.runs]),
-        "runs": [asdict(run) for run in seeds.runs],
+        "runs": [run.to_plain() for run in seeds.runs],
     }
+    if void := data.task.list_void(data.labels, data.metrics, data.valid):
+        results["void"] = void
     if data.test is not None:
+        void = data.task.list_void(data.labels, data.metrics, data.test)
         results["test"] = {
             "examples": len(data.test.rows),
-            "baselines": data.test_baselines,
+            "baselines": to_plain(data.test_baselines),
             "scores": summarize([run.test_scores for run in seeds.runs]),
+            **({"void": void} if void else {}),
         }
     return results
 
@@ -434,7 +451,7 @@ def collect_results(data: TaskData, seeds: SeedsResult, computation: dict[str, s
 def add_control(results: Results, control: SeedsResult) -> None:
     """Add the scores of an encoder of the same shape that started from random weights."""
     results["random_encoder"] = summarize([run.scores for run in control.runs])
-    results["random_encoder_runs"] = [asdict(run) for run in control.runs]
+    results["random_encoder_runs"] = [run.to_plain() for run in control.runs]
     if "test" in results:
         results["test"]["random_encoder"] = summarize([run.test_scores for run in control.runs])
 
