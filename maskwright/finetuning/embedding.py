@@ -31,6 +31,7 @@ from maskwright.finetuning.column_roles import (
 from maskwright.finetuning.config import FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs, find_same, number_texts
 from maskwright.finetuning.examples import encode_texts
+from maskwright.finetuning.loop import StoppedSeed
 from maskwright.finetuning.metrics import RESULTS_NAME
 from maskwright.finetuning.network import with_dropout
 from maskwright.finetuning.resume import record_start
@@ -56,7 +57,12 @@ from maskwright.model_folder.sentence_modules import (
     write_modules,
 )
 from maskwright.runs.evaluation_file import to_plain
-from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
+from maskwright.runs.run_directory import (
+    CHECKPOINTS_NAME,
+    METRICS_NAME,
+    MODEL_NAME,
+    STOPPED_NAME,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device, describe_computation
 
@@ -138,6 +144,8 @@ class Embedding(CustomTask):
         computation = describe_computation(config.precision, device)
         report(config.describe_budget(computation))
         record_start(out, request, config, report)
+        (out / METRICS_NAME).unlink(missing_ok=True)  # a stopped seed has its records
+        stopped = StoppedSeed(out / CHECKPOINTS_NAME / STOPPED_NAME)
         log, pulse, records = MetricsLog(out / METRICS_NAME), Pulse(report), list[Record]()
 
         def keep(record: Record) -> None:
@@ -145,7 +153,7 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        parts = tokenizer, config, keep, pulse, settings.pooling
+        parts = tokenizer, config, keep, pulse, settings.pooling, stopped
         fitting = ContrastiveFitting(model, train, valid, *parts)
         if config.negatives == "mined":
             report("mining negatives")
