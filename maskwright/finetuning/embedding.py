@@ -10,6 +10,7 @@ becomes one again.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,12 +155,12 @@ class Embedding(CustomTask):
             pulse.say(_describe(record))
 
         parts = tokenizer, config, keep, pulse, settings.pooling, stopped
-        fitting = ContrastiveFitting(model, train, valid, *parts)
-        if config.negatives == "mined":
-            report("mining negatives")
-            fitting.mine()
-        best = fitting.run()
-        log.close()
+        with closing(log):
+            fitting = ContrastiveFitting(model, train, valid, *parts)
+            if config.negatives == "mined":
+                report("mining negatives")
+                fitting.mine()
+            best = fitting.run()
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
         write_json(out / RESULTS_NAME, to_plain({**best, **facts}))
         card = _write_card(request.origin, len(train), records[0], best)

@@ -11,7 +11,9 @@ import torch
 from maskwright.finetuning.contrastive import ContrastiveFitting
 from maskwright.finetuning.fit import Fitting
 from maskwright.finetuning.loop import Loop
+from maskwright.logs import read_metrics
 from maskwright.model_folder.folder import save_model
+from maskwright.train.checkpoint import save_checkpoint
 from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.finetuning.test_resume import assert_same
@@ -80,7 +82,8 @@ def test_a_seed_that_is_stopped_again_and_again_has_the_same_bits(
     last = len(whole)
     assert last > 4
     # In the first step, in two others, in an evaluation in the middle, and in the last one.
-    stops.in_steps, stops.in_scores = {1, 3, last}, {last // 2, last}
+    scored = {one["step"] for one in read_metrics(tmp_path / "whole" / "metrics.jsonl")} - {0, last}
+    stops.in_steps, stops.in_scores = {1, 3, last}, {min(scored), last}
     for count in range(5):
         code, _, err = cli.run(*command, "--out", tmp_path / "run")
         assert code == 128 + signal.SIGTERM, count
@@ -136,14 +139,12 @@ def test_a_damaged_state_is_reported_and_another_is_refused(
     assert stops.steps[0] == 1
 
 
-def test_the_state_of_something_else_is_one_line(model: Path, tmp_path: Path, cli: Cli):
-    from maskwright.train.checkpoint import save_checkpoint
-
+def test_the_state_of_something_else_is_one_line(
+    model: Path, tmp_path: Path, stops: Stops, cli: Cli
+):
     command = list_command(model, "classification", tmp_path)
     folder = tmp_path / "run" / "checkpoints" / "seed"
-    with pytest.MonkeyPatch.context() as patch:
-        stops = Stops(patch)
-        stops.in_steps = {2}
-        assert cli.run(*command, "--out", tmp_path / "run")[0] == 143
+    stops.in_steps = {2}
+    assert cli.run(*command, "--out", tmp_path / "run")[0] == 143
     save_checkpoint(folder, 9, {"one": torch.zeros(1)}, {"seed": 0}, keep=1)
     assert "holds no stopped seed" in cli.refuse(*command, "--out", tmp_path / "run")
