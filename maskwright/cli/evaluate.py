@@ -14,7 +14,7 @@ from maskwright.errors import InputError
 from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite, parse_names
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.metrics import get_judged, show_mean
-from maskwright.formatting import count_noun, show_number
+from maskwright.formatting import UNDEFINED, count_noun, show_number, show_score
 from maskwright.objectives.scores import MASKED_LM_SCORES
 from maskwright.provenance import show_computation
 from maskwright.runs.evaluation_file import RESULTS_NAME
@@ -93,7 +93,7 @@ def _list_tasks(results: "dict[str, GlueResults]") -> list[list[str]]:
     rows: list[list[str]] = []
     for name, found in results.items():
         metric, judged = found["deciding_metric"], get_judged(found)
-        baselines = [f"{scores[metric]:.4f}" for scores in judged["baselines"].values()]
+        baselines = [show_score(scores[metric]) for scores in judged["baselines"].values()]
         score = show_mean(judged["scores"][metric])
         rows.append([GLUE_TASKS[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}"])
     return rows
@@ -216,7 +216,7 @@ def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
     for one in models:
         last, seconds = one["last_validation"], one["last_validation"].get("seconds")
         values = {score["name"]: score["value"] for score in one["mlm"]["scores"]}
-        scores = [values.get(name) if name in comparable else None for name in _SHOWN]
+        known = {name: value for name, value in values.items() if name in comparable}
         counts = [last.get(name) for name in ("step", "tokens")]
         lines.append(
             (
@@ -224,7 +224,7 @@ def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
                 f"{one['num_parameters']:,}",
                 *(f"{count:,}" if isinstance(count, int) else "" for count in counts),
                 f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "",
-                *("" if score is None else f"{score:.4f}" for score in scores),
+                *("" if name not in known else show_score(known[name]) for name in _SHOWN),
             )
         )
     return lines
@@ -247,7 +247,7 @@ def _print_difference(console: Console, difference: "ModelDifference", first: st
     lines = [
         (
             score["name"],
-            "" if score["value"] is None else f"{score['value']:+.4f}",
+            UNDEFINED if score["value"] is None else f"{score['value']:+.4f}",
             *_describe_interval(score["low"], score["high"]),
         )
         for score in difference["scores"]
@@ -264,12 +264,11 @@ def _print_groups(console: Console, difference: "GroupDifference") -> None:
         (
             score["name"],
             *(show_number(score[name]) for name in ("mean", "mean_against")),
-            f"{score['value']:+.4f}",
-            f"{score['deviation']:.4f}",
+            UNDEFINED if score["value"] is None else f"{score['value']:+.4f}",
+            show_score(score["deviation"]),
             *_describe_interval(score["low"], score["high"]),
         )
         for score in difference["scores"]
-        if score["value"] is not None
     ]
     titles = ("score", "mean", "against", "difference", "deviation", "95 % interval", "")
     print_table(console, titles, lines)

@@ -14,7 +14,8 @@ from maskwright.cli.inputs import add_arguments, read_filled_sentences, report_u
 from maskwright.console import make_console, say, say_json, tell
 from maskwright.corpus.text_inputs import PlacedText
 from maskwright.errors import InputError
-from maskwright.formatting import count_noun, show_share
+from maskwright.formatting import count_noun, show_score, show_share
+from maskwright.runs.evaluation_file import to_plain
 from maskwright.runs.find_model import find_model_folder
 from maskwright.tokenizer.token_text import TokenText, show_tokens
 
@@ -189,7 +190,7 @@ def _describe_score(
     found: dict[str, object] = {
         "text": result.text,
         "score": result.total,
-        "mean": result.mean,
+        "mean": to_plain(result.mean),
         "num_tokens": result.num_tokens,
     }
     if with_tokens:
@@ -201,7 +202,7 @@ def _describe_score(
 def _show_score(result: "PseudoLikelihood", tokens: list[str]) -> None:
     console = make_console()
     size = count_noun(result.num_tokens, "token")
-    mean = f"{result.mean:.3f} a token"
+    mean = f"{show_score(result.mean, 3)} a token"
     console.print(f"[bold]{result.total:10.3f}[/]  {mean:>15}  {escape(result.text)}  [dim]{size}")
     for token, score in zip(tokens, result.scores, strict=False):
         console.print(f"{score:14.3f}  {escape(token)}")

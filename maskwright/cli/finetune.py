@@ -25,6 +25,7 @@ from maskwright.finetuning.metrics import (
     list_scores,
     read_results,
 )
+from maskwright.formatting import show_score
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import MODEL_NAME, REPORT_NAME, read_example_files
 
@@ -144,7 +145,7 @@ def _show_classes(judged: SetResults) -> None:
         return
     most = sorted(classes, key=lambda name: -classes[name]["examples"])[:_SHOWN_CLASSES]
     rows = [
-        [name, *(f"{scores[each]:.4f}" for each in _SCORES), f"{scores['examples']:,}"]
+        [name, *(show_score(scores[each]) for each in _SCORES), f"{scores['examples']:,}"]
         for name, scores in classes.items()
         if name in most
     ]

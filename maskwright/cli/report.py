@@ -12,6 +12,7 @@ from maskwright.errors import InputError, make_line
 from maskwright.files import check_new_file
 from maskwright.formatting import shorten_names
 from maskwright.report.facts import gather_facts
+from maskwright.report.pages import NO_SCORE
 from maskwright.report.run_page import write_report
 from maskwright.runs.run_directory import REPORT_NAME
 
@@ -107,7 +108,7 @@ def sweep(argv: Sequence[str]) -> int:
     rows = [
         [
             trial.folder.name,
-            "failed" if trial.score is None else f"{trial.score:.4f}",
+            NO_SCORE if trial.score is None else f"{trial.score:.4f}",
             *(f"{value:.4g}" if isinstance(value, float) else str(value) for value in values),
         ]
         for trial in found[:_SHOWN]

@@ -10,6 +10,7 @@ becomes one again.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,12 +33,13 @@ from maskwright.files import write_json
 from maskwright.finetuning.config import FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs, find_same, number_texts
 from maskwright.finetuning.examples import encode_texts
+from maskwright.finetuning.loop import StoppedSeed
 from maskwright.finetuning.metrics import RESULTS_NAME
 from maskwright.finetuning.network import with_dropout
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
 from maskwright.finetuning.task import CustomTask, Tell, report_columns
-from maskwright.formatting import describe_cut, write_code, write_code_block
+from maskwright.formatting import describe_cut, show_score, write_code, write_code_block
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
@@ -55,7 +57,13 @@ from maskwright.model_folder.sentence_modules import (
     read_settings,
     write_modules,
 )
-from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
+from maskwright.runs.evaluation_file import to_plain
+from maskwright.runs.run_directory import (
+    CHECKPOINTS_NAME,
+    METRICS_NAME,
+    MODEL_NAME,
+    STOPPED_NAME,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device, describe_computation
 
@@ -137,6 +145,8 @@ class Embedding(CustomTask):
         computation = describe_computation(config.precision, device)
         report(config.describe_budget(computation))
         record_start(out, request, config, report)
+        (out / METRICS_NAME).unlink(missing_ok=True)  # a stopped seed has its records
+        stopped = StoppedSeed(out / CHECKPOINTS_NAME / STOPPED_NAME)
         log, pulse, records = MetricsLog(out / METRICS_NAME), Pulse(report), list[Record]()
 
         def keep(record: Record) -> None:
@@ -144,15 +154,15 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        parts = tokenizer, config, keep, pulse, settings.pooling
-        fitting = ContrastiveFitting(model, train, valid, *parts)
-        if config.negatives == "mined":
-            report("mining negatives")
-            fitting.mine()
-        best = fitting.run()
-        log.close()
+        parts = tokenizer, config, keep, pulse, settings.pooling, stopped
+        with closing(log):
+            fitting = ContrastiveFitting(model, train, valid, *parts)
+            if config.negatives == "mined":
+                report("mining negatives")
+                fitting.mine()
+            best = fitting.run()
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
-        write_json(out / RESULTS_NAME, {**best, **facts})
+        write_json(out / RESULTS_NAME, to_plain({**best, **facts}))
         card = _write_card(request.origin, len(train), records[0], best)
         settings = replace(settings, max_seq_length=max_length)
         _save(out / MODEL_NAME, loaded, settings, card, config.dimensions)
@@ -177,7 +187,7 @@ def _describe(record: Record) -> str:
     if record["step"]:
         step = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
     if "spearman" in record:
-        return f"  {step}  Spearman's correlation: {record['spearman']:.4f}"
+        return f"  {step}  Spearman's correlation: {show_score(record['spearman'])}"
     return (
         f"  {step}  retrieved among {record['candidates']}: {record['found']:.4f}  recall@10 "
         f"{record['recall_10']:.4f}  MRR {record['mrr']:.4f}"

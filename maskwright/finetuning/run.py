@@ -36,6 +36,7 @@ from maskwright.finetuning.metrics import (
     Baselines,
     FoldResults,
     Results,
+    describe_constant,
     describe_scores,
     get_judged,
     show_mean,
@@ -55,7 +56,7 @@ from maskwright.finetuning.task import (
     read_task,
     report_columns,
 )
-from maskwright.formatting import count_noun, describe_cut, write_code
+from maskwright.formatting import count_noun, describe_cut, show_score, write_code
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import EncoderModel
@@ -290,7 +291,7 @@ def _train_logged(
     for run in finished.runs:
         for record in run.history:
             metrics.write({**record, **marks})
-        score = f"{deciding} {run.scores[deciding]:.4f}"
+        score = f"{deciding} {show_score(run.scores[deciding])}"
         pulse.say(f"  seed {run.seed} is already finished: {score}")
 
     def log(record: Record) -> None:
@@ -352,10 +353,10 @@ def _write_card(results: Results, origin: str) -> str:
         f"{results['train_examples']:,} examples. {deciding} on "
         f"{judged.get('examples', 0):,} {'test' if 'test' in results else 'validation'} examples"
         f"{'' if 'test' in results else ', which selected the weights'}: "
-        f"{judged['scores'][deciding]['mean']:.4f} "
-        f"({count_noun(len(results['runs']), 'run')}; always the most frequent answer: "
-        f"{baselines['majority'][deciding]:.4f}, bag of words: "
-        f"{baselines['bag of words'][deciding]:.4f}).{in_folds}\n"
+        f"{show_score(judged['scores'][deciding]['mean'])} "
+        f"({count_noun(len(results['runs']), 'run')}; always {describe_constant(results['task'])}: "
+        f"{show_score(baselines['majority'][deciding])}, bag of words: "
+        f"{show_score(baselines['bag of words'][deciding])}).{in_folds}\n"
     )
 
 
@@ -375,7 +376,9 @@ def cross_validate(
         [run] = train_seeds(data, loaded.model, config, device, pulse=pulse).runs
         scores.append({**data.test_baselines, _MODEL: run.test_scores})
         num_scored += len(data.held_out[-1].rows)
-        shown = "  ".join(f"{name} {each[data.deciding]:.4f}" for name, each in scores[-1].items())
+        shown = "  ".join(
+            f"{name} {show_score(each[data.deciding])}" for name, each in scores[-1].items()
+        )
         pulse.say(f"  fold {number} of {config.folds}  {data.deciding}  {shown}")
     # A kind of entity, such as span_f1/PER, may be missing in a fold.
     kept = [metric for metric in scores[0]["majority"] if "/" not in metric]

@@ -4,6 +4,7 @@ A `Task` is one class and one line in `config.TASKS`. Most label texts or words:
 six methods of its own. N examples, K labels.
 """
 
+import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -31,7 +32,7 @@ from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFil
 from maskwright.finetuning.conll import marks_entities
 from maskwright.finetuning.doubts import describe_doubts
 from maskwright.finetuning.examples import Examples, Row
-from maskwright.finetuning.metrics import Baselines, Metric, Scores
+from maskwright.finetuning.metrics import Baselines, Metric, Scores, describe_void
 from maskwright.finetuning.split import split_examples
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
@@ -203,6 +204,15 @@ class LabelTask(Task):
     ) -> Scores:
         """Return the scores of the predictions that `collect` or a baseline returned."""
 
+    def list_void(self, labels: Labels, metrics: Sequence[str], examples: Examples) -> list[str]:
+        """Return the metrics that are undefined even for the labels of these examples."""
+        if self.level == "span" or not examples.rows:
+            return []
+        truth = examples.targets if examples.sentences is None else examples.sentences.targets
+        truth = truth if self.level == "token" else np.asarray(truth)
+        scores = self.score(labels, metrics, examples, truth)
+        return [name for name, value in scores.items() if math.isnan(value)]
+
     @abstractmethod
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
         """Return the baselines by name, fitted to the training examples."""
@@ -351,6 +361,10 @@ def encode_sets(
         {name: task.score(labels, metrics, each, answer(each)) for name, answer in fitted.items()}
         for each in held_out
     ]
+    for kind, each in zip(("validation", "test"), held_out, strict=False):
+        if void := task.list_void(labels, metrics, each):
+            verb = "says" if len(void) == 1 else "say"
+            task.notes.append(f"{' and '.join(void)} {verb} nothing: {describe_void(kind)}")
     test = {"test": held_out[1], "test_baselines": scores[1]} if len(held_out) > 1 else {}
     data = TaskData(task, labels, train, held_out[0], metrics, deciding, tokenizer.pad_id)
     return replace(data, pooling=pooling, baselines=scores[0], **test)

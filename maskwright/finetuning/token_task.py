@@ -1,5 +1,6 @@
 """The task that labels words: entities, parts of speech, and other tags of CoNLL files."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -148,6 +149,6 @@ def score_tags(labels: Labels, targets: Tags, found: Tags) -> Scores:
         "span_f1": scores.f1,
         "span_precision": scores.precision,
         "span_recall": scores.recall,
-        "accuracy": sum(t == f for t, f in pairs) / max(1, len(pairs)),
+        "accuracy": sum(t == f for t, f in pairs) / len(pairs) if pairs else math.nan,
         **{f"span_f1/{kind}": each.f1 for kind, each in kinds.items()},
     }

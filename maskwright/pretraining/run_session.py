@@ -20,7 +20,7 @@ from maskwright.config import to_mapping, write_yaml
 from maskwright.console import Console
 from maskwright.distributed.world import World
 from maskwright.files import as_mapping
-from maskwright.formatting import escape_markdown, write_code, write_code_block
+from maskwright.formatting import escape_markdown, show_score, write_code, write_code_block
 from maskwright.logs import Record, of_sources, read_metrics
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
@@ -190,7 +190,7 @@ class Session:
             say(line)
         for name in HEADLINES:
             if name in final:
-                say(f"  {name:<26} {final[name]:.3f}")
+                say(f"  {name:<26} {show_score(final[name], 3)}")
         if final.get("samples"):
             say("\nHeld-out text with words or characters masked:")
         for line in final.get("samples", []):
@@ -365,10 +365,10 @@ def list_results(
     for line in lines:
         old = before.get(line.name) if before is not None else None
         baseline = final.get(line.baseline)
-        beside = "" if old is None else f"   before {old:.3f}"
+        beside = "" if old is None else f"   before {show_score(old, 3)}"
         if baseline is not None:
-            beside += f"   ({line.baseline_name}: {baseline:.3f})"
-        yield f"  {line.title:<{width}}  {final[line.name]:.3f}{beside}"
+            beside += f"   ({line.baseline_name}: {show_score(baseline, 3)})"
+        yield f"  {line.title:<{width}}  {show_score(final[line.name], 3)}{beside}"
 
 
 def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None) -> str:
@@ -382,7 +382,7 @@ def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None)
         figures = [final[line.name], final.get(line.baseline)]
         if before is not None:
             figures.insert(1, before.get(line.name))
-        cells = ["" if figure is None else f"{figure:.4f}" for figure in figures]
+        cells = ["" if figure is None else show_score(figure) for figure in figures]
         rows.append(f"| {escape_markdown(line.title)} | {' | '.join(cells)} |")
     return "\n".join(rows)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from maskwright.errors import InputError, show_value
 from maskwright.files import as_mapping, write_text
+from maskwright.formatting import show_score
 from maskwright.logs import of_sources, split_sample
 from maskwright.objectives.scores import ACCURACY, LOSS, ScoreLine
 from maskwright.report.charts import (
@@ -156,27 +157,27 @@ def _describe_model(run: RunFacts) -> str:
     return ", ".join(parts) or "not recorded"
 
 
-def _show_number(value: float) -> str:
-    """Return a number with three decimals, or three digits if it is large."""
-    return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
+def _show_number(value: float | None) -> str:
+    """Return a number with three decimals, or three digits if it is large; None: `UNDEFINED`."""
+    return f"{value:.3g}" if value is not None and abs(value) >= 1e6 else show_score(value, 3)
 
 
 def _describe_score(
     record: Mapping[str, Any], line: ScoreLine, first: Mapping[str, Any], of_source: str = ""
 ) -> str:
     """Return a score with that of the model that the run began with, and the baseline."""
-    value = record.get(line.name + of_source)
-    if not isinstance(value, int | float):
+    name = line.name + of_source
+    if name not in record:
         return "not measured yet"
     beside = [
         f"{what}: {_show_number(other)}"
         for what, other in (
-            ("before", first.get(line.name + of_source)),
+            ("before", first.get(name)),
             (line.baseline_name, record.get(line.baseline + of_source)),
         )
         if isinstance(other, int | float)
     ]
-    return f"{_show_number(value)}" + (f" ({', '.join(beside)})" if beside else "")
+    return f"{_show_number(record[name])}" + (f" ({', '.join(beside)})" if beside else "")
 
 
 def _list_sections(run: RunFacts) -> Iterator[Section]:

@@ -29,7 +29,7 @@ from maskwright.files import locking_folder, write_text
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.metrics import LOWER_IS_BETTER, RESULTS_NAME, read_deciding_score
 from maskwright.logs import read_metrics
-from maskwright.report.pages import render_sweep
+from maskwright.report.pages import NO_SCORE, render_sweep
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
 from maskwright.train.signals import StopRequest
@@ -125,7 +125,8 @@ def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:
 
 @dataclass(frozen=True)
 class Trial:
-    """One run: its number, its settings, and its score, which is None if it failed."""
+    """One run: its number, its settings, and its score, which is None if it failed
+    or its score is undefined."""
 
     number: int
     settings: Mapping[str, Value]
@@ -234,7 +235,7 @@ def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Tri
         last = finished[num_before:][-_MAX_FAILURES:]
         if len(last) == _MAX_FAILURES and all(trial.value is None for trial in last):
             log = plan.folder(last[-1].number).with_suffix(".log")
-            raise TrainingError(f"{_MAX_FAILURES} trials failed one after the other; see {log}")
+            raise TrainingError(f"{_MAX_FAILURES} trials in a row have no score; see {log}")
         trial = _ask(study, plan, optuna)
         settings = dict(trial.params)
         shown = ", ".join(
@@ -245,7 +246,7 @@ def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Tri
         score = _run(plan, trial.number, settings)
         state = optuna.trial.TrialState["FAIL" if score is None else "COMPLETE"]
         study.tell(trial.number, score, state=state)
-        report(f"trial {trial.number + 1}: {'failed' if score is None else f'{score:.4f}'}")
+        report(f"trial {trial.number + 1}: {NO_SCORE if score is None else f'{score:.4f}'}")
         _write_page(plan, study)
     found = list_trials(plan, study)
     if found[0].score is None:
@@ -315,7 +316,7 @@ def _ask(study: Any, plan: Sweep, optuna: Any) -> Any:
 
 
 def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | None:
-    """Run a trial; return its score, or None if it fails.
+    """Run a trial; return its score, or None if it fails or its score is undefined.
 
     Raise InputError if its input is wrong, whatever the settings; StoppedError or KeyboardInterrupt
     if it was stopped, or the sweep while it ran.

@@ -30,6 +30,7 @@ from maskwright.console import Console, Pulse, tell
 from maskwright.errors import TrainingError
 from maskwright.extras import check_extra, import_extra
 from maskwright.files import HeldFolder, naming_file, write_text
+from maskwright.formatting import show_score
 from maskwright.logs import MetricsLog, Record, of_sources, split_sample
 from maskwright.objectives.scores import ScoreLine
 from maskwright.train.checkpoint import describe_lost_folder
@@ -46,14 +47,16 @@ def describe_record(record: Record, scores: Sequence[ScoreLine]) -> str:
     is_valid = record["split"] == "valid"
     for line in scores:
         value = record.get(line.name)
-        if line.headline and value is not None and not math.isnan(value):
+        if line.headline and value is not None and (is_valid or not math.isnan(value)):
             baseline = record.get(line.baseline)
-            beside = "" if baseline is None else f" ({line.baseline_name} {baseline:.3f})"
+            beside = (
+                "" if baseline is None else f" ({line.baseline_name} {show_score(baseline, 3)})"
+            )
             prefix = "validation " * (is_valid and line is scores[0])
-            parts.append(f"{prefix}{line.headline} {value:.3f}{beside}")
+            parts.append(f"{prefix}{line.headline} {show_score(value, 3)}{beside}")
     for line in scores[:1]:
         by_source = of_sources(record, line.name).items()
-        parts += [f"{line.headline} on {name} {value:.3f}" for name, value in by_source]
+        parts += [f"{line.headline} on {name} {show_score(value, 3)}" for name, value in by_source]
     speed = record.get("tokens_per_second")
     if not is_valid and speed is not None:
         parts.append(f"{speed:,.0f} tokens/s")

@@ -120,13 +120,13 @@ def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path):
     found = search(tmp_path / "sweep", 4)
     assert [trial.score is None for trial in found] == [False, False, False, True]
     machine.codes = dict.fromkeys(range(30), 1)
-    with pytest.raises(TrainingError, match="3 trials failed"):
+    with pytest.raises(TrainingError, match="3 trials in a row"):
         search(tmp_path / "other", 9)
 
 
 def test_failures_of_an_earlier_call_do_not_end_a_sweep(machine: Machine, tmp_path: Path):
     machine.codes = dict.fromkeys(range(1, 4), 1)
-    with pytest.raises(TrainingError, match="3 trials failed"):
+    with pytest.raises(TrainingError, match="3 trials in a row"):
         search(tmp_path / "sweep", 6)
     assert len(search(tmp_path / "sweep", 6)) == 6
 
