@@ -35,6 +35,7 @@ from maskwright.finetuning.table_files import (
 from maskwright.inference.embed import Embedder
 from maskwright.model_folder.sentence_modules import DOCUMENT, QUERY
 from maskwright.runs.evaluation_file import Score, SuiteResult
+from maskwright.tokenizer.lost import check_known
 
 _MAX_RANKED = 100  # documents in a ranking
 _WORD = re.compile(r"\w+")
@@ -103,6 +104,7 @@ def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
     """Return the documents of each query ranked by the similarity of vectors."""
+    check_known(embed.tokenizer, task.documents.values(), "the documents")
     found = embed.stream(task.documents.values(), prompt_name=DOCUMENT)
     vectors = embed.comparable(np.concatenate(list(found)))
     texts = embed.comparable(embed(list(task.queries.values()), prompt_name=QUERY))
@@ -337,6 +339,7 @@ def _score_sts(request: Request) -> SuiteResult:
     path = request.need_file("sts")
     first, second, scores = read_graded_pairs(path)
     embed = request.make_embedder()
+    check_known(embed.tokenizer, [*first, *second], str(path))
     pairs = (embed.comparable(embed(texts))[:, None] for texts in (first, second))
     found = embed.compare(*pairs)[:, 0, 0]
     words = np.array([compare_words(a, b) for a, b in zip(first, second, strict=True)])

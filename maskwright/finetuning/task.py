@@ -28,6 +28,7 @@ from maskwright.finetuning.split import count_repeated, split_examples
 from maskwright.finetuning.table_files import list_names, parse_columns, peek_rows, read_columns
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
+from maskwright.tokenizer.lost import check_known
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -329,6 +330,9 @@ def encode_sets(
 ) -> TaskData:
     """Return training, validation and perhaps test examples as inputs; raise as `read_task`."""
     pooling, tokenizer, max_length = _choose_inputs(task, files, loaded, config)
+    paths = (files.train, files.valid or files.train, files.test)
+    for rows, path in zip(sets, paths, strict=False):
+        check_known(tokenizer, (text for row in rows for text in row.texts), str(path))
     labels = task.find_labels(sets[0])
     task.notes += _describe_doubtful(sets, labels)
     deciding, metrics = choose_metrics(task, labels, config.metric, files.metrics)

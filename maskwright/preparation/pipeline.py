@@ -218,7 +218,7 @@ def _report_result(work: Work, out: Path, private: bool, report: Report) -> Mani
     if (new := work.facts(VOCABULARY)["new"]) and not private:
         report(f"new tokens: {' '.join(new)} …")
     report(_summarize(manifest := read_manifest(out)))
-    lost = Lost(**manifest.source[LOST_KEY])
+    lost = Lost.from_plain(manifest.source[LOST_KEY])
     if lost.share > MUCH:
         report(f"{lost.describe()}. {lost.advise(work.plan.config.tokenizer.trains)}")
     return manifest

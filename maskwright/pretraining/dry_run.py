@@ -31,6 +31,7 @@ from maskwright.pretraining.prepared_data import (
     open_data,
     warn_of_epochs,
 )
+from maskwright.pretraining.text_probe import knows_size, probe_text
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import GIGABYTE, choose_device, should_compile
 
@@ -53,6 +54,8 @@ def describe_run(
         check_config(config)
     config = choose_vocabulary(config, world, cards)
     data, tokens, described = find_tokens(config, data_dir)
+    if data is None and (probe := probe_text(config)) and knows_size(config, probe):
+        tokens, described = guess_tokens(find_sources(config.text), probe.bytes_per_token)
     tokenizer = data.tokenizer if data else None
     teacher = load_teacher(config, tokenizer)
     config, size = choose_size(config, tokenizer, tokens, world, cards)

@@ -199,10 +199,11 @@ class CachedEncoder:
 
     def _measure_unknown(self, text: str, encoding: tokenizers.Encoding) -> list[int]:
         """Return the number of characters, without blanks, of each unknown token."""
-        if self._unk_id not in (ids := encoding.ids):
+        if self._unk_id not in encoding.ids:
             return []
-        spans = [span for one, span in zip(ids, encoding.offsets, strict=True) if one == self._unk_id]
-        return [sum(not character.isspace() for character in text[slice(*span)]) for span in spans]
+        pairs = zip(encoding.ids, encoding.offsets, strict=True)
+        lost = (text[slice(*span)] for one, span in pairs if one == self._unk_id)
+        return [sum(not character.isspace() for character in part) for part in lost]
 
     def _encode_long(self, part: str) -> tuple[bytes, list[int]]:
         size, packed, lost = self._longest, bytearray(), list[int]()

@@ -5,7 +5,8 @@ WordPiece encodes a word as unknown if it is too long, or if a letter of it is o
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import cast
 
 from maskwright.errors import TokenizerError
 from maskwright.formatting import show_share
@@ -32,6 +33,17 @@ class Lost:
     num_outside: int = 0
     longest: int | None = None
 
+    @classmethod
+    def from_plain(cls, values: object) -> "Lost":
+        """Return the counts in a manifest of unknown origin; none if they are not counts."""
+        if not isinstance(values, dict):
+            return cls()
+        counts = cast(dict[str, object], values)
+        found = [counts.get(field.name) for field in fields(cls)]
+        if not all(type(size) is int for size in found[:-1]):
+            return cls()
+        return cls(*cast(list[int], found))
+
     def __add__(self, other: "Lost") -> "Lost":
         return Lost(
             self.num_characters + other.num_characters,
@@ -52,6 +64,11 @@ class Lost:
 
     def describe(self) -> str:
         """Return how much is lost, and why."""
+        share = show_share(self.share, 1)
+        return f"{share} of the characters are lost as unknown tokens, {self.name_causes()}"
+
+    def name_causes(self) -> str:
+        """Return where characters are lost, the most first, with shares if there are two causes."""
         causes = {
             f"in words of more than {self.longest} characters": self.num_in_long,
             "in words with letters outside the alphabet": self.num_outside,
@@ -61,8 +78,7 @@ class Lost:
         if len(counts) > 1:
             total = max(self.num_characters, 1)
             parts = [f"{show_share(count / total, 1)} {cause}" for count, cause in counts]
-        share = show_share(self.share, 1)
-        return f"{share} of the characters are lost as unknown tokens, {' and '.join(parts)}"
+        return " and ".join(parts)
 
     def advise(self, is_trained: bool = True) -> str:
         """Return a remedy.
@@ -72,9 +88,8 @@ class Lost:
         """
         if not is_trained:
             return (
-                "Give text like that of the model (case too), or a tokenizer of this text: "
-                "pretrain --init-from MODEL with --tokenizer.extend_vocab or "
-                "--tokenizer.replace_vocab."
+                "Give text like that of the model (case too). For other text, pretrain with "
+                "--init-from MODEL --tokenizer.replace_vocab N --tokenizer.kind bpe or character."
             )
         if self.num_in_long >= self.num_outside:
             return (
@@ -102,8 +117,8 @@ class Lost:
 def count_lost(tokenizer: Tokenizer, texts: Iterable[str]) -> Lost:
     """Count the characters of `texts`, and those that a tokenizer loses::
 
-        lost = count_lost(Tokenizer.load("runs/mine/model"), ["MKTAYIAKQR"])
-        print(lost.describe())
+    lost = count_lost(Tokenizer.load("runs/mine/model"), ["MKTAYIAKQR"])
+    print(lost.describe())
     """
     num_characters = num_in_long = num_outside = 0
     longest = tokenizer.longest_word
@@ -115,6 +130,11 @@ def count_lost(tokenizer: Tokenizer, texts: Iterable[str]) -> Lost:
             else:
                 num_outside += size
     return Lost(num_characters, num_in_long, num_outside, longest)
+
+
+def check_known(tokenizer: Tokenizer, texts: Iterable[str], what: str) -> None:
+    """Raise TokenizerError if a model's tokenizer loses most of texts, named `what`."""
+    count_lost(tokenizer, spread_probe(list(texts))).check(is_trained=False, what=what)
 
 
 def take_probe(texts: Iterable[str], num_characters: int = PROBE_CHARACTERS) -> Iterator[str]:
