@@ -104,7 +104,6 @@ def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
     """Return the documents of each query ranked by the similarity of vectors."""
-    check_known(embed.tokenizer, task.documents.values(), "the documents")
     found = embed.stream(task.documents.values(), prompt_name=DOCUMENT)
     vectors = embed.comparable(np.concatenate(list(found)))
     texts = embed.comparable(embed(list(task.queries.values()), prompt_name=QUERY))
@@ -245,6 +244,7 @@ def score_rankings(
 def _score_retrieval(request: Request) -> SuiteResult:
     path = request.need_file("retrieval")
     task, embed = read_collection(path), request.make_embedder()
+    check_known(embed.tokenizer, task.documents.values(), str(path))
     rankings, by_words = rank_by_vectors(embed, task), rank_by_words(task)
     scores = score_rankings("retrieval", task.grades, rankings, by_words)
     settings = {
