@@ -17,6 +17,7 @@ from maskwright.errors import InputError
 from maskwright.formatting import count_noun, show_score, show_share
 from maskwright.runs.evaluation_file import to_plain
 from maskwright.runs.find_model import find_model_folder
+from maskwright.tokenizer.lost import count_lost
 from maskwright.tokenizer.token_text import TokenText, show_tokens
 
 if TYPE_CHECKING:
@@ -94,9 +95,10 @@ def _warn_of_unknown(sentence: PlacedText, tokenizer: "Tokenizer") -> None:
         cases = {"upper": str.upper, "lower": str.lower}
         known = [name for name, change in cases.items() if measure(change) <= _MOSTLY_UNKNOWN]
         remedy = f" It knows the text in {known[0]} case: write it so." if known else ""
+        lost = count_lost(tokenizer, sentence.text.split(tokenizer.mask_token))
         tell(
             f"{sentence.place}{show_share(share)} of the characters are unknown to the model "
-            f"({tokenizer.unk_token}), so its answer says little.{remedy}"
+            f"({tokenizer.unk_token}), {lost.name_causes()}, so its answer says little.{remedy}"
         )
 
 

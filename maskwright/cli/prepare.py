@@ -17,6 +17,7 @@ from maskwright.errors import CheckpointError, InputError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.find_data import locate
 from maskwright.preparation.pipeline import describe_progress
+from maskwright.preparation.tasks import LOST_KEY
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
@@ -28,6 +29,7 @@ from maskwright.runs.run_directory import (
 )
 from maskwright.shards.manifest import MANIFEST_NAME, read_manifest
 from maskwright.shards.reader import ConcatStore, TokenStore, fingerprint_folders
+from maskwright.tokenizer.lost import Lost
 
 if TYPE_CHECKING:
     from maskwright.pretraining.prepared_data import PreparedData
@@ -214,6 +216,8 @@ def _count(data: "PreparedData", config: PretrainConfig, row_length: int) -> Tab
         table.add_row(name, *[f"{value:.3f}" for value in values])
     unknown = data.train.unigram_counts[data.tokenizer.unk_id] / max(data.train.num_tokens, 1)
     table.add_row("unknown tokens", f"{unknown:.3%}", "")
+    lost = Lost.from_plain(data.train.manifest.source.get(LOST_KEY))
+    table.add_row("lost characters", f"{lost.share:.3%}", "")
     filled = [_measure_fill(store, config, row_length) for store in stores]
     table.add_row("rows an epoch", *[f"{rows:,}" for rows, _ in filled])
     table.add_row("fill rate of the rows", *[f"{share:.2%}" for _, share in filled])

@@ -20,6 +20,7 @@ from maskwright.preparation.config import PrepareConfig
 from maskwright.runs.run_directory import suggest_run
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.tokenizer.extension import extend_tokenizer
+from maskwright.tokenizer.lost import MUCH
 from maskwright.tokenizer.token_text import TokenizerStats, measure_tokenizer, show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
@@ -132,7 +133,6 @@ NO_READING = ("run", "select", "tokenizer", "cluster", "corpus.valid_fraction", 
 Tokenizers = dict[str, Tokenizer]
 Measured = dict[str, TokenizerStats]
 _NUM_WORDS = 12
-_MUCH_UNKNOWN = 0.01  # of the tokens
 # What is shown of a text: title, name, how.
 _ROWS = (
     ("tokens", "num_tokens", "{:,}"),
@@ -140,6 +140,7 @@ _ROWS = (
     ("tokens a character", "tokens_per_character", "{:.3f}"),
     ("bytes a token", "bytes_per_token", "{:.2f}"),
     ("unknown tokens", "unknown_share", "{:.3%}"),
+    ("lost characters", "lost_share", "{:.3%}"),
     ("words of several tokens", "split_share", "{:.1%}"),
     ("vocabulary used", "used_share", "{:.1%}"),
 )
@@ -195,10 +196,10 @@ def _show_comparison(
         rows.append([title, *(how.format(getattr(stats, field)) for stats in found.values())])
     print_table(console, ["", *found], rows)
     for name, stats in found.items():
-        if stats.unknown_share > _MUCH_UNKNOWN:
+        if stats.lost_share > MUCH:
             console.print(
-                f"{name} does not know {stats.unknown_share:.0%} of this text: that it needs few "
-                "tokens is no advantage.",
+                f"{name} does not know {stats.lost_share:.0%} of the letters of this text: "
+                "that it needs few tokens is no advantage.",
                 markup=False,
             )
     lines = list_differences(text, tokenizers, config)

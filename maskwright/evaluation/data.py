@@ -39,6 +39,7 @@ from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
 from maskwright.shards.reader import ConcatStore, TokenStore
 from maskwright.shards.remote import show_path
+from maskwright.tokenizer.lost import check_known
 from maskwright.tokenizer.token_text import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
@@ -146,6 +147,7 @@ def open_text(
 
     Raises:
         InputError: prepared data and text files are mixed, or the text has no token.
+        TokenizerError: the model's tokenizer loses most of a text.
         CorpusError: a text is empty or cannot be read.
         ShardError: prepared data was made with another tokenizer, or has no held-out text.
     """
@@ -189,6 +191,7 @@ def _read_texts(
     sources: Sequence[str], tokenizer: Tokenizer, training_data: Sequence[Path]
 ) -> EvaluationText:
     documents, is_cut = _read_documents(sources)
+    check_known(tokenizer, documents, ", ".join(sources))
     encoded = tokenizer.encode_batch(documents)
     corpus = TokensInMemory(
         np.concatenate([text.ids for text in encoded]),

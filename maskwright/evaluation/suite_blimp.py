@@ -23,6 +23,7 @@ from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.files import write_json
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import Score, SuiteResult
+from maskwright.tokenizer.lost import check_known
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 from maskwright.train.config import FixedPrecision
 
@@ -65,11 +66,13 @@ def evaluate_minimal_pairs(
     Raises:
         InputError: there are no pairs, a sentence exceeds the model's maximum length, or there is
             no such metric.
+        TokenizerError: the tokenizer loses most of the sentences.
     """
     if pairs_each is not None:
         pairs = choose_pairs(pairs, pairs_each, seed)
     if not pairs:
         raise InputError("there are no minimal pairs to evaluate on. Give at least one.")
+    check_known(tokenizer, [text for pair in pairs for text in pair.texts], name)
     texts, num_given = _encode(tokenizer, pairs)
     with scoring(model, tokenizer, add_special_tokens, precision) as scorer:
         scores = scorer.score_encoded(texts, metric, batch_tokens, num_given)

@@ -41,6 +41,7 @@ from maskwright.model_folder.classifier_folder import LoadedClassifier, open_cla
 from maskwright.model_folder.folder import Loaded
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.runs.run_directory import read_asked
+from maskwright.tokenizer.lost import check_known
 
 
 class TunedModel(TextModel[Classifier]):
@@ -85,6 +86,7 @@ class TunedModel(TextModel[Classifier]):
         )
         if not rows:
             raise CorpusError(f"{path} holds no examples.")
+        check_known(self.tokenizer, (text for row in rows for text in row.texts), str(path))
         return self.task.encode(rows, labels, self.tokenizer, self.loaded.max_length)
 
 

@@ -35,6 +35,7 @@ from maskwright.finetuning.predict import Predictor
 from maskwright.inference.embed import Embedder
 from maskwright.model_folder.sentence_modules import DOCUMENT, QUERY
 from maskwright.runs.evaluation_file import Score, SuiteResult
+from maskwright.tokenizer.lost import check_known
 
 _MAX_RANKED = 100  # documents in a ranking
 _WORD = re.compile(r"\w+")
@@ -243,6 +244,7 @@ def score_rankings(
 def _score_retrieval(request: Request) -> SuiteResult:
     path = request.need_file("retrieval")
     task, embed = read_collection(path), request.make_embedder()
+    check_known(embed.tokenizer, task.documents.values(), str(path))
     rankings, by_words = rank_by_vectors(embed, task), rank_by_words(task)
     scores = score_rankings("retrieval", task.grades, rankings, by_words)
     settings = {
@@ -337,6 +339,7 @@ def _score_sts(request: Request) -> SuiteResult:
     path = request.need_file("sts")
     first, second, scores = read_graded_pairs(path)
     embed = request.make_embedder()
+    check_known(embed.tokenizer, [*first, *second], str(path))
     pairs = (embed.comparable(embed(texts))[:, None] for texts in (first, second))
     found = embed.compare(*pairs)[:, 0, 0]
     words = np.array([compare_words(a, b) for a, b in zip(first, second, strict=True)])

@@ -12,6 +12,7 @@ becomes one again.
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -64,6 +65,7 @@ from maskwright.runs.run_directory import (
     MODEL_NAME,
     STOPPED_NAME,
 )
+from maskwright.tokenizer.lost import check_known
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device, describe_computation
 
@@ -291,6 +293,7 @@ def _encode_pairs(
     settings: VectorSettings | None,
 ) -> Pairs:
     texts = [row.texts_of((FIRST, SECOND, NEGATIVE)) for row in rows]
+    check_known(tokenizer, chain.from_iterable(texts), str(path))
     is_search = all(len(each) > 1 for each in texts) and SCORE not in rows[0].values
     texts = [each if len(each) > 1 else each * 2 for each in texts]
     prompts = choose_prompts(settings or VectorSettings(), is_search=is_search)

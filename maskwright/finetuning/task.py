@@ -36,6 +36,7 @@ from maskwright.finetuning.metrics import Baselines, Metric, Scores, describe_vo
 from maskwright.finetuning.split import split_examples
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
+from maskwright.tokenizer.lost import check_known
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -351,6 +352,9 @@ def encode_sets(
 ) -> TaskData:
     """Return training, validation and perhaps test examples as inputs; raise as `read_task`."""
     pooling, tokenizer, max_length = _choose_inputs(task, files, loaded, config)
+    paths = (files.train, files.valid or files.train, files.test)
+    for rows, path in zip(sets, paths, strict=False):
+        check_known(tokenizer, (text for row in rows for text in row.texts), str(path))
     labels = task.find_labels(sets[0])
     named = [[task.list_labels(row) for row in rows] for rows in sets]
     task.notes += describe_doubts(sets, named, labels.names)

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-import numpy as np
-
 from maskwright.console import Pulse
 from maskwright.errors import CorpusError, ShardError
 from maskwright.files import is_locked, naming_file
@@ -45,23 +43,20 @@ from maskwright.preparation.folder import (
     read_tally,
     tidy_folder,
 )
-from maskwright.preparation.tasks import EVALUATION_NAME, describe_source
+from maskwright.preparation.tasks import EVALUATION_NAME, LOST_KEY, describe_source
 from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.selector import Selector
 from maskwright.shards.manifest import (
-    COUNTS_NAME,
     MANIFEST_NAME,
-    TOKENIZER_NAME,
     Manifest,
     read_manifest,
 )
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.lost import MUCH, Lost
 
 # 15 % of 10,000 tokens are 1,500 masked tokens: an accuracy of 0.3 is then within 0.025.
 _MIN_HELD_OUT = 10_000
-_MAX_UNKNOWN = 0.01
 _SAMPLE_SLACK = 1.5  # more candidates for the tokenizer's sample, as duplicates are dropped later
 
 
@@ -223,14 +218,9 @@ def _report_result(work: Work, out: Path, private: bool, report: Report) -> Mani
     if (new := work.facts(VOCABULARY)["new"]) and not private:
         report(f"new tokens: {' '.join(new)} …")
     report(_summarize(manifest := read_manifest(out)))
-    counts = np.fromfile(out / COUNTS_NAME, "<u8")
-    unknown = counts[Tokenizer.load(out / TOKENIZER_NAME).unk_id] / max(counts.sum(), 1)
-    if unknown > _MAX_UNKNOWN:
-        report(
-            f"{unknown:.1%} of the tokens are [UNK], for words with unknown characters. Raise "
-            "--tokenizer.vocab_size, or set --tokenizer.kind bpe, which knows all characters; "
-            "with --init-from, see --extend-vocab and --replace-vocab."
-        )
+    lost = Lost.from_plain(manifest.source[LOST_KEY])
+    if lost.share > MUCH:
+        report(f"{lost.describe()}. {lost.advise(work.plan.config.tokenizer.trains)}")
     return manifest
 
 

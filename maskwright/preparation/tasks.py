@@ -90,6 +90,7 @@ from maskwright.shards.manifest import (
 from maskwright.shards.writer import ShardWriter, write_array
 from maskwright.tokenizer.extension import extend_tokenizer, list_longest, measure_extension
 from maskwright.tokenizer.learning import draw_pieces
+from maskwright.tokenizer.lost import Lost, count_lost, take_probe
 from maskwright.tokenizer.token_text import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
@@ -106,6 +107,7 @@ _NEVER = np.uint64((1 << 64) - 1)
 COUNTS = "counts"  # suffix of files with the frequency of each id in a block's training text
 VALID_FRACTION_KEY = "valid_fraction"  # the fraction that was chosen, in the manifest's `source`
 EXTENSION_KEY = "tokenizer_extension"
+LOST_KEY = "lost_characters"  # `Lost` as a mapping, in the manifest's `source`
 HELD_OUT = "in corpus.valid_text"  # a reason for dropping a document
 CUT = "document cut in two to hold out its end"
 IN_SENTENCES = "document cut into sentences"
@@ -320,6 +322,8 @@ def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
         described = {"base": config.path, "replaces": bool(config.replace_vocab), **effect}
     else:
         tokenizer = Tokenizer.load(config.path)
+        # Before hours of encoding; the counts of the whole text are checked at the end.
+        count_lost(tokenizer, take_probe(_sample(work, splits))).check(is_trained=False)
     with replacing_folder(work.folder / TOKENIZER_NAME) as temporary:
         tokenizer.save(temporary)
     return {"splits": asdict(splits), "extension": described, "lines": lines, "new": new}
@@ -373,6 +377,7 @@ class BlockEncoder:
         """Write the shards ``WORK/SPLIT/NNNNN.*``; return their description and the drop counts."""
         counts, tally, vocab_size = Counter[str](), Tally(), self.tokenizer.vocab_size
         unigrams, sizes = np.zeros(vocab_size, np.uint32), defaultdict[str, Counter[str]](Counter)
+        lost = Lost()
         with ExitStack() as stack:
             shards: dict[str, ShardWriter] = {}
             for text, drop, parts in self.splits.divide_block(self.work, number):
@@ -388,6 +393,7 @@ class BlockEncoder:
                     parts = [(split, one) for split, part in parts for one in cut_sentences(part)]
                 for split, part in parts:
                     encoded = self.tokenizer.encode(part)
+                    lost += count_lost(self.tokenizer, [part])
                     if not len(encoded.ids):
                         counts["without tokens"] += 1
                         continue
@@ -404,7 +410,12 @@ class BlockEncoder:
         if "train" in infos:
             write_array(self.work.path(ENCODE, number, COUNTS), unigrams, shared=True)
         described = {split: {"shard": info, **sizes[split]} for split, info in infos.items()}
-        return {"splits": described, "counts": counts + tally.dropped, "tally": tally.to_plain()}
+        return {
+            "splits": described,
+            "counts": counts + tally.dropped,
+            "tally": tally.to_plain(),
+            LOST_KEY: asdict(lost),
+        }
 
 
 def describe_source(paths: Sequence[str], config: PrepareConfig, seed: int) -> JsonObject:
@@ -423,9 +434,15 @@ def finish_folder(work: Work, stage: str, number: int) -> Facts:
             tally.add(Tally.from_plain(facts["tally"]))
         write_json(work.out / SELECTION_NAME, tally.to_plain())
     if not (work.out / MANIFEST_NAME).is_file():
+        add_lost(encoded).check(work.plan.config.tokenizer.trains)
         _move_folders(work)
         write_manifest(work.out, _make_manifest(work, read, encoded))
     return {}
+
+
+def add_lost(encoded: Iterable[Facts]) -> Lost:
+    """Return the lost characters of all blocks."""
+    return sum((Lost(**facts[LOST_KEY]) for facts in encoded), Lost())
 
 
 def _move_folders(work: Work) -> None:
@@ -445,6 +462,7 @@ def _make_manifest(work: Work, read: Sequence[Facts], encoded: Sequence[Facts]) 
         source[VALID_FRACTION_KEY] = facts["splits"]["valid_fraction"]
     if facts["extension"]:
         source[EXTENSION_KEY] = facts["extension"]
+    source[LOST_KEY] = asdict(add_lost(encoded))
     identities = [each["identity"] for each in read]
     counts = add_counts([plan.ignored, *(each["counts"] for each in (*read, *encoded))])
     return Manifest(

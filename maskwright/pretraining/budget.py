@@ -349,7 +349,9 @@ _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by u
 _COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
 
 
-def guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
+def guess_tokens(
+    sources: list[Source], bytes_per_token: float = _BYTES_PER_TOKEN
+) -> tuple[float | None, str]:
     """Estimate the tokens of files that are not prepared yet; return a description, too."""
     described = f"{count_noun(len(sources), 'source')}, not prepared yet"
     num_bytes = 0.0
@@ -358,7 +360,7 @@ def guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
             return None, f"{described}; the number of tokens is not known before"
         packed = source.compression or source.kind == "parquet"
         num_bytes += source.path.stat().st_size * (_COMPRESSION if packed else 1)
-    tokens = num_bytes / _BYTES_PER_TOKEN
+    tokens = num_bytes / bytes_per_token
     return tokens, f"{described}; about {tokens:,.0f} tokens, estimated from the file sizes"
 
 

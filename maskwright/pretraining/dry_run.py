@@ -31,6 +31,7 @@ from maskwright.pretraining.prepared_data import (
     open_data,
     warn_of_epochs,
 )
+from maskwright.pretraining.text_probe import knows_size, probe_text
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.settled import Settled
 from maskwright.train.device import GIGABYTE, choose_device, should_compile
@@ -56,6 +57,8 @@ def describe_run(
     settled = choose_vocabulary(settled, world, cards)
     config = settled.config
     data, tokens, described = find_tokens(config, data_dir)
+    if data is None and (probe := probe_text(config)) and knows_size(config, probe):
+        tokens, described = guess_tokens(find_sources(config.text), probe.bytes_per_token)
     tokenizer = data.tokenizer if data else None
     teacher = load_teacher(config, tokenizer)
     settled, size = choose_size(settled, tokenizer, tokens, world, cards)

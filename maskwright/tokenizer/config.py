@@ -49,6 +49,11 @@ class TokenizerConfig:
             rule = f"must be 0, or between {least} and 1000000 for {self.kind}"
             raise ConfigError("replace_vocab", self.replace_vocab, rule, "Try 8192.")
 
+    @property
+    def trains(self) -> bool:
+        """Whether a tokenizer is trained on the text alone, so that these settings decide."""
+        return self.path is None or self.replace_vocab > 0
+
 
 def check_extension(config: TokenizerConfig) -> None:
     """Raise ConfigError if there is no tokenizer to extend or replace, or both are requested."""

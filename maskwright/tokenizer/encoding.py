@@ -133,49 +133,88 @@ def _is_per_character(normalizer: JsonObject | None) -> bool:
 class CachedEncoder:
     """Encoder of text to packed tokens (uint32: word-start bit and id), with a chunk dictionary."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, cutting: Cutting | None) -> None:
+    def __init__(
+        self, backend: tokenizers.Tokenizer, cutting: Cutting | None, unk_id: int = -1
+    ) -> None:
         self._backend = backend
         self._cutting = cutting
         self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_WHOLE_CHARACTERS
+        self._unk_id = unk_id
         self._known: dict[str, bytes] = {}
+        self._lost: dict[str, list[int]] = {}  # of chunks with unknown tokens
         self._bytes = 0
 
     def encode(self, text: str) -> NDArray[np.uint32]:
         """Return the packed tokens of `text`, without special tokens."""
         if self._cutting is None:
-            return np.frombuffer(self._encode_long(text), np.uint32)
-        chunks = self._cutting.split(text)
-        if self._bytes > _CACHE_BYTES:
-            self._known, self._bytes = {}, 0
-        known = self._known  # another thread may replace it meanwhile
-        new = set(filterfalse(known.__contains__, chunks))
-        if new:
-            self._learn(known, {chunk: self._cutting.divide(chunk) for chunk in new})
+            return np.frombuffer(self._encode_long(text)[0], np.uint32)
+        known, _, chunks = self._look_up(text, self._cutting)
         return np.frombuffer(b"".join(map(known.__getitem__, chunks)), np.uint32)
 
-    def _learn(self, known: dict[str, bytes], divided: dict[str, list[str]]) -> None:
+    def find_lost(self, text: str) -> list[int]:
+        """Return the number of characters, without blanks, of each unknown token of a text."""
+        if self._cutting is None:
+            return self._encode_long(text)[1]
+        _, lost, chunks = self._look_up(text, self._cutting)
+        return [size for chunk in chunks if chunk in lost for size in lost[chunk]]
+
+    def _look_up(
+        self, text: str, cutting: Cutting
+    ) -> tuple[dict[str, bytes], dict[str, list[int]], list[str]]:
+        """Return the two dictionaries, which know the chunks of a text, and these chunks."""
+        chunks = cutting.split(text)
+        if self._bytes > _CACHE_BYTES:
+            self._known, self._lost, self._bytes = {}, {}, 0
+        known, lost = self._known, self._lost  # another thread may replace them meanwhile
+        new = set(filterfalse(known.__contains__, chunks))
+        if new:
+            self._learn(known, lost, {chunk: cutting.divide(chunk) for chunk in new})
+        return known, lost, chunks
+
+    def _learn(
+        self,
+        known: dict[str, bytes],
+        lost: dict[str, list[int]],
+        divided: dict[str, list[str]],
+    ) -> None:
         parts = {part for parts in divided.values() for part in parts if part not in known}
         short = [part for part in parts if len(part) <= self._longest]
         with calling_library("the tokenizer fails on this text"):
             encodings = self._backend.encode_batch(short, add_special_tokens=False)
         for part, encoding in zip(short, encodings, strict=True):
+            if sizes := self._measure_unknown(part, encoding):
+                lost[part] = sizes
             known[part] = pack_encoding(part, encoding)
         for part in parts - known.keys() if len(short) < len(parts) else ():
-            known[part] = self._encode_long(part)
+            packed, sizes = self._encode_long(part)
+            if sizes:
+                lost[part] = sizes
+            known[part] = packed
         for chunk, its_parts in divided.items():
             if len(its_parts) > 1:
+                if sizes := [size for part in its_parts for size in lost.get(part, ())]:
+                    lost[chunk] = sizes
                 known[chunk] = b"".join([known[part] for part in its_parts])
         self._bytes += sum(_ENTRY_BYTES + 2 * len(chunk) for chunk in (*parts, *divided))
 
-    def _encode_long(self, part: str) -> bytes:
-        size, packed = self._longest, bytearray()
+    def _measure_unknown(self, text: str, encoding: tokenizers.Encoding) -> list[int]:
+        """Return the number of characters, without blanks, of each unknown token."""
+        if self._unk_id not in encoding.ids:
+            return []
+        pairs = zip(encoding.ids, encoding.offsets, strict=True)
+        lost = (text[slice(*span)] for one, span in pairs if one == self._unk_id)
+        return [sum(not character.isspace() for character in part) for part in lost]
+
+    def _encode_long(self, part: str) -> tuple[bytes, list[int]]:
+        size, packed, lost = self._longest, bytearray(), list[int]()
         for start in range(0, len(part), size):
             piece = part[start : start + size]
             with calling_library("the tokenizer fails on this text"):
                 # A batch of one, because `encode` holds the GIL.
                 [encoding] = self._backend.encode_batch([piece], add_special_tokens=False)
             packed += pack_encoding(piece, encoding)
-        return bytes(packed)
+            lost += self._measure_unknown(piece, encoding)
+        return bytes(packed), lost
 
 
 def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:

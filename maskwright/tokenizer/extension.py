@@ -29,6 +29,7 @@ from maskwright.tokenizer.learning import (
     learn_joins,
     sample_texts,
 )
+from maskwright.tokenizer.lost import count_lost, spread_probe
 from maskwright.tokenizer.token_text import TokenText, measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.words import match_greedily
@@ -46,7 +47,8 @@ def extend_tokenizer(
     Their ids follow the largest id of `base`. Reads `texts` once, as a stream.
 
     Raises:
-        TokenizerError: the text supports fewer tokens, or the kind of `base` cannot be extended.
+        TokenizerError: the text supports fewer tokens, most of it would be unknown, or the kind of
+            `base` cannot be extended.
     """
     if base.description["model"]["type"] == "WordLevel" or not base.description["pre_tokenizer"]:
         raise TokenizerError(
@@ -54,7 +56,7 @@ def extend_tokenizer(
             "tokenizer.extend_vocab."
         )
     sample = sample_texts(texts, int(config.sample_megabytes * 1_000_000), seed)
-    cutting = choose_cutting(base.description) or ROUGH_CUTTING
+    probe, cutting = spread_probe(sample), choose_cutting(base.description) or ROUGH_CUTTING
     with calling_library("the tokenizer fails on this text"):
         counted = count_words(sample, base.backend, cutting)
     words = keep_frequent(counted, _CHARACTERS, seed)
@@ -66,7 +68,9 @@ def extend_tokenizer(
             f"tokenizer.extend_vocab = {config.extend_vocab} is too large: the text supports only "
             f"{found} new tokens. {remedy}"
         )
-    return Tokenizer(_append(base, learned), base.special_tokens)
+    extended = Tokenizer(_append(base, learned), base.special_tokens)
+    count_lost(extended, probe).check(is_trained=False)
+    return extended
 
 
 def measure_extension(

@@ -248,6 +248,7 @@ class TokenizerStats:
         fertility: tokens per such word (Rust et al. 2021, arXiv:2012.15613).
         tokens_per_character, bytes_per_token: measures that are comparable in every script.
         unknown_share: share of tokens that are [UNK].
+        lost_share: share of characters, without blanks, in these tokens.
         split_share: share of words, as whole-word masking splits them, with several tokens.
         used_share: share of the ordinary vocabulary that occurs in the text.
         most_frequent: the most frequent tokens with their counts.
@@ -262,6 +263,7 @@ class TokenizerStats:
     tokens_per_character: float
     bytes_per_token: float
     unknown_share: float
+    lost_share: float
     split_share: float
     used_share: float
     most_frequent: list[tuple[str, int]]
@@ -281,7 +283,10 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
         sizes["split"] += int((lengths > 1).sum())
         sizes["characters"] += len(text)
         sizes["bytes"] += len(text.encode())
-        sizes["words"] += len(text.split())
+        words = text.split()
+        sizes["words"] += len(words)
+        sizes["visible"] += sum(map(len, words))
+        sizes["lost"] += sum(tokenizer.find_lost(text))
     num_tokens = int(counts.sum())
     ordinary = tokenizer.ordinary_ids
     pieces = TokenText(tokenizer)
@@ -297,6 +302,7 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
         tokens_per_character=_divide(num_tokens, sizes["characters"]),
         bytes_per_token=_divide(sizes["bytes"], num_tokens),
         unknown_share=_divide(int(counts[tokenizer.unk_id]), num_tokens),
+        lost_share=_divide(sizes["lost"], sizes["visible"]),
         split_share=_divide(sizes["split"], sizes["parts"]),
         used_share=_divide(int((counts[ordinary] > 0).sum()), len(ordinary)),
         most_frequent=[(pieces.show(int(i)), int(counts[i])) for i in order if counts[i]],

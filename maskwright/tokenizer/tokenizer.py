@@ -89,7 +89,6 @@ class Tokenizer:
             plain = {**hide_special_tokens(self.description), "post_processor": None}
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
-        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description))
         self.special_tokens = {
             role: make_valid(special_tokens[role])
             for role in (*ROLES, *OTHER_ROLES)
@@ -101,6 +100,7 @@ class Tokenizer:
         )
         ids = _find_special_ids(self.backend, tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description), self.unk_id)
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
 
@@ -199,6 +199,15 @@ class Tokenizer:
     ) -> list[EncodedText]:
         """Encode each text as `encode` does."""
         return [self.encode(text, split_special_tokens) for text in texts]
+
+    def find_lost(self, text: str) -> list[int]:
+        """Return the number of characters, without blanks, of each unknown token of a text."""
+        return self._encoder.find_lost(make_valid(text))
+
+    @property
+    def longest_word(self) -> int | None:
+        """The longest word in characters that WordPiece encodes; None if there is no limit."""
+        return self.description["model"].get("max_input_chars_per_word")
 
     def encode_with_offsets(self, text: str, split_special_tokens: bool = True) -> EncodedPrompt:
         """Return the tokens of `text` as `encode` does, with the character span of each.

@@ -55,6 +55,7 @@ from maskwright.tokenizer.learning import (
     learn_merges,
     sample_texts,
 )
+from maskwright.tokenizer.lost import count_lost, spread_probe
 from maskwright.tokenizer.token_text import split_byte_clusters
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.words import (
@@ -165,12 +166,12 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0
     are too small for `config.vocab_size` give a smaller vocabulary (`describe_shortage`).
 
     Raises:
-        TokenizerError: no text, or text without words.
+        TokenizerError: no text, text without words, or text of which most would be unknown.
     """
     sample = sample_texts(texts, int(config.sample_megabytes * 1_000_000), seed)
     if not sample:
         raise TokenizerError("there is no text to train a tokenizer on. Give more text.")
-    backend = build_backend(config)
+    backend, probe = build_backend(config), spread_probe(sample)
     size = round_up(config.vocab_size)
     if config.kind == "character":
         model = _learn_characters(sample, backend, config)
@@ -182,7 +183,9 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0
         learn = {"wordpiece": _learn_wordpiece, "bpe": _learn_bpe, "unigram": _learn_unigram}
         model = learn[config.kind](words, size, config, seed)
     install_model(backend, model, config.kind)
-    return Tokenizer(json.loads(backend.to_str()), SPECIAL_TOKENS)
+    tokenizer = Tokenizer(json.loads(backend.to_str()), SPECIAL_TOKENS)
+    count_lost(tokenizer, probe).check()
+    return tokenizer
 
 
 def describe_shortage(tokenizer: Tokenizer, config: TokenizerConfig) -> str | None:

@@ -140,6 +140,7 @@ def large_text(tmp_path: Path) -> str:
     """A file of 100 MB that takes no room on the disk."""
     path = tmp_path / "text.txt"
     with path.open("wb") as file:
+        file.write(b"the larvae are black and feed on snails\n" * 50_000)  # a dry run reads it
         file.truncate(100_000_000)
     return str(path)
 
