@@ -115,8 +115,7 @@ def pretrain(
         resume: a run directory to resume as it is, from its newest checkpoint, instead of a new
             run in `out`; only `sections` of ``train``, ``optim`` and ``evaluate`` can change.
         auto_resume: resume from the newest checkpoint in `out`, if there is one.
-        print_config: print the configuration, without what the budget will choose, and train
-            nothing.
+        print_config: print the configuration, the budget's fields as comments; train nothing.
         dry_run: check everything and print sizes and times, and train nothing.
         for_device: GPUs that the dry run is for, such as ``8xH100``; default: this machine.
         sections: values over the recipe, by section: ``train={"max_minutes": 5}``.
@@ -137,8 +136,7 @@ def pretrain(
     elif text or texts is not None or recipe or config or auto_resume:
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
-        settled = Settled(load_run_config(Path(resume), given))
-        request = _Request(Path(resume), folder, settled, resumes=True)
+        request = _Request(run := Path(resume), folder, Settled(load_run_config(run, given)), True)
     return _carry_out(request, print_config, dry_run, for_device)
 
 
