@@ -385,7 +385,7 @@ def shorten_rows(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainCo
     """Return the configuration with rows that are no longer than the positions of its model.
 
     They are those of ``init_from`` or of a teacher; a model from scratch has as many as its rows
-    need. Raise ConfigError if `given` has longer rows.
+    need. Raise ConfigError if `given` has longer rows, or a schedule of them.
     """
     source = config.init_from or config.teacher
     length, longest = config.data.max_seq_length, config.model.max_position_embeddings
@@ -399,6 +399,9 @@ def shorten_rows(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainCo
     stages = config.train.seq_length_schedule
     parsed = parse_schedule("seq_length_schedule", stages, longest)
     if any(length > longest for _, length in parsed):
+        if _asked(given, "train", "seq_length_schedule"):
+            rule = f"has rows longer than the {longest} positions of {source}"
+            raise ConfigError("train.seq_length_schedule", list(stages), rule, "Shorten them.")
         stages = tuple(f"{start:g}:{min(length, longest)}" for start, length in parsed)
     return replace(
         config,
