@@ -38,6 +38,7 @@ from maskwright.files import JsonObject, parse_object
 TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _MAX_NUMBER = 1e18  # squares fit in float32
+_MOST = 0.8  # of the lines that another delimiter separates
 _PEEKED = 100  # lines from which the layout of a table is inferred
 # Zero-width space, mark of byte order, word joiner, soft hyphen, marks of direction.
 _INVISIBLE: dict[int, None] = dict.fromkeys((0x200B, 0xFEFF, 0x2060, 0xAD, 0x200E, 0x200F))
@@ -136,10 +137,17 @@ def list_names(path: Path | str, kind: str | None = None) -> list[str]:
         with opening_parquet(source) as table:
             return table.schema_arrow.names
     if source.kind == "jsonl":
-        first = next(read_objects(source.name, read_exact_lines(source)), None)
-        return list(first[1]) if first else []
+        return _list_fields(source)
     rows = _find_layout(source).rows
     return rows[0] if rows else []
+
+
+def _list_fields(source: Source) -> list[str]:
+    """Return the fields of at least half of the first records, or else of all."""
+    objects = read_objects(source.name, read_exact_lines(source))
+    records = [record for _, record in islice(objects, _PEEKED)]
+    counts = Counter(field for record in records for field in record)
+    return [name for name, count in counts.items() if 2 * count >= len(records)] or [*counts]
 
 
 def peek_rows(path: Path | str, kind: str | None = None) -> tuple[list[str], list[list[Any]]]:
@@ -219,12 +227,19 @@ def _read_table(
 
     layout = _find_layout(source)
     positions: dict[str, int] = {}
-    width = 0
+    width, share = _measure(layout.rows)
+    most = f"{share * len(layout.rows):,.0f} of the first {len(layout.rows):,} rows have"
+    names = {column for column in columns.values() if isinstance(column, str)}
     lines, mark = read_exact_lines(source), layout.delimiter
     for parsed in parse_rows(lines, mark, fail, strict=True, is_plain=layout.is_plain):
         row, place = parsed.cells, f"{source.name}:{parsed.line}"
         if not positions:
-            width = len(row)
+            if share < _MOST or (names and names <= {*row}):  # a header, or no better width
+                width, most = len(row), "the first row has"
+            if skipped is None and not parsed.fits(width):
+                noun = "column" if len(row) == 1 else "columns"
+                rule = f"{place} has {len(row)} {noun}, but {most} {width}"
+                raise CorpusError(f"{rule}. Remove the line if it is a title, or correct it.")
             is_named = has_header is not False and looks_like_header(layout.rows)
             positions = _find_positions(columns, row, has_header, is_named, source)
             by_name = any(isinstance(column, str) for column in columns.values())
@@ -240,7 +255,7 @@ def _read_table(
         elif skipped is not None or parsed.fits(width):
             yield TableRow(place, {role: row[number] for role, number in positions.items()})
         else:
-            raise CorpusError(f"{place} {parsed.explain(width, mark)}")
+            raise CorpusError(f"{place} {parsed.explain(width, mark, most)}")
 
 
 def _find_positions(
@@ -290,8 +305,23 @@ def _missing(
 def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     for place, record in read_objects(source.name, read_exact_lines(source)):
         if not {*columns.values()} <= record.keys():
-            raise _missing(source, place, columns, list(record))
+            raise _lacking(source, place, columns, record)
         yield TableRow(place, {role: record[str(column)] for role, column in columns.items()})
+
+
+def _lacking(
+    source: Source, place: str, columns: Mapping[str, Column], record: JsonObject
+) -> CorpusError:
+    """Return the error for a record without a field, which most others may have."""
+    name = next(str(column) for column in columns.values() if column not in record)
+    having = total = 0
+    with suppress(CorpusError):  # of a later line
+        for _, other in read_objects(source.name, read_exact_lines(source)):
+            having, total = having + (name in other), total + 1
+    if not having:
+        return _missing(source, place, columns, list(record))
+    rule = f"has no field {name}, but {having:,} of {total:,} records have it"
+    return CorpusError(f"{place} {rule}. Correct or remove the line.")
 
 
 def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
@@ -313,23 +343,34 @@ def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[Tab
 def find_delimiter(lines: Sequence[str], own: str) -> str:
     """Return the delimiter of a table from its first lines.
 
-    Another one than that of the file extension (`own`) is returned only if it splits every line
-    into the same number of columns and `own` does not; for a comma, which is frequent in text, the
-    first line must also hold a usual name.
+    Another one than that of the file extension (`own`) is returned only if it splits most lines
+    into the same number of columns and `own` splits fewer; for a comma, which is frequent in text,
+    the first line must also hold a usual name.
     """
     rows = _cut(lines, own, own)
-    if not rows or (len(rows[0]) > 1 and len({len(row) for row in rows}) == 1):
+    width, share = _measure(rows)
+    if not rows or (width > 1 and share == 1):
         return own
     others = [mark for mark in ";\t," if mark != own]
     for mark in others:
         found = _cut(lines, mark, own)
-        widths = {len(row) for row in found}
-        is_table = len(widths) == 1 and min(widths) > 1 and 2 * len(found) > len(lines)
-        if is_table and (mark != "," or _names_anything(found[0])):
+        if not found:
+            continue
+        columns, even = _measure(found)
+        # Commas in texts may be as regular as the delimiter, but the first row lacks them.
+        is_better = (even, len(found[0]) == columns) > (share, len(rows[0]) == width)
+        is_even = columns > 1 and even >= _MOST and (width == 1 or is_better)
+        if is_even and 2 * len(found) > len(lines) and (mark != "," or _names_anything(found[0])):
             return mark
     if len(rows[0]) > 1:
         return own
     return next((m for m in others if _names_anything(*_cut(lines[:1], m, own))), own)
+
+
+def _measure(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
+    """Return the width of most rows, and their share."""
+    [(width, count)] = Counter(map(len, rows)).most_common(1) or [(0, 0)]
+    return width, count / max(1, len(rows))
 
 
 def _names_anything(row: Sequence[str] = ()) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.sources import check_sources, find_sources
 from maskwright.distributed.world import ALONE, World
 from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
@@ -93,10 +93,12 @@ def find_tokens(
 ) -> tuple[PreparedData | None, float | None, str]:
     """Return the prepared data if there is any, the tokens of an epoch, and a description.
 
-    The tokens of text that is not prepared are estimated; None if they are unknown.
+    The tokens of text that is not prepared are estimated; None if they are unknown. Raise
+    CorpusError for text that the run would refuse.
     """
     folders = find_existing(config, data_dir)
     if not folders:
+        check_sources(config.text, config.corpus)
         return None, *guess_tokens(find_sources(config.text))
     data = open_data(folders, config.mixture)
     return data, count_epoch_tokens(config, data), _describe_data(data)

@@ -358,3 +358,35 @@ def test_a_first_line_that_declares_the_separator_is_no_header(declared: str, tm
     assert list_names(path) == ["text", "label"]
     [row] = read_columns(path, {"text": "text", "label": "label"})
     assert (row.place, dict(row.values)) == (f"{path}:3", {"text": "a, b", "label": "1"})
+
+
+@pytest.mark.parametrize("bad", [0, 1, 150, 299])
+@pytest.mark.parametrize("field", ["text", "label"])
+def test_a_field_that_one_record_lacks_is_named_as_such(bad: int, field: str, tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    records = [{"text": f"text {n}", "label": str(n % 2)} for n in range(300)]
+    del records[bad][field]
+    path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    assert {*list_names(path)} == {"text", "label"}
+    rule = f"a.jsonl:{bad + 1} has no field {field}, but 299 of 300 records have it. Correct"
+    with pytest.raises(CorpusError, match=rule):
+        list(read_columns(path, {"sentence1": "text", "label": "label"}))
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("first", ["Export of May", "# from our shop"])
+def test_a_title_above_the_header_is_named(mark: str, first: str, tmp_path: Path):
+    lines = [first, mark.join(("text", "label")), *(f"text {n}{mark}{n % 2}" for n in range(20))]
+    path = write(tmp_path, "a.csv", "\n".join(lines) + "\n")
+    with pytest.raises(CorpusError, match=r"a\.csv:1 has 1 column, but 21 of the first 22 rows"):
+        list(read_columns(path, {"sentence1": "text", "label": "label"}))
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize("bad", [2, 11, 20])
+def test_one_wrong_line_does_not_hide_the_separator(mark: str, bad: int, tmp_path: Path):
+    lines = [mark.join(("Inhalt", "Art")), *(f"Ja, nein {n}{mark}{n % 2}" for n in range(20))]
+    lines[bad] += f"{mark}more"
+    path = write(tmp_path, "a.csv", "\n".join(lines) + "\n")
+    with pytest.raises(CorpusError, match=rf"a\.csv:{bad + 1} has 3 columns, but the first row"):
+        list(read_columns(path, {"sentence1": "Inhalt", "label": "Art"}))

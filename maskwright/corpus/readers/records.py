@@ -177,12 +177,12 @@ class RawRow(NamedTuple):
         """Return True if the row has `width` cells; more may follow if they are empty."""
         return len(self.cells) >= width and not any(self.cells[width:])
 
-    def explain(self, width: int, delimiter: str) -> str:
+    def explain(self, width: int, delimiter: str, whose: str = "the first row has") -> str:
         """Return the rule that the width breaks, the likely cause and the remedy."""
         found, mark = len(self.cells), _MARKS.get(delimiter, delimiter)
         cause = f"a {mark}" if found > width else "a line end"
         noun = "column" if found == 1 else "columns"
-        rule = f"has {found} {noun}, but the first row has {width}"
+        rule = f"has {found} {noun}, but {whose} {width}"
         return f"{rule}. Quote texts that contain {cause}, or correct the line."
 
 
