@@ -77,7 +77,7 @@ def test_masked_words_are_drawn_as_often_as_they_occur_and_shown_over_all_freque
     samples = HeldOutSamples(corpus, tokenizer, counts, 5, max_tokens=28)
     assert len(samples.drawn) == NUM_DRAWN
     masked = [sample.ids[sample.masked[0]] for sample in samples.drawn]
-    ids = [token for name in names if (token := tokenizer.token_id(name)) is not None]
+    ids = [token for name in [*names, "end"] if (token := tokenizer.token_id(name)) is not None]
     assert {*masked} <= {*ids}
     common = sorted(ids, key=lambda token: -counts[token])[:5]
     expected = counts[common].sum() / counts[ids].sum()
