@@ -207,7 +207,7 @@ class Session:
             places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
             if trained.fills_masks:
                 commands.append(f"  maskwright fill {folder} {shlex.quote(prompt)}")
-                commands.append(f"  maskwright serve {folder}   (a page to try it in a browser)")
+                commands.append(f"  maskwright serve {folder}   # a page to try it in a browser")
             else:
                 commands.append(f"  maskwright embed {folder} --file texts.txt --out vectors.npy")
         self.console.print("\n" + "\n".join([*places, "Try", *commands]))
