@@ -21,7 +21,7 @@ from maskwright.console import Console
 from maskwright.distributed.world import World
 from maskwright.files import as_mapping
 from maskwright.formatting import escape_markdown, show_score, write_code, write_code_block
-from maskwright.logs import Record, of_sources, read_metrics
+from maskwright.logs import Record, describe_samples, of_sources, read_metrics
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
 from maskwright.model_folder.sentence_modules import parse_settings, write_modules
@@ -191,8 +191,8 @@ class Session:
         for name in HEADLINES:
             if name in final:
                 say(f"  {name:<26} {show_score(final[name], 3)}")
-        if final.get("samples"):
-            say("\nHeld-out text with words or characters masked:")
+        if caption := describe_samples(final):
+            say(f"\n{caption}:")
         for line in final.get("samples", []):
             say(Text("  ").append_text(color_sample(line)))
         self._show_next(final.get("samples", []))
@@ -207,6 +207,7 @@ class Session:
             places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
             if trained.fills_masks:
                 commands.append(f"  maskwright fill {folder} {shlex.quote(prompt)}")
+                commands.append(f"  maskwright serve {folder}   # a page to try it in a browser")
             else:
                 commands.append(f"  maskwright embed {folder} --file texts.txt --out vectors.npy")
         self.console.print("\n" + "\n".join([*places, "Try", *commands]))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from maskwright.errors import InputError, show_value
 from maskwright.files import as_mapping, write_text
 from maskwright.formatting import show_score
-from maskwright.logs import of_sources, split_sample
+from maskwright.logs import describe_samples, of_sources, split_sample
 from maskwright.objectives.scores import ACCURACY, LOSS, ScoreLine
 from maskwright.report.charts import (
     Curve,
@@ -67,6 +67,7 @@ class Section:
 
     Attributes:
         scores, details: name, value, interval and baseline of scores; details are collapsed.
+        note: a caption of the samples.
         times, rows: samples as a table with a column for each time.
         samples: other samples, as the time and the lines, each as parts with their CSS class.
     """
@@ -76,6 +77,7 @@ class Section:
     table: Sequence[Row] = ()
     scores: Sequence[tuple[str, str, str, str]] = ()
     details: Sequence[tuple[str, str, str, str]] = ()
+    note: str = ""
     times: Sequence[str] = ()
     rows: Sequence[SampleRow] = ()
     samples: Sequence[tuple[str, list[list[tuple[str, str]]]]] = ()
@@ -182,7 +184,7 @@ def _describe_score(
 
 def _list_sections(run: RunFacts) -> Iterator[Section]:
     if picked := run.pick_samples():
-        yield _describe_samples(picked)
+        yield _describe_samples(picked, describe_samples(run.last))
     for result in run.evaluation:
         rows = list(_list_scores(result))
         name = show_value(result.data.get("name", "a text"))
@@ -217,12 +219,12 @@ def _draw_steps(runs: Sequence[RunFacts]) -> Section:
     return Section("Training curves", draw_training(curves))
 
 
-def _describe_samples(picked: Sequence[tuple[str, Sequence[str]]]) -> Section:
+def _describe_samples(picked: Sequence[tuple[str, Sequence[str]]], caption: str) -> Section:
     title = "Predictions for masked words"
     if rows := tabulate_samples([lines for _, lines in picked]):
-        return Section(title, times=[time for time, _ in picked], rows=rows)
+        return Section(title, note=caption, times=[time for time, _ in picked], rows=rows)
     samples = [(time, [list(split_sample(line)) for line in lines]) for time, lines in picked]
-    return Section(title, samples=samples)
+    return Section(title, note=caption, samples=samples)
 
 
 def tabulate_samples(samples: Sequence[Sequence[str]]) -> list[SampleRow] | None:
