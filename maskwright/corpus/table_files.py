@@ -105,7 +105,8 @@ def read_columns(
     """Yield the rows of a file, with the given columns.
 
     Args:
-        columns: the name or position of each column by role.
+        columns: the name or position of each column by role; ``title+body`` are the texts of two
+            columns, joined by a blank.
         has_header: True if the first line of a TSV or CSV file names its columns; None infers it:
             there is one if a column is given by name, or usual names are at the positions.
         skipped: receives the number of skipped rows by file name (rows of TSV and CSV files with
@@ -117,6 +118,11 @@ def read_columns(
             encoding), a column is missing, or a row is too short.
     """
     source = find_one(path, kind)
+    if joined := find_joined(columns, list_names(path, kind)):
+        parts = {f"{role}+{part}": part for role, found in joined.items() for part in found}
+        others = {role: column for role, column in columns.items() if role not in joined}
+        rows = read_columns(path, {**others, **parse_columns(parts)}, has_header, skipped, kind)
+        return (_join(row, joined) for row in rows)
     if source.kind == "parquet":
         return _read_parquet(source, columns)
     if source.kind == "jsonl":
@@ -128,6 +134,27 @@ def read_columns(
         f"{path} is not a table: supported are .tsv, .csv, .jsonl and .parquet. Rename or convert "
         "it."
     )
+
+
+def find_joined(columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the parts of each role whose text is that of several columns, ``title+body``."""
+    return {
+        role: column.split("+")
+        for role, column in columns.items()
+        if isinstance(column, str) and "+" in column.strip("+") and column not in names
+    }
+
+
+def _join(row: TableRow, joined: Mapping[str, Sequence[str]]) -> TableRow:
+    """Return a row with the texts of several columns as one; what is missing is left out."""
+    values = {role: value for role, value in row.values.items() if "+" not in role}
+    for role, parts in joined.items():
+        found = [row.values[f"{role}+{part}"] for part in parts]
+        filled = [one for one in found if one is not None and one != ""]
+        is_text = all(isinstance(one, str) for one in filled)
+        wrong = next((one for one in filled if not isinstance(one, str)), None)
+        values[role] = " ".join(filled) if is_text else wrong
+    return TableRow(row.place, values)
 
 
 def list_names(path: Path | str, kind: str | None = None) -> list[str]:
