@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from itertools import takewhile
 from pathlib import Path
@@ -72,8 +72,6 @@ def evaluate_minimal_pairs(
     if not pairs:
         raise InputError("there are no minimal pairs to evaluate on. Give at least one.")
     texts, num_given = _encode(tokenizer, pairs)
-    if line := describe_equal(texts):
-        tell(line)
     with scoring(model, tokenizer, add_special_tokens, precision) as scorer:
         scores = scorer.score_encoded(texts, metric, batch_tokens, num_given)
     totals = [math.fsum(each) for each in scores]
@@ -109,17 +107,17 @@ def _encode(
             texts.append(text)
             both = zip(context, text.ids.tolist(), strict=False)
             num_given.append(sum(1 for _ in takewhile(lambda ids: ids[0] == ids[1], both)))
+    describe_equal(texts, tell)
     return texts, num_given
 
 
-def describe_equal(texts: Sequence[EncodedText]) -> str:
-    """Return a line about pairs whose two texts are the same tokens; "" if there are none."""
+def describe_equal(texts: Sequence[EncodedText], report: Callable[[str], None]) -> None:
+    """Report the number of pairs whose two texts are the same tokens, if there are any."""
     both = list(zip(texts[::2], texts[1::2], strict=True))
     if count := sum(good.ids.tolist() == bad.ids.tolist() for good, bad in both):
         pairs = "pair is" if count == 1 else "pairs are"
         rule = f"{count:,} of {len(both):,} {pairs} the same tokens, such as [UNK]"
-        return f"{rule}: each counts one half. A tokenizer of more characters tells them apart."
-    return ""
+        report(f"{rule}: each counts one half. A tokenizer of more characters tells them apart.")
 
 
 def list_predictions(
