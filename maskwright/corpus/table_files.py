@@ -319,6 +319,8 @@ def _missing(
     if isinstance(known, range):
         shown = f"positions 0 to {len(known) - 1}, and no header"
     rule = f"{place} has no column {what}: it has {shown}."
+    if source.kind in _DELIMITERS and parse_object(next(read_exact_lines(source), "")) is not None:
+        return CorpusError(f"{source.name} holds JSON objects, a line each. Rename it to .jsonl.")
     if missing.get(LABEL) == LABEL:
         rows = peek_rows(str(source.path))[1]
         bits = sum({*map(str, cells)} == {"0", "1"} for cells in zip(*rows, strict=False))
@@ -371,14 +373,14 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
     """Return the delimiter of a table from its first lines.
 
     Another one than that of the file extension (`own`) is returned only if it splits most lines
-    into the same number of columns and `own` splits fewer; for a comma, which is frequent in text,
-    the first line must also hold a usual name.
+    into the same number of columns and `own` splits fewer; for commas and bars, which are also in
+    cells, the first line must also hold a usual name.
     """
     rows = _cut(lines, own, own)
     width, share = _measure(rows)
     if not rows or (width > 1 and share == 1):
         return own
-    others = [mark for mark in ";\t," if mark != own]
+    others = [mark for mark in ";\t,|" if mark != own]
     for mark in others:
         found = _cut(lines, mark, own)
         if not found:
@@ -387,7 +389,7 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
         # Commas in texts may be as regular as the delimiter, but the first row lacks them.
         is_better = (even, len(found[0]) == columns) > (share, len(rows[0]) == width)
         is_even = columns > 1 and even >= _MOST and (width == 1 or is_better)
-        if is_even and 2 * len(found) > len(lines) and (mark != "," or _names_anything(found[0])):
+        if is_even and 2 * len(found) > len(lines) and (mark in ";\t" or _names_anything(found[0])):
             return mark
     if len(rows[0]) > 1:
         return own

@@ -428,3 +428,16 @@ def test_a_column_whose_name_has_a_plus_is_a_column(tmp_path: Path):
 def test_joining_is_suggested(tmp_path: Path):
     with pytest.raises(CorpusError, match=r"or join them as one text: --columns text=title\+body"):
         find_roles(["id", "title", "body", "label"], ("sentence1", "label"), {}, "a.csv")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_json_lines_of_another_name_are_recognized(name: str, tmp_path: Path):
+    path = write(tmp_path, name, '{"text": "one, two", "label": 1}\n' * 5)
+    with pytest.raises(CorpusError, match="holds JSON objects, a line each"):
+        list(read_columns(path, {"sentence1": "text", "label": "label"}))
+
+
+def test_bars_separate_columns_under_usual_names(tmp_path: Path):
+    path = write(tmp_path, "a.csv", "text|label\nyes, or no|a\nno|b\n")
+    found = [dict(row.values) for row in read_columns(path, {"text": "text", "label": "label"})]
+    assert found == [{"text": "yes, or no", "label": "a"}, {"text": "no", "label": "b"}]
