@@ -177,7 +177,7 @@ def find_roles(
             hint = f"Choose one: --columns {role}={choice}"
             if role == FIRST and len({*map(normalize_name, known)}) > 1:
                 joined = "+".join(name for name in names if name in known)
-                hint += f", or join them as one text: --columns text={joined}"
+                hint += f", or join them: text={joined}"
             raise CorpusError(f"{rule}. {hint}.")
     return {role: known[0] if known else role for role, known in found.items()}
 

@@ -426,7 +426,7 @@ def test_a_column_whose_name_has_a_plus_is_a_column(tmp_path: Path):
 
 
 def test_joining_is_suggested(tmp_path: Path):
-    with pytest.raises(CorpusError, match=r"or join them as one text: --columns text=title\+body"):
+    with pytest.raises(CorpusError, match=r"or join them: text=title\+body"):
         find_roles(["id", "title", "body", "label"], ("sentence1", "label"), {}, "a.csv")
 
 
