@@ -57,8 +57,9 @@ finished seeds are kept.
 _SHOWN_CLASSES = 20
 _SCORES = ("precision", "recall", "f1")
 _COLUMNS = (
-    "names or positions from 0: text, or sentence1 and sentence2, and label; of tokens: word, tag "
-    "[usual names of the table, such as text and category, or what its content says]"
+    "names or positions from 0: text, or sentence1 and sentence2, and label; text=title+body joins "
+    "columns; of tokens: word, tag, and sentence of a table [usual names of the table, such as "
+    "text and category, or what its content says]"
 )
 
 
@@ -182,7 +183,8 @@ examples:
 
 def predict_parser() -> Parser:
     parser = Parser("predict", "Let a fine-tuned model answer.", _PREDICT_HELP)
-    columns = "sentence1, sentence2: names or positions from 0; of CoNLL: word [as in training]"
+    columns = "text, or sentence1 and sentence2: names or positions from 0; of words: word "
+    columns += "[as in training]"
     add_arguments(parser, "texts", columns)
     add = parser.add_argument
     add("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")

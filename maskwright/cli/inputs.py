@@ -15,7 +15,9 @@ from maskwright.errors import InputError
 from maskwright.runs.find_model import HELP
 
 STANDARD_INPUT = Path("-")
-TEXT_COLUMN = "sentence1: name or position of the text's column [a usual name, such as text]"
+TEXT_COLUMN = (
+    "text: name or position of the text's column, or title+body [a usual name, such as text]"
+)
 
 
 def add_arguments(parser: Parser, what: str, columns: str = TEXT_COLUMN) -> None:

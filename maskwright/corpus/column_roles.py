@@ -174,7 +174,11 @@ def find_roles(
             is_repeated = names.count(known[0]) > 1
             choice = names.index(known[0]) if is_repeated else known[0]
             rule = f"{table} has several columns that may be the {role}: {', '.join(known)}"
-            raise CorpusError(f"{rule}. Choose one: --columns {role}={choice}.")
+            hint = f"Choose one: --columns {role}={choice}"
+            if role == FIRST and len({*map(normalize_name, known)}) > 1:
+                joined = "+".join(name for name in names if name in known)
+                hint += f", or join them: text={joined}"
+            raise CorpusError(f"{rule}. {hint}.")
     return {role: known[0] if known else role for role, known in found.items()}
 
 

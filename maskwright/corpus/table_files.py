@@ -105,7 +105,8 @@ def read_columns(
     """Yield the rows of a file, with the given columns.
 
     Args:
-        columns: the name or position of each column by role.
+        columns: the name or position of each column by role; ``title+body`` are the texts of two
+            columns, joined by a blank.
         has_header: True if the first line of a TSV or CSV file names its columns; None infers it:
             there is one if a column is given by name, or usual names are at the positions.
         skipped: receives the number of skipped rows by file name (rows of TSV and CSV files with
@@ -117,6 +118,11 @@ def read_columns(
             encoding), a column is missing, or a row is too short.
     """
     source = find_one(path, kind)
+    if joined := find_joined(columns, list_names(path, kind)):
+        parts = {f"{role}+{part}": part for role, found in joined.items() for part in found}
+        others = {role: column for role, column in columns.items() if role not in joined}
+        rows = read_columns(path, {**others, **parse_columns(parts)}, has_header, skipped, kind)
+        return (_join(row, joined) for row in rows)
     if source.kind == "parquet":
         return _read_parquet(source, columns)
     if source.kind == "jsonl":
@@ -128,6 +134,27 @@ def read_columns(
         f"{path} is not a table: supported are .tsv, .csv, .jsonl and .parquet. Rename or convert "
         "it."
     )
+
+
+def find_joined(columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the parts of each role whose text is that of several columns, ``title+body``."""
+    return {
+        role: column.split("+")
+        for role, column in columns.items()
+        if isinstance(column, str) and "+" in column.strip("+") and column not in names
+    }
+
+
+def _join(row: TableRow, joined: Mapping[str, Sequence[str]]) -> TableRow:
+    """Return a row with the texts of several columns as one; what is missing is left out."""
+    values = {role: value for role, value in row.values.items() if "+" not in role}
+    for role, parts in joined.items():
+        found = [row.values[f"{role}+{part}"] for part in parts]
+        filled = [one for one in found if one is not None and one != ""]
+        is_text = all(isinstance(one, str) for one in filled)
+        wrong = next((one for one in filled if not isinstance(one, str)), None)
+        values[role] = " ".join(filled) if is_text else wrong
+    return TableRow(row.place, values)
 
 
 def list_names(path: Path | str, kind: str | None = None) -> list[str]:
@@ -292,6 +319,8 @@ def _missing(
     if isinstance(known, range):
         shown = f"positions 0 to {len(known) - 1}, and no header"
     rule = f"{place} has no column {what}: it has {shown}."
+    if source.kind in _DELIMITERS and parse_object(next(read_exact_lines(source), "")) is not None:
+        return CorpusError(f"{source.name} holds JSON objects, a line each. Rename it to .jsonl.")
     if missing.get(LABEL) == LABEL:
         rows = peek_rows(str(source.path))[1]
         bits = sum({*map(str, cells)} == {"0", "1"} for cells in zip(*rows, strict=False))
@@ -344,14 +373,14 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
     """Return the delimiter of a table from its first lines.
 
     Another one than that of the file extension (`own`) is returned only if it splits most lines
-    into the same number of columns and `own` splits fewer; for a comma, which is frequent in text,
-    the first line must also hold a usual name.
+    into the same number of columns and `own` splits fewer; for commas and bars, which are also in
+    cells, the first line must also hold a usual name.
     """
     rows = _cut(lines, own, own)
     width, share = _measure(rows)
     if not rows or (width > 1 and share == 1):
         return own
-    others = [mark for mark in ";\t," if mark != own]
+    others = [mark for mark in ";\t,|" if mark != own]
     for mark in others:
         found = _cut(lines, mark, own)
         if not found:
@@ -360,7 +389,7 @@ def find_delimiter(lines: Sequence[str], own: str) -> str:
         # Commas in texts may be as regular as the delimiter, but the first row lacks them.
         is_better = (even, len(found[0]) == columns) > (share, len(rows[0]) == width)
         is_even = columns > 1 and even >= _MOST and (width == 1 or is_better)
-        if is_even and 2 * len(found) > len(lines) and (mark != "," or _names_anything(found[0])):
+        if is_even and 2 * len(found) > len(lines) and (mark in ";\t" or _names_anything(found[0])):
             return mark
     if len(rows[0]) > 1:
         return own

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from maskwright.corpus.column_roles import FIRST, Column, find_roles
+from maskwright.corpus.column_roles import FIRST, Column, find_roles, name_roles
 from maskwright.corpus.sources import recognize_name
 from maskwright.corpus.table_files import (
     is_named_table,
@@ -70,12 +70,10 @@ def read_file(
 
     Raise InputError for columns of a file that is no table, CorpusError if it cannot be read.
     """
-    given = columns or {}
+    given = name_roles(columns or {}, (FIRST,), "a list of texts")
     if is_named_table(path):
         if not path.is_file():
             raise InputError(f"{path} cannot be read: it is no file. Check the path.")
-        if given.keys() - {FIRST}:
-            raise InputError(f"--columns {' '.join(given)}: texts are one column, {FIRST}=NAME")
         found = parse_columns(given) or find_roles(list_names(path), (FIRST,), {}, path)
         for row in read_columns(path, found, header):
             yield PlacedText(list_texts(row)[0], f"{row.place}: ")

@@ -10,11 +10,12 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from itertools import takewhile
 from pathlib import Path
 
+from maskwright.console import tell
 from maskwright.errors import InputError
 from maskwright.evaluation.data import UNNAMED, MinimalPair
 from maskwright.evaluation.intervals import score_share, wilson_interval
@@ -109,7 +110,17 @@ def _encode(
             texts.append(text)
             both = zip(context, text.ids.tolist(), strict=False)
             num_given.append(sum(1 for _ in takewhile(lambda ids: ids[0] == ids[1], both)))
+    describe_equal(texts, tell)
     return texts, num_given
+
+
+def describe_equal(texts: Sequence[EncodedText], report: Callable[[str], None]) -> None:
+    """Report the number of pairs whose two texts are the same tokens, if there are any."""
+    both = list(zip(texts[::2], texts[1::2], strict=True))
+    if count := sum(good.ids.tolist() == bad.ids.tolist() for good, bad in both):
+        pairs = "pair is" if count == 1 else "pairs are"
+        rule = f"{count:,} of {len(both):,} {pairs} the same tokens, such as [UNK]"
+        report(f"{rule}: each counts one half. A tokenizer of more characters tells them apart.")
 
 
 def list_predictions(

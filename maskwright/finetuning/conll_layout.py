@@ -139,8 +139,12 @@ def _find_separator(lines: Sequence[str]) -> Separator:
 
     width, num_blank = measure(" ")
     if not any("\t" in line.strip(BLANKS) for line in lines):
-        marks: tuple[Separator, ...] = (",", ";") if width == 1 else ()
-        return next((m for m in marks if _is_table(*measure(m), len(lines))), " ")
+        if width == 1:
+            marks: tuple[Separator, ...] = (",", ";")
+            for mark in marks:
+                if _is_table(*measure(mark), len(lines)):
+                    return mark
+        return " "
     tabbed, num_tabbed = measure("\t")
     # Words with blanks have any number of them: the same in all lines separates columns.
     is_even = num_blank == len(lines) >= _MIN_LINES and width >= tabbed

@@ -22,6 +22,7 @@ from maskwright.corpus.column_roles import (
     name_roles,
 )
 from maskwright.corpus.table_files import (
+    find_joined,
     is_named_table,
     list_names,
     list_texts,
@@ -364,5 +365,8 @@ def has_columns(path: Path, columns: Mapping[str, Column]) -> bool:
     """Return True if a table has these columns; positions are of one without a header."""
     names = list_names(path)
     if all(isinstance(column, str) for column in columns.values()):
-        return bool(columns) and {*columns.values()} <= {*names}
+        joined = find_joined(columns, names)
+        parts = {part for found in joined.values() for part in found}
+        parts |= {str(column) for role, column in columns.items() if role not in joined}
+        return bool(parts) and parts <= {*names}
     return not {".jsonl", ".parquet"} & {*path.suffixes} and not looks_like_header([names])

@@ -6,7 +6,6 @@ and an empty value continues it. JSON lines and Parquet may have lists, ``{"toke
 writes into a Parquet file.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -156,7 +155,7 @@ def _read_tags(row: TableRow, names: Sequence[str], count: int) -> list[str]:
     if given and all(type(one) is int for one in given):
         with suppress(IndexError):
             if names and min(given) >= 0:
-                return [names[one] for one in given]
+                return [names[int(one)] for one in given]
         rule = f"tag = {show_value(given[0])} is a number without a name"
         raise CorpusError(f"{row.place}: {rule}. Write the tags by name, such as B-PER.")
     return [_spell(row, TAG, one) for one in given]
@@ -175,9 +174,9 @@ def _read_tag_names(path: Path, columns: Mapping[str, Column]) -> list[str]:
     """Return the names of the numbers of a column, as the library datasets writes them."""
     with opening_parquet(find_one(path)) as table:
         stated: Mapping[bytes, bytes] = table.schema_arrow.metadata or {}
-    record = parse_object(stated.get(b"huggingface", b"{}").decode("utf-8", "replace")) or {}
-    with suppress(KeyError, TypeError, json.JSONDecodeError):
-        feature: Any = record["info"]["features"][columns[TAG]]  # type: ignore[index]
+    record: Any = parse_object(stated.get(b"huggingface", b"{}").decode("utf-8", "replace")) or {}
+    with suppress(KeyError, TypeError):
+        feature = record["info"]["features"][columns[TAG]]
         inner = feature.get("feature", feature)
         return [str(name) for name in inner["names"]]
     return []

@@ -24,7 +24,7 @@ _MAX_TRIES = 20  # to read the lines of such a row as rows
 BAD_LINE, OTHER_WIDTH = "bad JSON line", "table row of another width"
 FIRST = " (first "  # in a reason for counting, before its first line
 _MAX_BAD_ROWS, _MAX_EARLY_BAD_ROWS = 3, 1_000  # of another width
-_MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
+_MARKS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|$)")  # of records, on one line or on several
 
