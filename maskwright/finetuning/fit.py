@@ -31,6 +31,7 @@ from maskwright.finetuning.metrics import (
     VALID_LOSS,
     Results,
     Scores,
+    SetResults,
     rank,
     summarize,
 )
@@ -347,13 +348,14 @@ def collect_results(data: TaskData, seeds: SeedsResult, computation: dict[str, s
     if void := data.task.list_void(data.labels, data.metrics, data.valid):
         results["void"] = void
     if data.test is not None:
-        void = data.task.list_void(data.labels, data.metrics, data.test)
-        results["test"] = {
+        test: SetResults = {
             "examples": len(data.test.rows),
             "baselines": to_plain(data.test_baselines),
             "scores": summarize([run.test_scores for run in seeds.runs]),
-            **({"void": void} if void else {}),
         }
+        if void := data.task.list_void(data.labels, data.metrics, data.test):
+            test["void"] = void
+        results["test"] = test
     return results
 
 

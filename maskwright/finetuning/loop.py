@@ -74,7 +74,9 @@ class Loop:
         self._module = module
         fused = self.device.type in ("cpu", "cuda")
         optimizer = AdamW(group_parameters(module, self.config), fused=fused)
-        names = {parameter: name for name, parameter in module.named_parameters()}
+        names: dict[Tensor, str] = {
+            parameter: name for name, parameter in module.named_parameters()
+        }
         self._optimizers = Optimizers([optimizer], names)
         self._began = time.perf_counter()
         if checkpoint is not None:

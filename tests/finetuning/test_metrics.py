@@ -78,7 +78,8 @@ def judge(name: str, true: Any, found: Any) -> float:
     averages = {"f1": "binary", "macro_f1": "macro", "micro_f1": "micro"}
     if name in averages:
         average = averages[name] if true.shape[1:] != (1,) else "binary"
-        return float(sklearn.f1_score(true, found, average=average, zero_division=np.nan))
+        undefined: Any = np.nan
+        return float(sklearn.f1_score(true, found, average=average, zero_division=undefined))
     function = {"matthews": "matthews_corrcoef"}.get(name, f"{name}_score")
     return float(getattr(sklearn, function, sklearn.mean_squared_error)(true, found))
 

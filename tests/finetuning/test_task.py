@@ -54,7 +54,7 @@ def test_a_task_is_learned_saved_and_answered(
     loaded = make_loaded()
     data = read_task(TaskFiles(task=task, train=nouns, columns=columns), loaded, CONFIG)
     outcome = train_seeds(data, loaded.model, CONFIG, CPU)
-    assert mean_scores(outcome.runs)[metric]["mean"] >= least
+    assert (mean_scores(outcome.runs)[metric]["mean"] or 0) >= least
     assert not data.baselines["majority"][metric] >= least  # of a number it is undefined
     names = data.labels.names
     save_classifier(tmp_path / "model", outcome.model, TOKENIZER, names, data.task.problem)
@@ -72,7 +72,7 @@ def test_tags_are_learned_saved_and_answered(tmp_path: Path):
     files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
     data = read_task(files, loaded, CONFIG)
     outcome = train_seeds(data, loaded.model, CONFIG, CPU)
-    assert mean_scores(outcome.runs)["span_f1"]["mean"] > 0.95
+    assert (mean_scores(outcome.runs)["span_f1"]["mean"] or 0) > 0.95
     assert data.baselines["majority"]["span_f1"] == 0
     assert data.baselines["bag of words"]["span_f1"] > 0.95
     names = data.labels.names
