@@ -51,6 +51,17 @@ def shorten_names(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
+def name_group(names: Sequence[str]) -> str:
+    """Return what the names of the runs of a group have in common, and their number.
+
+    ``a-0`` and ``a-1`` are ``a (2 runs)``; names without a common beginning are joined.
+    """
+    first, last = min(names), max(names)
+    length = next((n for n, one in enumerate(first) if last[n : n + 1] != one), len(first))
+    common = re.sub(r"\d+$", "", first[:length]).rstrip("-_./ ")  # the seeds may be 10 and 11
+    return f"{common or ', '.join(names)} ({count_noun(len(names), 'run')})"
+
+
 # Between letters, _ is not emphasis. GitHub turns :// and www. into links.
 _SPECIAL = re.compile(
     r"^[#>+-]|[\\`*\[\]|~$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|:(?=//)|(?<=www)\.", re.IGNORECASE

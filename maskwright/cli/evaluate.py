@@ -11,11 +11,11 @@ from maskwright.cli.flags import Parser
 from maskwright.cli.inputs import add_text_flags
 from maskwright.console import Console, make_console, print_table, say_json
 from maskwright.errors import InputError
+from maskwright.evaluation.difference_tables import tabulate_comparison
 from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite, parse_names
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.metrics import get_judged, show_mean
-from maskwright.formatting import UNDEFINED, count_noun, show_number, show_score
-from maskwright.objectives.scores import MASKED_LM_SCORES
+from maskwright.formatting import count_noun, show_number, show_score
 from maskwright.provenance import show_computation
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
@@ -23,8 +23,8 @@ from maskwright.runs.run_directory import find_run
 from maskwright.train.config import FixedPrecision
 
 if TYPE_CHECKING:
-    from maskwright.evaluation.compare import ComparedModel, GroupDifference, ModelDifference
     from maskwright.finetuning.glue import GlueResults
+    from maskwright.report.tables import ResultTable
     from maskwright.runs.evaluation_file import EvaluationResult, ScoreRecord, SuiteRecord
 
 _EXAMPLES = """
@@ -167,12 +167,21 @@ _COMPARE_HELP = """examples:
 All models are scored on the same pinned masks; the differences from the first one come with 95 %
 intervals of a bootstrap over rows that draws the same rows for both. Models of different tokenizers
 are compared by bits per character, on text files: give --data. With --against, intervals are those
-of the mean difference over seeds, paired by seed if both groups have the same seeds. --out gets
-comparison.json, and curves.png and curves.svg: loss and accuracy on [MASK] against steps, tokens
-and minutes.
+of the mean difference over seeds, paired by seed if both groups have the same seeds. One score is
+primary: choose it before you look. All others are exploratory: of many scores some differ by
+chance, so their p-values are adjusted (Holm). --out gets comparison.json, the tables as
+comparison.html, and curves.png and curves.svg: loss and accuracy on [MASK] against steps, tokens
+and minutes, with one color and a band for each group.
 """
-_BITS_PER_CHARACTER = "bits_per_character"
-_SHOWN = (*(line.suite_name for line in MASKED_LM_SCORES), _BITS_PER_CHARACTER)
+
+
+def print_results(tables: "Sequence[ResultTable]") -> None:
+    """Print tables with their captions."""
+    console = make_console()
+    for table in tables:
+        console.print(f"[bold]{escape(table.title)}[/bold]  {escape(table.note)}".rstrip())
+        print_table(console, table.titles, table.rows)
+        console.print(escape(f"{table.below}\n" if table.below else ""))
 
 
 def compare_parser() -> Parser:
@@ -181,7 +190,9 @@ def compare_parser() -> Parser:
     add("runs", nargs="+", help="run directories, model folders, or hf:NAME")
     group = "a second group of runs: compare the means of the groups over their seeds"
     add("--against", nargs="+", default=[], metavar="RUN", help=group)
-    add("--out", type=Path, metavar="DIR", help="write comparison and plots there")
+    primary = "the score that the comparison is about [loss, or bits per character]"
+    add("--primary", metavar="SCORE", help=primary)
+    add("--out", type=Path, metavar="DIR", help="write comparison, page and plots there")
     rows = "the shortest of the runs"
     add_text_flags(parser, "the data of the first run", rows, "an eighth of the text")
     return parser
@@ -190,92 +201,9 @@ def compare_parser() -> Parser:
 def compare(argv: Sequence[str]) -> int:
     arguments = compare_parser().parse(argv)
     comparison = maskwright.compare(**vars(arguments))
-    console, models = make_console(), comparison["models"]
-    console.print(f"{escape(_describe_task(models))}\n")
-    titles = ("model", "parameters", "steps", "tokens", "minutes", *_SHOWN)
-    print_table(console, titles, _list_models(models))
-    console.print()
-    for difference in comparison["differences_from_first"]:
-        _print_difference(console, difference, models[0]["name"])
-    if groups := comparison.get("difference_of_groups"):
-        _print_groups(console, groups)
+    print_results(tabulate_comparison(comparison))
+    console = make_console()
     if arguments.out is not None:
         for path in sorted(arguments.out.iterdir()):
             console.print(f"written to {escape(str(path))}")
     return 0
-
-
-def _share_masks(models: "Sequence[ComparedModel]") -> bool:
-    return len({one["mlm"]["settings"]["masks_sha256"] for one in models}) == 1
-
-
-def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
-    """Return a line for each model, without the scores that cannot be compared."""
-    comparable = _SHOWN if _share_masks(models) else (_BITS_PER_CHARACTER,)
-    lines: list[tuple[str, ...]] = []
-    for one in models:
-        last, seconds = one["last_validation"], one["last_validation"].get("seconds")
-        values = {score["name"]: score["value"] for score in one["mlm"]["scores"]}
-        known = {name: value for name, value in values.items() if name in comparable}
-        counts = [last.get(name) for name in ("step", "tokens")]
-        lines.append(
-            (
-                one["name"],
-                f"{one['num_parameters']:,}",
-                *(f"{count:,}" if isinstance(count, int) else "" for count in counts),
-                f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "",
-                *("" if name not in known else show_score(known[name]) for name in _SHOWN),
-            )
-        )
-    return lines
-
-
-def _describe_task(models: "Sequence[ComparedModel]") -> str:
-    result = models[0]["mlm"]
-    count = next(score["num_samples"] for score in result["scores"] if score["name"] == "loss")
-    task = f"{count:,} masked tokens of {result['data']['name']}, rows of "
-    task += f"{result['settings']['max_seq_length']}, pinned masks at 15 %"
-    if _share_masks(models):
-        return task
-    why = "tokenizers" if len({one["tokenizer_fingerprint"] for one in models}) > 1 else "rows"
-    return f"{task}; {why} differ, so only bits per character can be compared, and not paired"
-
-
-def _print_difference(console: Console, difference: "ModelDifference", first: str) -> None:
-    how = "paired by row" if difference["is_paired"] else "not paired: other masks"
-    console.print(f"[bold]{escape(difference['name'])}[/bold] minus {escape(first)}  ({how})")
-    lines = [
-        (
-            score["name"],
-            UNDEFINED if score["value"] is None else f"{score['value']:+.4f}",
-            *_describe_interval(score["low"], score["high"]),
-        )
-        for score in difference["scores"]
-    ]
-    print_table(console, ("score", "difference", "95 % interval", ""), lines)
-    console.print()
-
-
-def _print_groups(console: Console, difference: "GroupDifference") -> None:
-    (ours, theirs), is_paired = difference["num_runs"], difference["is_paired"]
-    how = "paired by seed" if is_paired else "not paired: the seeds differ"
-    console.print(f"[bold]{ours} runs[/bold] minus {theirs} of --against  ({how})")
-    lines = [
-        (
-            score["name"],
-            *(show_number(score[name]) for name in ("mean", "mean_against")),
-            UNDEFINED if score["value"] is None else f"{score['value']:+.4f}",
-            show_score(score["deviation"]),
-            *_describe_interval(score["low"], score["high"]),
-        )
-        for score in difference["scores"]
-    ]
-    titles = ("score", "mean", "against", "difference", "deviation", "95 % interval", "")
-    print_table(console, titles, lines)
-    console.print()
-
-
-def _describe_interval(low: float | None, high: float | None) -> tuple[str, str]:
-    if low is None or high is None:
-        return "", ""
-    return f"{low:+.4f} to {high:+.4f}", "" if low <= 0 <= high else "differs"
