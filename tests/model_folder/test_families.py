@@ -92,10 +92,13 @@ def test_what_has_no_effect_costs_no_native_home() -> None:
 
 
 def test_training_fields_without_a_word_are_kept_aside() -> None:
-    config = tiny_config(hidden_dropout=0.3, mlp_dropout=0.2, init_output="zero")
+    config = tiny_config(
+        hidden_dropout=0.3, mlp_dropout=0.2, init_output="zero", init_embedding_norm=0.1
+    )
     assert training_fields(config, FAMILIES["modernbert"]) == {
         "hidden_dropout": 0.3,
         "init_output": "zero",
+        "init_embedding_norm": 0.1,
     }
     assert training_fields(tiny_config(preset="bert"), FAMILIES["bert"]) == {}
 

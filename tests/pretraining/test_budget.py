@@ -175,7 +175,7 @@ def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
     assert main([*command, "H200"]) == 0
     shown = capsys.readouterr().out
     width = int(shown.split("width ")[1].split(",")[0])
-    assert f"embeddings {width * 16384:,}" in shown
+    assert f"embeddings {width * 16384 + width:,}" in shown  # and their norm
 
 
 THREE_SIZES = [Size(0.0, 64, 1), Size(1.0, 128, 2), Size(3.0, 192, 2)]

@@ -232,7 +232,7 @@ def test_a_run_of_ours_goes_on_and_learns(
         words = words.replace(old, new)
     domain = tmp_path / "domain.txt"
     domain.write_text(words, encoding="utf-8")
-    flags = ["--train.max_steps", "30", "--optim.learning_rate", "0.003"]
+    flags = ["--train.max_steps", "60", "--optim.learning_rate", "0.003"]
     flags += ["--train.final_valid_tokens", "2048"]
     arguments = command(domain, workplace / "runs" / "small", tmp_path, *flags)
     assert main([*arguments, "--dry-run"]) == 0
