@@ -118,7 +118,9 @@ def test_ctrl_c_keeps_the_steps_and_a_second_one_does_not_wait(
     stops.in_steps = {2}
     code, _, err = cli.run(*command, "--out", tmp_path / "once")
     assert (code, "the steps of this one" in err) == (130, True)
-    monkeypatch.setattr(Stops, "stop_if", lambda *_: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+    monkeypatch.setattr(
+        Stops, "stop_if", lambda *_: [signal.raise_signal(signal.SIGINT) for _ in range(2)]
+    )
     code, _, err = cli.run(*command, "--out", tmp_path / "twice")
     assert (code, "saved: no step" in err) == (130, True)
 
