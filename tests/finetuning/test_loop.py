@@ -1,6 +1,5 @@
 """A seed that a signal stops goes on at its step, and ends with the bits of an undisturbed run."""
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ class Stops:
     def stop_if(self, steps: set[int], step: int) -> None:
         if step in steps:
             steps.remove(step)
-            os.kill(os.getpid(), self.number)
+            signal.raise_signal(self.number)
 
 
 @pytest.fixture
@@ -119,7 +118,9 @@ def test_ctrl_c_keeps_the_steps_and_a_second_one_does_not_wait(
     stops.in_steps = {2}
     code, _, err = cli.run(*command, "--out", tmp_path / "once")
     assert (code, "the steps of this one" in err) == (130, True)
-    monkeypatch.setattr(Stops, "stop_if", lambda *_: [os.kill(os.getpid(), 2) for _ in range(2)])
+    monkeypatch.setattr(
+        Stops, "stop_if", lambda *_: [signal.raise_signal(signal.SIGINT) for _ in range(2)]
+    )
     code, _, err = cli.run(*command, "--out", tmp_path / "twice")
     assert (code, "saved: no step" in err) == (130, True)
 
