@@ -39,8 +39,6 @@ WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its i
 # A longer run without a blank is cut, because the library needs about 100 bytes of memory per
 # character. BERT's WordPiece encodes every word of more than 100 characters as [UNK] anyway.
 MAX_CHUNK_CHARACTERS = 16_384
-# Even a text that may not be cut is cut if it is longer than this.
-MAX_WHOLE_CHARACTERS = 2_000_000
 
 _CACHE_BYTES = 150_000_000
 _ENTRY_BYTES = 200
@@ -133,10 +131,19 @@ def _is_per_character(normalizer: JsonObject | None) -> bool:
 class CachedEncoder:
     """Encoder of text to packed tokens (uint32: word-start bit and id), with a chunk dictionary."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, cutting: Cutting | None) -> None:
+    def __init__(
+        self, backend: tokenizers.Tokenizer, cutting: Cutting | None, longest: int
+    ) -> None:
+        """Create an encoder.
+
+        Args:
+            backend: the library's tokenizer.
+            cutting: exact rules for cutting a text, if there are any.
+            longest: the most characters that may be encoded at once.
+        """
         self._backend = backend
         self._cutting = cutting
-        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_WHOLE_CHARACTERS
+        self._longest = min(longest, MAX_CHUNK_CHARACTERS) if cutting else longest
         self._known: dict[str, bytes] = {}
         self._bytes = 0
 

@@ -7,15 +7,15 @@ takes a few million attempts at each place takes hours for one text, without eve
 1. Repetitions without end (or of more than `_LONG`) inside each other, or one after the other, that
    may take the same characters, are refused if both are tried again.
 2. With one that is tried again, time may be quadratic in the text: `Cost.is_quadratic`, for which
-   texts are limited. It is linear if another branch takes the whole run, as in ``\\s+x|\\s+``, for the
-   search then goes on behind it. The patterns of GPT-2, Llama 3 and others are linear by this rule.
+   texts are limited. It is linear if another branch takes the whole run, as in
+   ``\\s+x|\\s+``, for the search then goes on behind it. So are the patterns of GPT-2, Llama 3 and
+   others.
 3. Repetitions with an end, and choices, may be combined in at most `MAX_WAYS` ways.
 """
 
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
-from operator import or_
 
 from maskwright.tokenizer.regex_syntax import (
     Chars,
@@ -58,7 +58,7 @@ def check_pattern(pattern: str) -> Cost:
     """Return the cost of a regular expression.
 
     Raises:
-        ValueError: its time may grow faster than the square of the text, or its syntax is not known.
+        ValueError: time may grow faster than the square of the text, or the syntax is unknown.
     """
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         raise ValueError(f"it has more than {MAX_PATTERN_CHARACTERS:,} characters")
@@ -195,7 +195,7 @@ def _find_again_in_sequence(parts: tuple[Node, ...], follow: _Continuation) -> i
     for index, mask in enumerate(masks):
         if any(mask & other for other in masks[index + 1 :]):
             raise ValueError("two repetitions without end may take the same characters")
-    return reduce(or_, masks, 0)
+    return reduce(int.__or__, masks, 0)
 
 
 def _takes_its_run(part: Node, look: Node) -> bool:

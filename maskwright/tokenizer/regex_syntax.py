@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import islice
-from operator import or_
 
 _SAMPLES_OF_EACH = 3
 _SCRIPTS = ("HAN", "HIRAGANA", "KATAKANA", "HANGUL", "LATIN", "CYRILLIC", "GREEK", "ARABIC", "THAI")
@@ -320,6 +319,6 @@ class Parser:
             or (known not in _CATEGORIES and prefixes[0][0] not in "LMNPSZC")
         ):
             raise ValueError(f"it has the unknown property {name}")
-        mask = reduce(or_, map(self._name_category, prefixes))
+        mask = reduce(int.__or__, map(self._name_category, prefixes))
         extra = {"space": "\t\n\v\f\r\x85", "white_space": "\t\n\v\f\r\x85", "word": "_"}
         return mask | self._find(extra.get(known, "").__contains__)

@@ -27,7 +27,6 @@ def load_changed(folder: Path, change: Change) -> Tokenizer:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda d: d["model"]["vocab"].update(x=2**31),  # the library would count to it
         lambda d: d.update(  # a panic of the library
             normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}
         ),
@@ -45,9 +44,7 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path, change: Change) -> None
     "change",
     [
         lambda d: d.update(pre_tokenizer={"type": "FixedLength", "length": 0}),  # a panic
-        lambda d: d.update(
-            normalizer={"type": "Replace", "pattern": {"Regex": "(x+x+)+y"}, "content": ""}
-        ),
+        lambda d: d.update(pre_tokenizer={"type": "FixedLength", "length": 0}, normalizer=None),
     ],
 )
 def test_what_fails_on_a_text_fails_as_ours(tmp_path: Path, change: Change) -> None:
