@@ -123,11 +123,11 @@ HOSTILE: dict[str, Callable[[], Json]] = {
     "1,000,000 tokens": lambda: _model("WordLevel", vocab=_vocabulary(1_000_000)),
     "2,500,000 tokens": lambda: _model("WordLevel", vocab=_vocabulary(2_500_000)),
     "a piece of 30,000,000": lambda: _model("Unigram", vocab=[*_UNIGRAM, ["a" * 30_000_000, 0.0]]),
-    "pieces of 512": lambda: _model(
-        "Unigram", unk_id=1, vocab=[*_UNIGRAM, *(["a" * n, -1.0] for n in range(1, 513))]
+    "pieces of 128": lambda: _model(
+        "Unigram", unk_id=1, vocab=[*_UNIGRAM, *(["a" * n, -1.0] for n in range(1, 129))]
     ),
-    "60,000 pieces of 512": lambda: _model(
-        "Unigram", unk_id=1, vocab=[*_UNIGRAM, *([_name(n, 512), -1.0] for n in range(60_000))]
+    "200,000 pieces of 128": lambda: _model(
+        "Unigram", unk_id=1, vocab=[*_UNIGRAM, *([_name(n, 128), -1.0] for n in range(200_000))]
     ),
     "30,000,000 lists": lambda: {"normalizer": {"type": "Sequence", "normalizers": "lists"}},
     "1,000,000 added tokens": lambda: {"added": 1_000_000},
