@@ -1,8 +1,8 @@
 """Load tokenizers that try to exhaust time or memory, each in a process of its own.
 
 What is not refused encodes texts of 100,000 characters: running text, runs of one character, and
-the characters that its steps and tables look for. Shown are the seconds and the peak memory of
-loading, and of the slowest text; a process may take 60 seconds of a processor and 8 GB.
+the characters that its steps and tables look for. Shown are the seconds of a processor
+of loading and of the slowest text, and the peak memory; a process may take 60 seconds and 8 GB.
 """
 
 import argparse
@@ -126,8 +126,8 @@ HOSTILE: dict[str, Callable[[], Json]] = {
     "pieces of 128": lambda: _model(
         "Unigram", unk_id=1, vocab=[*_UNIGRAM, *(["a" * n, -1.0] for n in range(1, 129))]
     ),
-    "200,000 pieces of 128": lambda: _model(
-        "Unigram", unk_id=1, vocab=[*_UNIGRAM, *([_name(n, 128), -1.0] for n in range(200_000))]
+    "75,000 pieces of 128": lambda: _model(
+        "Unigram", unk_id=1, vocab=[*_UNIGRAM, *([_name(n, 128), -1.0] for n in range(75_000))]
     ),
     "30,000,000 lists": lambda: {"normalizer": {"type": "Sequence", "normalizers": "lists"}},
     "1,000,000 added tokens": lambda: {"added": 1_000_000},
@@ -173,16 +173,16 @@ def measure(folder: str) -> Json:
     from maskwright.tokenizer.tokenizer import Tokenizer
 
     result: Json = {"outcome": "encoded", "slowest_text_seconds": 0.0}
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         tokenizer = Tokenizer.load(folder)
     except MaskwrightError as error:
         result = {"outcome": "refused", "line": str(error).replace(folder, "")[:200]}
-        return {**result, "load_seconds": round(time.perf_counter() - began, 2)}
-    result["load_seconds"] = round(time.perf_counter() - began, 2)
+        return {**result, "load_seconds": round(time.process_time() - began, 2)}
+    result["load_seconds"] = round(time.process_time() - began, 2)
     prose = "The old horse, which nobody had fed, went back to the garden. "
     for unit in (prose, *_RUNS):
-        began = time.perf_counter()
+        began = time.process_time()
         text = unit * (_SIZE // len(unit))
         try:
             ids = tokenizer.encode(text).ids
@@ -190,7 +190,7 @@ def measure(folder: str) -> Json:
             tokenizer.encode_prompt(text[:1_000])
         except MaskwrightError as error:
             result["failed"] = str(error)[:200]
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         if seconds > result["slowest_text_seconds"]:
             result |= {"slowest_text": unit, "slowest_text_seconds": round(seconds, 2)}
     return result
@@ -230,6 +230,7 @@ def main(arguments: argparse.Namespace) -> None:
         print(name, results[name], flush=True)
     done = [one for one in results.values() if one["outcome"] != "killed"]
     figures = {
+        "seconds_are": "of a processor",
         "characters_of_a_text": _SIZE,
         "tokenizers": len(results),
         "refused": sum(one["outcome"] == "refused" for one in done),

@@ -24,7 +24,8 @@ MAX_STEPS, MAX_PATTERNS = 64, 32
 MAX_TOKENS = 2_000_000  # twice the largest known vocabulary
 MAX_ADDED_TOKENS = 50_000
 MAX_TOKEN_CHARACTERS, MAX_PIECE_CHARACTERS = 4_096, 128  # a piece is a token of Unigram
-MAX_TABLE_CHARACTERS = 32_000_000  # of all tokens
+# Of all tokens; the trie of Unigram takes some hundred bytes for each.
+MAX_TABLE_CHARACTERS, MAX_PIECES_CHARACTERS = 32_000_000, 10_000_000
 MAX_WORD_CHARACTERS = 256  # of WordPiece, whose time is quadratic in the word
 MAX_AFFIX_CHARACTERS = 32
 MAX_TEMPLATE_PARTS, MAX_TEMPLATE_IDS = 32, 32
@@ -106,8 +107,9 @@ def _check_model(model: Mapping[str, Any]) -> None:
     limit = MAX_TOKEN_CHARACTERS if is_mapping else MAX_PIECE_CHARACTERS
     if max(lengths, default=0) > limit:
         raise ValueError(f"it has a token of {max(lengths):,} characters, more than {limit:,}")
-    if sum(lengths) > MAX_TABLE_CHARACTERS:
-        raise ValueError(f"its tokens have more than {MAX_TABLE_CHARACTERS:,} characters")
+    most = MAX_TABLE_CHARACTERS if is_mapping else MAX_PIECES_CHARACTERS
+    if sum(lengths) > most:
+        raise ValueError(f"its tokens have more than {most:,} characters")
     longest = model.get("max_input_chars_per_word")
     if isinstance(longest, int) and longest > MAX_WORD_CHARACTERS:
         rule = f"more than {MAX_WORD_CHARACTERS}"
