@@ -129,6 +129,9 @@ HOSTILE: dict[str, Callable[[], Json]] = {
     "75,000 pieces of 128": lambda: _model(
         "Unigram", unk_id=1, vocab=[*_UNIGRAM, *([_name(n, 128), -1.0] for n in range(75_000))]
     ),
+    "30,000 pieces of 128": lambda: _model(
+        "Unigram", unk_id=1, vocab=[*_UNIGRAM, *([_name(n, 128), -1.0] for n in range(30_000))]
+    ),
     "30,000,000 lists": lambda: {"normalizer": {"type": "Sequence", "normalizers": "lists"}},
     "1,000,000 added tokens": lambda: {"added": 1_000_000},
     "40,000 added tokens": lambda: {"added": 40_000},
@@ -183,7 +186,7 @@ def measure(folder: str) -> Json:
     prose = "The old horse, which nobody had fed, went back to the garden. "
     for unit in (prose, *_RUNS):
         began = time.process_time()
-        text = unit * (_SIZE // len(unit))
+        text = unit * (_SIZE // len(unit)) + "!"
         try:
             ids = tokenizer.encode(text).ids
             tokenizer.decode(ids.tolist())

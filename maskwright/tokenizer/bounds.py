@@ -9,6 +9,7 @@ character. What the library itself refuses is left to it.
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
+from os.path import commonprefix
 from typing import Any, cast
 
 from maskwright.config import MAX_VOCAB_SIZE
@@ -24,8 +25,8 @@ MAX_STEPS, MAX_PATTERNS = 64, 32
 MAX_TOKENS = 2_000_000  # twice the largest known vocabulary
 MAX_ADDED_TOKENS = 50_000
 MAX_TOKEN_CHARACTERS, MAX_PIECE_CHARACTERS = 4_096, 128  # a piece is a token of Unigram
-# Of all tokens; the trie of Unigram takes some hundred bytes for each.
-MAX_TABLE_CHARACTERS, MAX_PIECES_CHARACTERS = 32_000_000, 10_000_000
+MAX_TABLE_CHARACTERS = 32_000_000  # of all tokens
+MAX_TRIE_NODES = 4_000_000  # of Unigram: different beginnings of pieces, some hundred bytes each
 MAX_WORD_CHARACTERS = 256  # of WordPiece, whose time is quadratic in the word
 MAX_AFFIX_CHARACTERS = 32
 MAX_TEMPLATE_PARTS, MAX_TEMPLATE_IDS = 32, 32
@@ -107,9 +108,10 @@ def _check_model(model: Mapping[str, Any]) -> None:
     limit = MAX_TOKEN_CHARACTERS if is_mapping else MAX_PIECE_CHARACTERS
     if max(lengths, default=0) > limit:
         raise ValueError(f"it has a token of {max(lengths):,} characters, more than {limit:,}")
-    most = MAX_TABLE_CHARACTERS if is_mapping else MAX_PIECES_CHARACTERS
-    if sum(lengths) > most:
-        raise ValueError(f"its tokens have more than {most:,} characters")
+    if sum(lengths) > MAX_TABLE_CHARACTERS:
+        raise ValueError(f"its tokens have more than {MAX_TABLE_CHARACTERS:,} characters")
+    if not is_mapping and 4 * sum(lengths) > MAX_TRIE_NODES:
+        _check_trie([token for token in tokens if isinstance(token, str)])
     longest = model.get("max_input_chars_per_word")
     if isinstance(longest, int) and longest > MAX_WORD_CHARACTERS:
         rule = f"more than {MAX_WORD_CHARACTERS}"
@@ -119,6 +121,15 @@ def _check_model(model: Mapping[str, Any]) -> None:
         if isinstance(affix, str) and len(affix) > MAX_AFFIX_CHARACTERS:
             rule = f"has {len(affix):,} characters, more than {MAX_AFFIX_CHARACTERS}"
             raise ValueError(f"model.{name} {rule}")
+
+
+def _check_trie(pieces: list[str]) -> None:
+    before, count = b"", 0
+    for piece in sorted(piece.encode("utf-8", "replace") for piece in pieces):
+        count += len(piece) - len(commonprefix((before, piece)))
+        before = piece
+    if count > MAX_TRIE_NODES:
+        raise ValueError(f"its pieces have more than {MAX_TRIE_NODES:,} different beginnings")
 
 
 def _check_ids(ids: list[Any]) -> None:

@@ -117,7 +117,7 @@ def test_what_may_take_too_much_is_refused(name: str) -> None:
         ("MAX_TOKENS", 2, model("Unigram", vocab=[["a", 0.0]] * 3)),
         ("MAX_TOKENS", 2, model("BPE", merges=["a b"] * 3)),
         ("MAX_TABLE_CHARACTERS", 5, model(vocab={"abc": 0, "abd": 1})),
-        ("MAX_PIECES_CHARACTERS", 5, model("Unigram", vocab=[["abc", 0.0]] * 2)),
+        ("MAX_TRIE_NODES", 5, model("Unigram", vocab=[["abc", 0.0], ["abd", 0.0], ["éx", 0.0]])),
         ("MAX_ADDED_TOKENS", 2, {"added_tokens": [{"content": "a", "id": 0}] * 3}),
     ],
 )

@@ -58,8 +58,8 @@ _SHOWN_CHARACTERS = {
 # Templates that stand beside a sentence: notes, sources, markers for editors.
 _ASIDE = re.compile(
     r"(?:cit|sfn|efn|harv|anchor|coord|webarchive|infobox|defaultsort|short description|toc\b"
-    r"|clear\b|ref\b|refn|rp\b|r\b|note\b|sic\b|dead link|clarify|who\b|when\b|which\b|by whom|fact\b"
-    r"|verify|better|failed|page needed|use \w+ (?:dates|english)|-\s*$)"
+    r"|clear\b|ref\b|refn|rp\b|r\b|note\b|sic\b|dead link|clarify|who\b|when\b|which\b|by whom"
+    r"|fact\b|verify|better|failed|page needed|use \w+ (?:dates|english)|-\s*$)"
 )
 
 # Marks a heading until it is known whether there is text below it; not valid in XML.
