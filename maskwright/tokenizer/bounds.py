@@ -9,7 +9,7 @@ character. What the library itself refuses is left to it.
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any, cast
 
 from maskwright.config import MAX_VOCAB_SIZE
@@ -126,7 +126,8 @@ def _check_model(model: Mapping[str, Any]) -> None:
 def _check_trie(pieces: list[str]) -> None:
     before, count = b"", 0
     for piece in sorted(piece.encode("utf-8", "replace") for piece in pieces):
-        count += len(piece) - len(commonprefix((before, piece)))
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(before, piece, strict=False))
+        count += len(piece) - sum(1 for _ in shared)
         before = piece
     if count > MAX_TRIE_NODES:
         raise ValueError(f"its pieces have more than {MAX_TRIE_NODES:,} different beginnings")
