@@ -64,7 +64,8 @@ def read_record(path: Path, patch: Patch) -> None:
 
 
 def read_parquet(path: Path, patch: Patch) -> None:
-    arrow, parquet = (pytest.importorskip(f"pyarrow{part}") for part in ("", ".parquet"))
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
     assert columns.MAX_RECORD_CHARACTERS == 16_000_000
     patch.setattr(columns, "MAX_RECORD_CHARACTERS", 20)
     parquet.write_table(arrow.table({"text": ["some words", "x" * 21]}), path / "x.parquet")
