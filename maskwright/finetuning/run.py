@@ -233,6 +233,9 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
         card = _write_card(results, request.origin)
+        if not config.private:  # words of the vocabulary, which may be of a private text, too
+            num_texts = len(data.held_out[-1].rows[0].texts)
+            card = add_example(card, make_examples(loaded.tokenizer, num_texts))
         _save_model(out / MODEL_NAME, outcome.model, card, data, loaded, config.max_length)
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted
@@ -261,7 +264,7 @@ def _save_model(
         loaded.tokenizer,
         data.labels.names,
         data.task.problem,
-        add_example(card, make_examples(loaded.tokenizer, num_texts)),
+        card,
         add_special_tokens=loaded.add_special_tokens,
         max_length=max_length,
         num_texts=None if level == "token" else num_texts,

@@ -157,11 +157,15 @@ class Session:
             origin=self.origin,
             teacher=self.teacher,
         )
-        return add_example(card, [self._prompt]) if trained.fills_masks else card
+        if self.config.private or not trained.fills_masks:
+            return card
+        return add_example(card, [self._prompt])
 
     @cached_property
     def _prompt(self) -> str:
-        """Frequent words around a mask."""
+        """Frequent words around a mask; in a private run, none of the text's."""
+        if self.config.private:
+            return f"A sentence with a {self.data.tokenizer.mask_token} in it."
         counts = self.data.train.unigram_counts
         before, after = make_examples(self.data.tokenizer, 2, counts)
         return f"{before} {self.data.tokenizer.mask_token} {after}".strip()

@@ -359,7 +359,7 @@ class Board:
     """A new TensorBoard event file.
 
     Args:
-        folder: the folder of all event files; created if it does not exist.
+        folder: the folder of all event files; created if it does not exist, in one that does.
         last_step: TensorBoard drops the points of later steps in earlier files.
 
     Raises:
@@ -370,7 +370,7 @@ class Board:
         self._events = importlib.import_module("tensorboard.compat.proto.event_pb2")
         self._summaries = importlib.import_module("tensorboard.compat.proto.summary_pb2")
         records = importlib.import_module("tensorboard.summary.writer.record_writer")
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)  # a run directory that was moved is not made again
         name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
         self._path = folder / name
         self._writer = records.RecordWriter(self._path.open("wb"))
@@ -411,7 +411,8 @@ class RunReporter(Reporter):
         config: the configuration of the run as plain values, for the trackers.
 
     Raises:
-        TrainingError: from `advance`, if the folder was removed, renamed or replaced.
+        TrainingError: from `advance`, or at the beginning of the context, if the folder was
+            removed, renamed or replaced.
     """
 
     def __init__(
@@ -429,6 +430,13 @@ class RunReporter(Reporter):
         self._open = ExitStack()
 
     def __enter__(self) -> "RunReporter":
+        try:
+            self._open_all()
+        except FileNotFoundError:
+            raise TrainingError(describe_lost_folder(self._path)) from None
+        return self
+
+    def _open_all(self) -> None:
         with ExitStack() as opened:
             self._folder = opened.enter_context(closing(HeldFolder(self._path)))
             log = MetricsLog(self._path / "metrics.jsonl", self._last_step)
@@ -443,7 +451,6 @@ class RunReporter(Reporter):
                 self._boards.append(opened.enter_context(closing(board)))
             opened.enter_context(self._panel)
             self._open = opened.pop_all()
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._open.close()

@@ -249,7 +249,7 @@ def test_held_out_pairs_are_of_other_texts(workplace: Path, tmp_path: Path, cli:
         ),
         (
             ["--task", "tokens", "--pooling", "cls"],
-            "pooling = cls is not supported by ModernBertForTokenClassification. It labels each word",
+            "pooling = cls is not supported by ModernBertForTokenClassification. It labels",
         ),
         (
             ["--task", "classification", "--columns", "sentence1=count", "sentence1=text"],
