@@ -132,15 +132,11 @@ class CachedEncoder:
     """Encoder of text to packed tokens (uint32: word-start bit and id), with a chunk dictionary."""
 
     def __init__(
-<<<<<<< HEAD
-        self, backend: tokenizers.Tokenizer, cutting: Cutting | None, unk_id: int = -1
-    ) -> None:
-        self._backend = backend
-        self._cutting = cutting
-        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_WHOLE_CHARACTERS
-        self._unk_id = unk_id
-=======
-        self, backend: tokenizers.Tokenizer, cutting: Cutting | None, longest: int
+        self,
+        backend: tokenizers.Tokenizer,
+        cutting: Cutting | None,
+        longest: int,
+        unk_id: int = -1,
     ) -> None:
         """Create an encoder.
 
@@ -148,11 +144,12 @@ class CachedEncoder:
             backend: the library's tokenizer.
             cutting: exact rules for cutting a text, if there are any.
             longest: the most characters that may be encoded at once.
+            unk_id: the id of the unknown token; -1 if there is none.
         """
         self._backend = backend
         self._cutting = cutting
+        self._unk_id = unk_id
         self._longest = min(longest, MAX_CHUNK_CHARACTERS) if cutting else longest
->>>>>>> w-safety
         self._known: dict[str, bytes] = {}
         self._lost: dict[str, list[int]] = {}  # of chunks with unknown tokens
         self._bytes = 0

@@ -88,10 +88,6 @@ class Tokenizer:
             plain = {**hide_special_tokens(self.description), "post_processor": None}
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
-<<<<<<< HEAD
-=======
-        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description), self._longest)
->>>>>>> w-safety
         self.special_tokens = {
             role: make_valid(special_tokens[role])
             for role in (*ROLES, *OTHER_ROLES)
@@ -103,7 +99,9 @@ class Tokenizer:
         )
         ids = _find_special_ids(self.backend, tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
-        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description), self.unk_id)
+        self._encoder = CachedEncoder(
+            self._plain, choose_cutting(self.description), self._longest, self.unk_id
+        )
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
 

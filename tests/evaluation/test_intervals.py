@@ -118,37 +118,7 @@ def test_a_paired_difference_is_worked_out_on_each_draw():
     difference, p_value = compare_tables(MEAN, ours, theirs, is_paired=True)
     draws = resample(MEAN.formula, ours) - resample(MEAN.formula, theirs)
     assert (difference.low, difference.high) == pytest.approx(np.quantile(draws, [0.025, 0.975]))
-<<<<<<< HEAD
     assert p_value == pytest.approx(2 * min((draws <= 0).mean(), (draws >= 0).mean()))
-=======
-
-
-@pytest.mark.parametrize("freedom", [1.0, 2.0, 2.5, 9.0, 60.0])
-def test_quantiles_of_t_are_those_of_scipy(freedom: float):
-    stats = pytest.importorskip("scipy.stats")
-    assert find_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-5)
-
-
-@pytest.mark.parametrize("is_paired", [True, False])
-def test_groups_are_compared_as_scipy_does(is_paired: bool):
-    stats = pytest.importorskip("scipy.stats")
-    draw = np.random.default_rng(3)
-    ours = draw.normal(5.0, 0.2, 4)
-    theirs = ours + draw.normal(0.1, 0.01, 4) if is_paired else draw.normal(5.1, 0.4, 6)
-    found = compare_groups(ours, theirs, is_paired)
-    if is_paired:
-        expected = stats.ttest_rel(ours, theirs).confidence_interval()
-        assert found.deviation == pytest.approx(np.std(ours - theirs, ddof=1))
-    else:
-        expected = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-    assert (found.low, found.high) == pytest.approx(tuple(expected), rel=1e-4)
-    assert found.value == pytest.approx(ours.mean() - theirs.mean())
-    assert (found.mean, found.mean_against) == pytest.approx((ours.mean(), theirs.mean()))
-
-
-def test_groups_without_deviation_have_an_interval_of_a_point():
-    found = compare_groups(np.array([1.0, 1.0]), np.array([3.0, 3.0]), False)
-    assert (found.low, found.high, found.deviation) == (-2.0, -2.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -170,4 +140,3 @@ def test_bootstrap_intervals_of_few_rows_are_too_narrow(rows: int, normal: int, 
         assert found == pytest.approx(stated, abs=1.2)
     page = Path("docs/evaluation.md").read_text("utf-8")
     assert "10 rows in 90 % of draws instead of 95, of 20 in 92, of 50 in 94, of 200 in 95" in page
->>>>>>> w-safety
