@@ -55,6 +55,8 @@ def evaluate_parser() -> Parser:
     add("--suite", default="mlm,fill", help="separated by commas [mlm,fill]")
     add("--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp")
     add("--babylm", metavar="DIR", help="write the choices of blimp there, for a BabyLM submission")
+    choices = "write which minimal pairs of blimp are right, by paradigm, as JSON"
+    add("--choices", type=Path, metavar="FILE", help=choices)
     add("--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model")
     poolings = "of the tokens' vectors, for retrieval and sts [the model's, or mean]"
     add("--pooling", choices=("mean", "cls"), help=poolings)

@@ -42,6 +42,7 @@ def evaluate_minimal_pairs(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
     predictions: Path | None = None,
+    choices: Path | None = None,
     precision: FixedPrecision = "fp32",
 ) -> SuiteResult:
     """Return the accuracy on each paradigm, phenomenon and field, and on all pairs.
@@ -60,6 +61,7 @@ def evaluate_minimal_pairs(
         pairs_each, seed: the maximum pairs of each paradigm (`choose_pairs`); None: all.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
         predictions: a file for the result of `list_predictions`; None: no file.
+        choices: a file for the result of each pair by paradigm, in order; None: no file.
         precision: as in `scoring`.
 
     Raises:
@@ -77,6 +79,11 @@ def evaluate_minimal_pairs(
     credits = [judge(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
     if predictions is not None:
         write_json(predictions, list_predictions(pairs, credits))
+    if choices is not None:
+        by_paradigm: dict[str, list[float]] = {}
+        for pair, credit in zip(pairs, credits, strict=True):
+            by_paradigm.setdefault(f"{pair.phenomenon}/{pair.paradigm}", []).append(credit)
+        write_json(choices, {"fingerprint": fingerprint_pairs(pairs), "choices": by_paradigm})
     return SuiteResult(
         suite="blimp",
         data={"name": name, "fingerprint": fingerprint_pairs(pairs), "num_pairs": len(pairs)},
@@ -224,6 +231,7 @@ def _score(request: Request) -> SuiteResult:
         metric,
         name=name,
         predictions=predictions,
+        choices=request.choices,
         pairs_each=BLIMP.fast if request.is_fast else None,
         add_special_tokens=request.wraps,
         precision=request.precision,
