@@ -212,6 +212,9 @@ def make_plan(
             raise InputError(f"--then '{shlex.join(one)}' {rule}: --then 'evaluate --suite blimp'")
         if "glue" in find_suites(one):
             raise InputError("--then has no suite glue. Give --then 'finetune --preset sst2 …'.")
+    suites = [suite for one in commands for suite in find_suites(one)]
+    if repeated := {suite for suite in suites if suites.count(suite) > 1}:
+        raise InputError(f"--then has the suite {min(repeated)} twice. Remove one.")
     return Plan(command, tuple(arguments), spelled, numbers, commands, primary, Path(out))
 
 
