@@ -5,7 +5,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import maskwright
 from maskwright.cli.evaluate import evaluate_parser, print_experiment
@@ -13,8 +12,16 @@ from maskwright.cli.finetune import finetune_parser
 from maskwright.cli.flags import Parser
 from maskwright.console import make_console, print_table, say
 from maskwright.errors import InputError
+from maskwright.files import JsonObject
 from maskwright.runs.run_directory import REPORT_NAME
-from maskwright.sweeping.plan import CONFIGS, DEFAULT_SEEDS, find_value, parse_arms, read_plan
+from maskwright.sweeping.plan import (
+    CONFIGS,
+    DEFAULT_SEEDS,
+    add_budget,
+    find_value,
+    parse_arms,
+    read_plan,
+)
 from maskwright.sweeping.results import RESULT_NAME, TABLE_NAMES
 from maskwright.sweeping.run import list_arms, parse_space
 
@@ -79,11 +86,11 @@ def sweep(argv: Sequence[str]) -> int:
         arms = list_arms(parse_space(arguments.over, CONFIGS[arguments.command]))
     if arms is None:
         return _search(arguments, rest)
-    plan: dict[str, Any] = {"command": arguments.command, "arguments": rest, "arms": arms}
+    plan: JsonObject = {"command": arguments.command, "arguments": rest, "arms": arms}
     return _experiment(arguments, plan)
 
 
-def _read_file(arguments: Namespace, rest: Sequence[str]) -> dict[str, Any]:
+def _read_file(arguments: Namespace, rest: Sequence[str]) -> JsonObject:
     for name in ("arm", "over"):
         if getattr(arguments, name):
             raise InputError(f"--{name} has no effect with {arguments.command}. Add it there.")
@@ -94,17 +101,13 @@ def _read_file(arguments: Namespace, rest: Sequence[str]) -> dict[str, Any]:
     return {**plan, "arguments": [*plan["arguments"], *rest]}
 
 
-def _experiment(arguments: Namespace, plan: dict[str, Any]) -> int:
+def _experiment(arguments: Namespace, plan: JsonObject) -> int:
     """Run an experiment, and print its tables and what may be claimed."""
     for name in ("trials", "sweep_seed"):
         if getattr(arguments, name) is not None:
             flag = name.replace("_", "-")
             raise InputError(f"--{flag} has no effect without a range in --over. Remove it.")
-    if arguments.minutes is not None:
-        if plan["command"] == "finetune":
-            raise InputError("--minutes applies to pretrain only. Set --epochs.")
-        budget = ["--train.max_minutes", str(arguments.minutes)]
-        plan["arguments"] = [*plan["arguments"], *budget]
+    plan["arguments"] = add_budget(plan["command"], plan["arguments"], arguments.minutes)
     if arguments.seeds is not None:
         plan["seeds"] = arguments.seeds[0] if len(arguments.seeds) == 1 else arguments.seeds
     if arguments.then:

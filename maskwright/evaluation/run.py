@@ -108,28 +108,30 @@ def evaluate(
         MaskwrightError: an input is wrong; the message is one line.
     """
     sources, path = list_sources(data), None if out is None else Path(out)
-    check_row_length(seq_length)
-    for file in (path, None if choices is None else Path(choices)):
-        if file is not None:
-            check_new_file(file)
+    _check_sizes(seq_length, out, choices)
     names = parse_names(suite)
     others = {"blimp": blimp, "babylm": babylm, "rerank": rerank}
-    _check_flags(names, precision, pooling, **others, choices=choices, **{"seq-length": seq_length})
+    _check_flags(names, precision, pooling, **others, choices=choices, seq_length=seq_length)
     if GLUE_SUITE in names:
-        found = find_model_folder(folder)
-        tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
+        model = find_model_folder(folder)
+        tasks = evaluate_glue(model, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
     suites = [load_suite(name) for name in names]
     evaluation = _open(os.fspath(folder), suites, device, pooling)
     request = evaluation.make_request(suites, sources, seq_length, *others.values(), is_fast=fast)
-    request = replace(
-        request, precision=precision, choices=None if choices is None else Path(choices)
-    )
+    request = replace(request, precision=precision, choices=choices and Path(choices))
     if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
     _write_results(described, evaluation.run, path)
     return described
+
+
+def _check_sizes(seq_length: int | None, *files: str | Path | None) -> None:
+    """Raise InputError if rows are too short, or a file to write exists already."""
+    check_row_length(seq_length)
+    for file in filter(None, files):
+        check_new_file(Path(file))
 
 
 def _open(
@@ -173,6 +175,7 @@ def _check_flags(
         raise InputError(f"--precision = {precision} {rule}")
     lowered = None if precision == "fp32" else precision
     for name, value in {"precision": lowered, "pooling": pooling, **others}.items():
+        name = name.replace("_", "-")
         if value is not None and {*_USED_BY[name]}.isdisjoint(suites):
             given, needed = ",".join(suites), " or ".join(_USED_BY[name])
             rule = f"--{name} has no effect with --suite {given}: --{name} needs --suite {needed}"

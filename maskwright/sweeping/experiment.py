@@ -55,7 +55,7 @@ def experiment(
         found = experiment("pretrain", ["corpus/", "--train.max_tokens", "2000000"],
                            arms={"low": {"masking.rate": 0.15}, "high": {"masking.rate": 0.4}},
                            seeds=3, then=["evaluate --suite blimp"], out="runs/rates")
-        print(found["claims"][0])
+        [claim] = found["claims"]
 
     Args:
         command: ``pretrain`` or ``finetune``.

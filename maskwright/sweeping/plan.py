@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from maskwright.config import convert, fields_of, read_yaml
 from maskwright.errors import ConfigError, InputError, suggest
+from maskwright.files import JsonObject
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.runs.config import PretrainConfig
 
@@ -82,7 +83,7 @@ class Plan:
         run = str(self.locate_run(arm, seed))
         return [sys.executable, "-m", "maskwright", verb, run, *flags, *where]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """Return the plan for ``plan.json``."""
         return {
             "command": self.command,
@@ -121,12 +122,24 @@ def find_value(arguments: Sequence[str], flag: str) -> str | None:
     return found
 
 
+def add_budget(command: Command, arguments: Sequence[str], minutes: float | None) -> list[str]:
+    """Return the arguments with the budget of each run of ``pretrain``.
+
+    Raise InputError if ``finetune`` is given one.
+    """
+    if minutes is None:
+        return list(arguments)
+    if command == "finetune":
+        raise InputError("--minutes applies to pretrain only. Vary epochs, or set --epochs.")
+    return [*arguments, "--train.max_minutes", str(minutes)]
+
+
 def list_flags(fields: Mapping[str, object]) -> list[str]:
     """Return settings as flags; a float as its shortest text."""
     return [part for name, value in fields.items() for part in (f"--{name}", str(value))]
 
 
-def read_plan(path: Path) -> dict[str, Any]:
+def read_plan(path: Path) -> JsonObject:
     """Return the arguments of `make_plan` in a YAML file.
 
     Raise InputError for a key that is none, or a value of another kind.

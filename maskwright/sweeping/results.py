@@ -81,7 +81,7 @@ class Experiment(TypedDict):
     format: int
     environment: Environment
     date: str
-    plan: dict[str, Any]
+    plan: JsonObject
     primary: str
     runs: list[RunRecord]
     arms: dict[str, dict[str, JsonObject]]

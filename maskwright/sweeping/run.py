@@ -27,7 +27,14 @@ from maskwright.finetuning.metrics import LOWER_IS_BETTER, RESULTS_NAME, read_de
 from maskwright.logs import read_metrics
 from maskwright.report.pages import render_sweep
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
-from maskwright.sweeping.plan import CONFIGS, INCOMPARABLE, Command, find_value, list_flags
+from maskwright.sweeping.plan import (
+    CONFIGS,
+    INCOMPARABLE,
+    Command,
+    add_budget,
+    find_value,
+    list_flags,
+)
 from maskwright.sweeping.processes import STOPPED, run_process
 
 STUDY_NAME = "study.db"
@@ -189,10 +196,7 @@ def sweep(
     """
     if trials < 1:
         raise InputError(f"--trials = {trials} must be at least 1")
-    if minutes is not None:
-        if command == "finetune":
-            raise InputError("--minutes applies to pretrain only. Vary epochs, or set --epochs.")
-        arguments = [*arguments, "--train.max_minutes", str(minutes)]
+    arguments = add_budget(command, arguments, minutes)
     if not over and command == "pretrain":
         raise InputError("--over is missing: name what to vary, e.g. masking.rate=0.15,0.3,0.4")
     space = parse_space(over or DEFAULT_SPACE, CONFIGS[command])
