@@ -1,5 +1,6 @@
 """``maskwright evaluate`` and ``compare``: scores of a model, or of several side by side."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -9,7 +10,7 @@ from rich.markup import escape
 import maskwright
 from maskwright.cli.flags import Parser
 from maskwright.cli.inputs import add_text_flags
-from maskwright.console import Console, make_console, print_table, say_json
+from maskwright.console import Console, make_console, print_table, say, say_json
 from maskwright.errors import InputError
 from maskwright.evaluation.difference_tables import tabulate_comparison
 from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite, parse_names
@@ -20,6 +21,8 @@ from maskwright.provenance import show_computation
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import find_run
+from maskwright.sweeping.experiment import is_experiment, read_experiment
+from maskwright.sweeping.results import Experiment, tabulate_experiment
 from maskwright.train.config import FixedPrecision
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ def evaluate_parser() -> Parser:
     add("--suite", default="mlm,fill", help="separated by commas [mlm,fill]")
     add("--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp")
     add("--babylm", metavar="DIR", help="write the choices of blimp there, for a BabyLM submission")
+    choices = "write which minimal pairs of blimp are right, by paradigm, as JSON"
+    add("--choices", type=Path, metavar="FILE", help=choices)
     add("--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model")
     poolings = "of the tokens' vectors, for retrieval and sts [the model's, or mean]"
     add("--pooling", choices=("mean", "cls"), help=poolings)
@@ -163,6 +168,7 @@ _COMPARE_HELP = """examples:
   maskwright compare runs/A runs/B runs/C --out comparison
   maskwright compare runs/A hf:google-bert/bert-base-uncased --data novel.txt
   maskwright compare runs/A-* --against runs/B-*        (several seeds of two settings)
+  maskwright compare runs/rates                         (an experiment of maskwright sweep)
 
 All models are scored on the same pinned masks; the differences from the first one come with 95 %
 intervals of a bootstrap over rows that draws the same rows for both. Models of different tokenizers
@@ -198,8 +204,27 @@ def compare_parser() -> Parser:
     return parser
 
 
+def _show_experiment(arguments: Namespace) -> int:
+    """Print the comparison of the arms of an experiment, from the scores of its runs."""
+    for name in ("against", "data", "out", "fast", "seq_length", "device"):
+        if getattr(arguments, name):
+            flag = name.replace("_", "-")
+            raise InputError(f"--{flag} has no effect with an experiment. Remove it.")
+    print_experiment(read_experiment(Path(arguments.runs[0]), arguments.primary))
+    return 0
+
+
+def print_experiment(found: Experiment) -> None:
+    """Print the tables of an experiment and what may be claimed."""
+    print_results(tabulate_experiment(found))
+    for claim in found["claims"]:
+        say(f"{claim}\n")
+
+
 def compare(argv: Sequence[str]) -> int:
     arguments = compare_parser().parse(argv)
+    if len(arguments.runs) == 1 and is_experiment(Path(arguments.runs[0])):
+        return _show_experiment(arguments)
     comparison = maskwright.compare(**vars(arguments))
     print_results(tabulate_comparison(comparison))
     console = make_console()

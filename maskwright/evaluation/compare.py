@@ -168,27 +168,17 @@ def compare(
     Returns:
         ``{"models": [{"name", "mlm", "last_validation", …}, …], "differences_from_first":
         [{"name", "is_paired", "scores": [{"name", "value", "low", "high", "p_adjusted", "differs",
-        …}, …]}, …], …}``; with `against` ``"difference_of_groups"``: ``{"num_runs", "is_paired",
-        "scores": [{"name", "mean", "mean_against", "value", "deviation", "low", "high",
-        "p_adjusted", "differs", …}, …]}``. The first score is the primary one.
+        …}, …]}, …], …}``, the primary score first; with `against` ``"difference_of_groups"``:
+        ``{"num_runs", "is_paired", "scores": [{"name", "mean", "mean_against", "deviation", …}]}``.
 
     Raises:
         MaskwrightError: an input is wrong; the message is one line.
     """
-    if against and min(len(runs), len(against)) < 2:
-        raise InputError("--against needs two runs or more in each group. Add runs of other seeds.")
-    if primary is not None and primary not in _COMPARED:
-        raise suggest("score", primary, list(_COMPARED), "--primary NAME")
+    _check_groups(runs, against, primary)
     check_row_length(seq_length)
-    folder = None if out is None else Path(out)
-    if folder is not None:
-        check_matplotlib()
-        check_new_folder(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = None if out is None else _make_folder(Path(out))
     names = [os.fspath(run) for run in (*runs, *against)]
     scored = _score_all(names, list_sources(data), seq_length, device, is_fast=fast)
-    if line := describe_partial_text(scored[0].result.data):
-        tell(line)
     primary = _choose_primary(scored, primary)
     comparison: Comparison = {
         "format": FORMAT,
@@ -206,6 +196,24 @@ def compare(
         write_text(folder / _PAGE_NAME, page)
         _plot(scored, folder, len(runs) if against else 0)
     return comparison
+
+
+def _make_folder(folder: Path) -> Path:
+    """Make a new folder for plots; raise if it is not new, or the extra is not installed."""
+    check_matplotlib()
+    check_new_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _check_groups(
+    runs: Sequence[str | Path], against: Sequence[str | Path], primary: str | None
+) -> None:
+    """Raise InputError for groups of one run, or a primary score that is none."""
+    if against and min(len(runs), len(against)) < 2:
+        raise InputError("--against needs two runs or more in each group. Add runs of other seeds.")
+    if primary is not None and primary not in _COMPARED:
+        raise suggest("score", primary, list(_COMPARED), "--primary NAME")
 
 
 def _choose_primary(scored: Sequence[_Scored], primary: str | None) -> str:
@@ -263,6 +271,8 @@ def _score_all(
         opened: TextModel[Any] = TextModel(folder, device)
         scored.append(_score(Evaluation(argument, folder, opened), sources, rows, is_fast, task))
         del opened  # free it before the next one is loaded
+    if line := describe_partial_text(scored[0].result.data):
+        tell(line)
     return scored
 
 

@@ -1,14 +1,11 @@
 """Tables of differences between models or groups of runs, with the primary score first."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maskwright.formatting import UNDEFINED, count_noun, show_number, show_score
 from maskwright.objectives.scores import MASKED_LM_SCORES
 from maskwright.report.tables import ResultTable
-
-if TYPE_CHECKING:
-    from maskwright.evaluation.compare import ComparedModel, Comparison
 
 _BITS_PER_CHARACTER = "bits_per_character"
 _SHOWN = (*(line.suite_name for line in MASKED_LM_SCORES), _BITS_PER_CHARACTER)
@@ -17,7 +14,7 @@ _TITLES = ("score", "difference", "95 % interval", "p", "")
 _GROUP_TITLES = ("score", "mean", "against", "difference", "deviation", "95 % interval", "p", "")
 
 
-def tabulate_comparison(comparison: "Comparison") -> list[ResultTable]:
+def tabulate_comparison(comparison: Mapping[str, Any]) -> list[ResultTable]:
     """Return the tables of a comparison: the models, and each difference.
 
     Args:
@@ -113,11 +110,11 @@ def _show_test(score: Mapping[str, Any]) -> tuple[str, str, str]:
     return interval, shown, "differs" if score["differs"] else ""
 
 
-def _share_masks(models: "Sequence[ComparedModel]") -> bool:
+def _share_masks(models: Sequence[Mapping[str, Any]]) -> bool:
     return len({one["mlm"]["settings"]["masks_sha256"] for one in models}) == 1
 
 
-def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
+def _list_models(models: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return a line for each model, without the scores that cannot be compared."""
     comparable = _SHOWN if _share_masks(models) else (_BITS_PER_CHARACTER,)
     lines: list[tuple[str, ...]] = []
@@ -138,7 +135,7 @@ def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
     return lines
 
 
-def _describe_task(models: "Sequence[ComparedModel]") -> str:
+def _describe_task(models: Sequence[Mapping[str, Any]]) -> str:
     result = models[0]["mlm"]
     count = next(score["num_samples"] for score in result["scores"] if score["name"] == "loss")
     task = f"{count:,} masked tokens of {result['data']['name']}, rows of "

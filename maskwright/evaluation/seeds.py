@@ -143,9 +143,57 @@ def compare_groups(ours: Floats, theirs: Floats, is_paired: bool) -> SeedDiffere
         squares = parts[0] ** 2 / (len(ours) - 1) + parts[1] ** 2 / (len(theirs) - 1)
         freedom = float(sum(parts) ** 2 / squares) if squares else 1.0
     value, half = mean - other, find_t(freedom) * error
-    t = value / error if error else math.copysign(math.inf, value) if value else 0.0
-    p_value = find_p_value(t, freedom)
+    p_value = find_p_value(_divide(value, error), freedom)
     return SeedDifference(mean, other, value, deviation, value - half, value + half, p_value)
+
+
+def compare_pairs(ours: Floats, theirs: Floats, strata: NDArray[np.int64]) -> SeedDifference:
+    """Return the difference of two groups of runs on test items, over other seeds and other items.
+
+    The variance is that of crossed random effects: runs of a seed share its luck, and all runs
+    share the difficulty of an item. Each stratum has the same weight, and items are drawn within
+    strata (Satterthwaite, 1946, for the degrees of freedom).
+
+    Args:
+        ours, theirs: the score of each run on each item, equal seeds at equal indices: [S, N].
+        strata: the number of the stratum of each item, such as its paradigm: [N].
+    """
+    sizes = np.bincount(strata)
+    weights = len(strata) / (np.count_nonzero(sizes) * sizes[strata])
+    differences = (ours - theirs) * weights
+    num_seeds, num_items = differences.shape
+    by_seed = differences.mean(1)
+    value, deviation = float(by_seed.mean()), float(by_seed.std(ddof=1))
+    centered = differences - _average(differences, strata)
+    by_item = centered.mean(0)
+    rest = centered - by_item
+    # Mean squares of seeds, of items, and of their interaction, the latter two within strata.
+    freedoms = num_seeds - 1, max(1, num_items - np.count_nonzero(sizes))
+    seeds = num_items * deviation**2
+    items = num_seeds * float((by_item**2).sum()) / freedoms[1]
+    both = float((rest**2).sum()) / (freedoms[0] * freedoms[1])
+    extra = max(0.0, items - both)
+    error = ((seeds + extra) / differences.size) ** 0.5
+    squares = seeds**2 / freedoms[0]
+    if extra:
+        squares += items**2 / freedoms[1] + both**2 / (freedoms[0] * freedoms[1])
+    freedom = max((seeds + extra) ** 2 / squares if squares else 1.0, float(freedoms[0]))
+    half = find_t(freedom) * error
+    mean, other = (float((group * weights).mean()) for group in (ours, theirs))
+    p_value = find_p_value(_divide(value, error), freedom)
+    return SeedDifference(mean, other, value, deviation, value - half, value + half, p_value)
+
+
+def _average(values: Floats, strata: NDArray[np.int64]) -> Floats:
+    """Return for each item the mean of its stratum, by row: [S, N]."""
+    sizes = np.maximum(1, np.bincount(strata))
+    means = np.stack([np.bincount(strata, row) / sizes for row in values])
+    return means[:, strata]
+
+
+def _divide(value: float, error: float) -> float:
+    """Return t; a difference without any spread is infinitely far from 0."""
+    return value / error if error else math.copysign(math.inf, value) if value else 0.0
 
 
 def mean_interval_of_seeds(values: Floats) -> tuple[float, float] | None:

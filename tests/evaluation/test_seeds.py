@@ -9,6 +9,7 @@ from maskwright.evaluation.seeds import (
     Floats,
     adjust_holm,
     compare_groups,
+    compare_pairs,
     count_seeds_needed,
     find_detectable,
     find_p_value,
@@ -148,3 +149,44 @@ def test_intervals_cover_the_true_difference_in_95_of_100_experiments(
         covered += found.low <= -0.1 <= found.high
     # Three standard errors of a share of 0.95; Welch's test is slightly conservative.
     assert 0.93 <= covered / num_experiments <= 0.98
+
+
+def simulate_pairs(draw: np.random.Generator, num_seeds: int) -> tuple[Floats, Floats]:
+    """Two arms on 60 items of 3 paradigms: the true difference is 0.1 in each paradigm."""
+    difficulty = draw.normal(0, 0.3, 60)
+    reaction = draw.normal(0, 0.3, 60)  # of the first arm to an item
+    luck = draw.normal(0, 0.05, (2, num_seeds, 1))
+    noise = draw.normal(0, 0.3, (2, num_seeds, 60))
+    ours, theirs = difficulty + luck + noise
+    return ours + 0.1 + reaction, theirs
+
+
+@pytest.mark.parametrize("num_seeds", [3, 5, 10])
+def test_intervals_over_seeds_and_pairs_cover_the_true_difference(num_seeds: int):
+    draw, strata = np.random.default_rng(num_seeds), np.repeat(np.arange(3), 20)
+    found = [compare_pairs(*simulate_pairs(draw, num_seeds), strata) for _ in range(600)]
+    covered = sum(one.low <= 0.1 <= one.high for one in found) / len(found)
+    assert 0.925 <= covered <= 0.985
+    # Over seeds alone, the same experiments say too much.
+    alone = 0
+    for _ in range(300):
+        ours, theirs = simulate_pairs(draw, num_seeds)
+        one = compare_groups(ours.mean(1), theirs.mean(1), True)
+        alone += one.low <= 0.1 <= one.high
+    assert alone / 300 < covered
+
+
+def test_compare_pairs_is_the_paired_t_test_where_items_are_alike():
+    """Without a difference between items, only seeds are left."""
+    luck = np.array([0.3, 0.1, 0.25, 0.4])
+    ours, theirs = np.repeat(luck[:, None], 12, 1), np.zeros((4, 12))
+    found = compare_pairs(ours, theirs, np.repeat(np.arange(2), 6))
+    expected = stats.ttest_rel(luck, np.zeros(4))
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()), rel=1e-4)
+    assert found.p_value == pytest.approx(expected.pvalue, rel=1e-3)
+
+
+def test_compare_pairs_weighs_paradigms_of_other_sizes_alike():
+    ours = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
+    found = compare_pairs(ours, np.zeros((2, 4)), np.array([0, 0, 0, 1]))
+    assert (found.mean, found.mean_against, found.value) == pytest.approx((0.5, 0.0, 0.5))
