@@ -82,20 +82,24 @@ class Curve:
     def find_runs(
         self, x: str, y: str, scale: float = 1.0
     ) -> tuple[list[float], list[list[float]]]:
-        """Return the points `x` that all runs have passed, and `y` of each run there."""
+        """Return points `x`, and `y` of each run there: its own, or interpolated."""
         known = [
-            [(r[x] / scale, r[y]) for r in run if _can_draw(r, x) and _can_draw(r, y)]
+            [
+                (r.get("step"), r[x] / scale, r[y])
+                for r in run
+                if _can_draw(r, x) and _can_draw(r, y)
+            ]
             for run in (self.records, *self.others)
         ]
         known = [run for run in known if run]
-        if len(known) < 2:
-            [only] = known or [[]]
-            return [a for a, _ in only], [[b for _, b in only]] * len(known)
-        # Runs of one arm may be validated at other times: at those of the first one, interpolate.
-        begin, end = max(run[0][0] for run in known), min(run[-1][0] for run in known)
-        xs = sorted({min(max(a, begin), end) for a, _ in known[0]} if begin <= end else ())
+        if len({tuple(step for step, _, _ in run) for run in known}) < 2:
+            # Validated at the same steps, which a busy machine reaches at other times.
+            xs = [fmean(a for _, a, _ in same) for same in zip(*known, strict=True)]
+            return xs, [[b for _, _, b in run] for run in known]
+        begin, end = max(run[0][1] for run in known), min(run[-1][1] for run in known)
+        xs = sorted({min(max(a, begin), end) for _, a, _ in known[0]} if begin <= end else ())
         return xs, [
-            [float(b) for b in np.interp(xs, [a for a, _ in run], [b for _, b in run])]
+            [float(b) for b in np.interp(xs, [a for _, a, _ in run], [b for _, _, b in run])]
             for run in known
         ]
 

@@ -69,6 +69,13 @@ def test_seeds_of_an_arm_are_one_curve_with_a_band(tmp_path: Path):
     assert arms[0].points("step", "loss")[1] == pytest.approx([7.2, 7.1, 7.0])
 
 
+def test_seeds_validated_at_the_same_steps_are_drawn_at_their_mean_time():
+    slow = [{**one, "seconds": 100 * one["seconds"]} for one in RECORDS]
+    xs, runs = Curve("arm", RECORDS, [slow]).find_runs("seconds", "loss", 60)
+    assert xs == pytest.approx([50.5, 101, 151.5])
+    assert runs == [[one["loss"] for one in RECORDS]] * 2
+
+
 def test_seeds_validated_at_other_steps_are_interpolated_where_both_were():
     curve = Curve("arm", RECORDS, [shift(RECORDS, 0.0, steps=5)])
     xs, [ours, theirs] = curve.find_runs("step", "loss")
