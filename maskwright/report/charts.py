@@ -84,22 +84,18 @@ class Curve:
     ) -> tuple[list[float], list[list[float]]]:
         """Return points `x`, and `y` of each run there: its own, or interpolated."""
         known = [
-            [
-                (r.get("step"), r[x] / scale, r[y])
-                for r in run
-                if _can_draw(r, x) and _can_draw(r, y)
-            ]
+            [(r[x] / scale, r[y]) for r in run if _can_draw(r, x) and _can_draw(r, y)]
             for run in (self.records, *self.others)
         ]
         known = [run for run in known if run]
-        if len({tuple(step for step, _, _ in run) for run in known}) < 2:
-            # Validated at the same steps, which a busy machine reaches at other times.
-            xs = [fmean(a for _, a, _ in same) for same in zip(*known, strict=True)]
-            return xs, [[b for _, _, b in run] for run in known]
-        begin, end = max(run[0][1] for run in known), min(run[-1][1] for run in known)
-        xs = sorted({min(max(a, begin), end) for _, a, _ in known[0]} if begin <= end else ())
+        if len({len(run) for run in known}) < 2:
+            # Validated at the same shares of the budget, which runs reach at other steps or times.
+            xs = [fmean(a for a, _ in same) for same in zip(*known, strict=True)]
+            return xs, [[b for _, b in run] for run in known]
+        begin, end = max(run[0][0] for run in known), min(run[-1][0] for run in known)
+        xs = sorted({min(max(a, begin), end) for a, _ in known[0]} if begin <= end else ())
         return xs, [
-            [float(b) for b in np.interp(xs, [a for _, a, _ in run], [b for _, _, b in run])]
+            [float(b) for b in np.interp(xs, [a for a, _ in run], [b for _, b in run])]
             for run in known
         ]
 

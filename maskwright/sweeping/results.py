@@ -331,8 +331,7 @@ def _plan_next(value: float, deviation: float, num_seeds: int, differs: bool) ->
     number = "more than 1,000 seeds" if needed is None else count_noun(needed, "seed")
     return (
         f"In four of five experiments, {num_seeds} seeds find a difference of {_show(detectable)}; "
-        f"one {what}, {_show(next_one)}, needs {number} (as far as the deviation of so few seeds is "
-        "known)."
+        f"one {what}, {_show(next_one)}, needs {number}. So few seeds know their deviation roughly."
     )
 
 
