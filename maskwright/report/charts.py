@@ -217,7 +217,7 @@ def _draw_panel(
     levels = _merge_levels(
         (level, COLORS[number % len(COLORS)])
         for number, curve in enumerate(curves)
-        for level in curve.points(x, baseline, scale)[1]
+        for level in curve.points(x, baseline, scale)[1][-1:]  # that of the most text
     )
     for level, color in levels:
         # Each of several baselines has the color of its run.
