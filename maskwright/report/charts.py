@@ -82,16 +82,16 @@ class Curve:
     def find_runs(
         self, x: str, y: str, scale: float = 1.0
     ) -> tuple[list[float], list[list[float]]]:
-        """Return the points `x` that all runs have passed, and `y` of each run there."""
+        """Return points `x`, and `y` of each run there: its own, or interpolated."""
         known = [
             [(r[x] / scale, r[y]) for r in run if _can_draw(r, x) and _can_draw(r, y)]
             for run in (self.records, *self.others)
         ]
         known = [run for run in known if run]
-        if len(known) < 2:
-            [only] = known or [[]]
-            return [a for a, _ in only], [[b for _, b in only]] * len(known)
-        # Runs of one arm may be validated at other times: at those of the first one, interpolate.
+        if len({len(run) for run in known}) < 2:
+            # Validated at the same shares of the budget, which runs reach at other steps or times.
+            xs = [fmean(a for a, _ in same) for same in zip(*known, strict=True)]
+            return xs, [[b for _, b in run] for run in known]
         begin, end = max(run[0][0] for run in known), min(run[-1][0] for run in known)
         xs = sorted({min(max(a, begin), end) for a, _ in known[0]} if begin <= end else ())
         return xs, [
@@ -217,7 +217,7 @@ def _draw_panel(
     levels = _merge_levels(
         (level, COLORS[number % len(COLORS)])
         for number, curve in enumerate(curves)
-        for level in curve.points(x, baseline, scale)[1]
+        for level in curve.points(x, baseline, scale)[1][-1:]  # that of the most text
     )
     for level, color in levels:
         # Each of several baselines has the color of its run.

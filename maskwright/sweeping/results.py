@@ -325,12 +325,13 @@ def _plan_next(value: float, deviation: float, num_seeds: int, differs: bool) ->
     if not deviation:
         return "The difference is the same in all seeds."
     detectable = find_detectable(deviation, num_seeds, is_paired=True)
+    next_one = abs(value) / 2 if differs else abs(value)
     what = "half as large" if differs else "as large as the one seen"
-    needed = count_seeds_needed(value / 2 if differs else value, deviation, is_paired=True)
+    needed = count_seeds_needed(next_one, deviation, is_paired=True)
     number = "more than 1,000 seeds" if needed is None else count_noun(needed, "seed")
     return (
         f"In four of five experiments, {num_seeds} seeds find a difference of {_show(detectable)}; "
-        f"one {what} needs {number} (as far as the deviation of so few seeds is known)."
+        f"one {what}, {_show(next_one)}, needs {number}. So few seeds know their deviation roughly."
     )
 
 

@@ -69,12 +69,19 @@ def test_seeds_of_an_arm_are_one_curve_with_a_band(tmp_path: Path):
     assert arms[0].points("step", "loss")[1] == pytest.approx([7.2, 7.1, 7.0])
 
 
-def test_seeds_validated_at_other_steps_are_interpolated_where_both_were():
-    curve = Curve("arm", RECORDS, [shift(RECORDS, 0.0, steps=5)])
+def test_seeds_validated_as_often_are_drawn_at_their_mean_time():
+    slow = [{**one, "seconds": 100 * one["seconds"]} for one in shift(RECORDS, 0.0, steps=5)]
+    xs, runs = Curve("arm", RECORDS, [slow]).find_runs("seconds", "loss", 60)
+    assert xs == pytest.approx([50.5, 101, 151.5])
+    assert runs == [[one["loss"] for one in RECORDS]] * 2
+
+
+def test_seeds_validated_more_often_are_interpolated_where_both_were():
+    curve = Curve("arm", RECORDS, [shift(RECORDS[:2], 0.0, steps=5)])
     xs, [ours, theirs] = curve.find_runs("step", "loss")
-    assert xs == [15, 20, 30]
-    assert ours == pytest.approx([6.85, 6.8, 6.7])
-    assert theirs == pytest.approx([6.9, 6.85, 6.75])
+    assert xs == [15, 20, 25]
+    assert ours == pytest.approx([6.85, 6.8, 6.75])
+    assert theirs == pytest.approx([6.9, 6.85, 6.8])
 
 
 def test_records_without_a_number_are_skipped():

@@ -52,7 +52,7 @@ def test_arms_are_compared_by_seed(machine: Machine, tmp_path: Path):
     [claim] = found["claims"]
     assert claim.startswith(f"high lowers loss by {-expected.value:.4f} against low (95 % interval")
     assert "4 seeds: 0, 1, 2, 3; over seeds" in claim
-    assert "half as large needs" in claim
+    assert "half as large, " in claim
     assert json.loads((tmp_path / "out" / "experiment.json").read_text()) == found
 
 
@@ -60,7 +60,7 @@ def test_without_a_difference_nothing_is_claimed(machine: Machine, tmp_path: Pat
     machine.effect = lambda rate: 0.0
     [claim] = run(tmp_path / "out")["claims"]
     assert claim.startswith("No difference in loss between high and low may be claimed: ")
-    assert "as large as the one seen needs" in claim
+    assert "as large as the one seen, " in claim
 
 
 @pytest.mark.usefixtures("machine")
