@@ -18,6 +18,9 @@ class CorpusConfig:
         "auto", "unit of plain text that is one document: a block between blank lines, a line, a "
         "file; auto: inferred; sentences: each sentence, of records too (held out by article)",
     )  # fmt: skip
+    window_lines: int = setting(
+        0, "documents of this many lines, for logs, whose lines explain each other; 0: as documents"
+    )
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
     encoding: str = setting(
         "utf-8", "encoding of text that is not UTF-8, such as cp1252 (a byte order mark overrides)"
@@ -42,6 +45,10 @@ class CorpusConfig:
         return "auto" if self.documents == "sentences" else self.documents
 
     def __post_init__(self) -> None:
+        check_numbers(self, "window_lines", at_least=0, at_most=10_000)
+        if self.window_lines and self.documents not in ("auto", "line"):
+            rule = f"cannot be combined with corpus.documents = {self.documents}"
+            raise ConfigError("window_lines", self.window_lines, rule, "Remove one.")
         if not self.text_field:
             raise ConfigError("text_field", repr(self.text_field), "must name a field")
         try:
