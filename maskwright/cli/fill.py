@@ -74,7 +74,7 @@ def fill(argv: Sequence[str]) -> int:
         if isinstance(answer, list):
             say("\n".join(answer))
         elif arguments.json:
-            say_json({**answer.to_json(), "error": None})
+            say_json({**sentence.fields, **answer.to_json(), "error": None})
         else:
             _show_fill(answer, TokenText(fill.tokenizer))
     return 2 if num_bad else 0
@@ -172,9 +172,9 @@ def score(argv: Sequence[str]) -> int:
         _warn_of_unknown(sentence, score.tokenizer)
         tokens = show_tokens(score.tokenizer, result.token_ids) if arguments.tokens else []
         if arguments.json:
-            say_json(_describe_score(result, tokens, arguments.tokens))
+            say_json({**sentence.fields, **_describe_score(result, tokens, arguments.tokens)})
         else:
-            _show_score(result, tokens)
+            _show_score(result, tokens, sentence.id or result.text)
     perplexity = score.compute_perplexity(math.fsum(totals), num_tokens)
     if num_tokens:
         (tell if arguments.json else say)(
@@ -188,7 +188,6 @@ def _describe_score(
     result: "PseudoLikelihood", tokens: list[str], with_tokens: bool
 ) -> dict[str, object]:
     found: dict[str, object] = {
-        "text": result.text,
         "score": result.total,
         "mean": result.mean,
         "num_tokens": result.num_tokens,
@@ -199,10 +198,10 @@ def _describe_score(
     return {**found, "error": None}
 
 
-def _show_score(result: "PseudoLikelihood", tokens: list[str]) -> None:
+def _show_score(result: "PseudoLikelihood", tokens: list[str], name: str) -> None:
     console = make_console()
     size = count_noun(result.num_tokens, "token")
     mean = f"{result.mean:.3f} a token"
-    console.print(f"[bold]{result.total:10.3f}[/]  {mean:>15}  {escape(result.text)}  [dim]{size}")
+    console.print(f"[bold]{result.total:10.3f}[/]  {mean:>15}  {escape(name)}  [dim]{size}")
     for token, score in zip(tokens, result.scores, strict=False):
         console.print(f"{score:14.3f}  {escape(token)}")

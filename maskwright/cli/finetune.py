@@ -215,21 +215,22 @@ def predict(argv: Sequence[str]) -> int:
 def show_prediction(prediction: "AnsweredText", as_json: bool) -> None:
     """Print one prediction, as a line of JSON or as lines for people and spreadsheets."""
     texts, answer, sentence = prediction.texts, prediction.answer, prediction.sentence
+    named = {} if prediction.id is None else {"id": prediction.id}
     if isinstance(answer, list):
         if as_json and sentence is not None:
             words = [
                 {"word": word, "start": start, "end": end, **_describe_answer(one)}
                 for word, (start, end), one in zip(texts, sentence.spans, answer, strict=True)
             ]
-            say_json({"text": sentence.text, "words": words})
+            say_json({**named, "text": sentence.text, "words": words})
         else:
             pairs = zip(texts, answer, strict=True)
             say("".join(f"{word}\t{one.label}\n" for word, one in pairs))
     elif as_json:
         span = None if answer is None else answer.span
-        say_json({"texts": texts, **_describe_answer(answer), "span": span})
+        say_json({**named, "texts": texts, **_describe_answer(answer), "span": span})
     else:
-        shown = "\t".join(" ".join(text.split()) for text in texts)
+        shown = prediction.id or "\t".join(" ".join(text.split()) for text in texts)
         say("" if answer is None else f"{_show_label(answer)}\t{shown}")
 
 

@@ -13,12 +13,14 @@ from maskwright.console import say, say_json, tell
 from maskwright.errors import InputError
 from maskwright.finetuning.column_roles import FIRST, find_roles
 from maskwright.finetuning.table_files import (
+    is_named_sequences,
     is_named_table,
     list_names,
     list_texts,
     naming_source,
     parse_columns,
     read_columns,
+    read_sequence_file,
     read_text_lines,
 )
 from maskwright.runs.find_model import HELP
@@ -26,12 +28,22 @@ from maskwright.runs.find_model import HELP
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text, and its origin as the beginning of an error: ``sentences.txt:7: ``."""
+    """A text, its origin as the beginning of an error (``sentences.txt:7: ``), and its id.
+
+    Records of FASTA, FASTQ and SMILES files have an id, and rows of a table with a column ``id``.
+    """
 
     text: str
     place: str = ""
+    id: str | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The id and the text as fields of JSON; no id if there is none."""
+        return {**({} if self.id is None else {ID: self.id}), "text": self.text}
 
 
+ID = "id"
 STANDARD_INPUT = Path("-")
 TEXT_COLUMN = "sentence1: name or position of the text's column [a usual name, such as text]"
 
@@ -46,7 +58,8 @@ def add_arguments(parser: Parser, what: str, columns: str = TEXT_COLUMN) -> None
     add = parser.add_argument
     add("folder", help=HELP)
     add("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
-    tables = "texts, one a line, a table (.tsv, .csv, .jsonl, .parquet), or -; each has a row"
+    tables = "texts, one a line, a table (.tsv, .csv, .jsonl, .parquet), sequences (.fasta, "
+    tables += ".fastq, .smi), or -; each has a row"
     add("--file", type=Path, help=tables)
     add_table_flags(parser, columns)
     add("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
@@ -80,6 +93,9 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
     columns, header = read_roles(arguments.columns) or {}, arguments.header
     if file is not None and is_named_table(file):
         yield from _read_table(file, columns, header)
+    elif file is not None and is_named_sequences(file) and not (columns or header is not None):
+        for record in read_sequence_file(file, tell):
+            yield Sentence(record.text, f"{file}:{record.id}: ", record.id)
     elif columns or header is not None:
         raise InputError("--columns and --header require a table. Give one, or remove them")
     elif file is not None:
@@ -119,7 +135,7 @@ def report_unanswered(
         tell(f"InputError: {sentence.place}{reason}")
     if as_json:
         error = str(reason) if is_wrong else None
-        say_json({"text": sentence.text, **answer, "error": error})
+        say_json({**sentence.fields, **answer, "error": error})
     else:
         say("")
     return is_wrong
@@ -131,9 +147,13 @@ def _read_table(path: Path, given: Mapping[str, str], header: bool | None) -> It
         raise InputError(f"{path} cannot be read: it is no file. Check the path.")
     if given.keys() - {FIRST}:
         raise InputError(f"--columns {' '.join(given)}: texts are one column, {FIRST}=NAME")
-    columns = parse_columns(given) or find_roles(list_names(path), (FIRST,), {}, path)
+    names = list_names(path)
+    columns = parse_columns(given) or find_roles(names, (FIRST,), {}, path)
+    if ID in names and not any(isinstance(column, int) for column in columns.values()):
+        columns = {**columns, ID: ID}
     for row in read_columns(path, columns, header):
-        yield Sentence(list_texts(row)[0], f"{row.place}: ")
+        found = row.values.get(ID)
+        yield Sentence(list_texts(row)[0], f"{row.place}: ", None if found is None else str(found))
 
 
 def _read_lines(lines: Iterable[str], name: str) -> Iterator[Sentence]:

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice, tee
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -35,11 +35,13 @@ from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.span_task import choose_answers, encode_questions, read_questions
 from maskwright.finetuning.table_files import (
+    is_named_sequences,
     is_named_table,
     list_names,
     list_texts,
     parse_columns,
     read_columns,
+    read_sequence_file,
     read_text_lines,
 )
 from maskwright.finetuning.task import Answer, Labels, Tell, make_answers
@@ -185,11 +187,13 @@ class AnsweredText:
         texts: one text, or the two of a pair; if the model labels words, the words of a sentence.
         answer: None for a blank text; if the model labels words, an answer for each word.
         sentence: if the model labels words, the words with their text and their characters.
+        id: the id of a record of a FASTA, FASTQ or SMILES file.
     """
 
     texts: Texts
     answer: Answer | list[Answer] | None
     sentence: Sentence | None = None
+    id: str | None = None
 
     @property
     def entities(self) -> list[FoundEntity]:
@@ -251,6 +255,12 @@ def predict(
         word = {**trained.get("columns", {}), **named}.get(_WORD)
         sentences = read_words(path or "", None if word is None else int(word))
         return _answer_all(predictor, sentences, report)
+    if kind == "sequences":
+        assert path is not None
+        records, named_records = tee(read_sequence_file(path, report))
+        answered = _answer_all(predictor, ((one.text,) for one in records), report)
+        pairs = zip(answered, named_records, strict=True)
+        return (replace(one, id=record.id) for one, record in pairs)
     if path is None:
         found: Iterator[Texts] = ((one,) for one in texts)
     elif kind == "lines":
@@ -296,7 +306,7 @@ def _has_text(texts: Texts) -> bool:
 
 def _find_kind(
     path: Path | None, is_table: bool, columns: Mapping[str, Column], header: bool | None
-) -> Literal["conll", "table", "lines"]:
+) -> Literal["conll", "table", "sequences", "lines"]:
     """Return how the input is read; raise InputError for columns or a header that it lacks."""
     if path is not None and (_WORD in columns or has_conll_name(path)):
         if header is not None or not columns.keys() <= {_WORD}:
@@ -310,6 +320,8 @@ def _find_kind(
         return "table"
     if columns or header is not None:
         raise InputError("--columns and --header require a table. Give one, or remove them")
+    if path is not None and is_named_sequences(path):
+        return "sequences"
     return "lines"
 
 

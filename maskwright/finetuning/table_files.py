@@ -13,7 +13,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from maskwright.corpus.readers.columns import opening_parquet, read_batches
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
+from maskwright.corpus.readers.sequences import PARSERS, SequenceRecord, read_records
 from maskwright.corpus.readers.text import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources, recognize_name
 from maskwright.errors import CorpusError, InputError, show_value
@@ -346,6 +347,27 @@ def clean_name(text: str) -> str:
 def is_named_table(path: Path) -> bool:
     """Return True if a file is a table by its name."""
     return recognize_name(path, named=True)[0] in _TABLES
+
+
+def is_named_sequences(path: Path) -> bool:
+    """Return True if a file holds sequences with ids (FASTA, FASTQ, SMILES) by its name."""
+    return recognize_name(path, named=True)[0] in PARSERS
+
+
+def read_sequence_file(path: Path, report: Callable[[str], None]) -> Iterator[SequenceRecord]:
+    """Yield the records of a file of sequences; `report` is told what was repaired.
+
+    Raises:
+        CorpusError: the file is missing, damaged, not of its kind, or has no record.
+    """
+    source, counts, is_empty = _find_one(str(path)), Counter[str](), True
+    for record in read_records(source, counts):
+        is_empty = False
+        yield record
+    if is_empty:
+        raise CorpusError(f"{path} holds no record.")
+    for reason, count in counts.items():
+        report(f"{path}: {count:,} x {reason}")
 
 
 def list_texts(row: TableRow) -> list[str]:

@@ -8,9 +8,9 @@ R texts in a batch, padded to L tokens; N texts, D width.
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Self, get_args
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.console import Pulse, tell
-from maskwright.errors import InputError
+from maskwright.errors import InputError, make_line
 from maskwright.extras import import_extra
 from maskwright.files import check_new_file, replacing_file
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
@@ -39,8 +39,8 @@ from maskwright.runs.find_model import find_model_folder
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Vectors = NDArray[np.float32]
-# A function that appends texts and their vectors [n, D] to a file.
-AddRows = Callable[[list[str], Vectors], None]
+# A function that appends ids (none: empty), texts and their vectors [n, D] to a file.
+AddRows = Callable[[list[str], list[str], Vectors], None]
 
 
 def check_out(path: Path) -> None:
@@ -53,21 +53,35 @@ def check_out(path: Path) -> None:
 
 
 @contextmanager
-def writing_vectors(path: Path, width: int) -> Generator[AddRows]:
-    """Yield a function that appends rows to a file, which is created when the context succeeds."""
+def writing_vectors(path: Path, width: int, has_ids: bool = False) -> Generator[AddRows]:
+    """Yield a function that appends rows to a file, which is created when the context succeeds.
+
+    With ids, ``NAME.npy`` has a file ``NAME.ids.txt`` beside it, an id a line.
+    """
     write = _FORMATS[path.suffix]
-    with replacing_file(path) as temporary, write(temporary, width) as add:
-        yield add
+    with ExitStack() as stack:
+        add = stack.enter_context(write(stack.enter_context(replacing_file(path)), width, has_ids))
+        if not (has_ids and path.suffix == ".npy"):
+            yield add
+            return
+        names = stack.enter_context(replacing_file(path.with_suffix(".ids.txt")))
+        file = stack.enter_context(names.open("w", encoding="utf-8", errors="replace"))
+
+        def add_with_ids(ids: list[str], texts: list[str], vectors: Vectors) -> None:
+            add(ids, texts, vectors)
+            file.writelines(f"{make_line(one)}\n" for one in ids)
+
+        yield add_with_ids
 
 
 @contextmanager
-def _writing_npy(path: Path, width: int) -> Generator[AddRows]:
+def _writing_npy(path: Path, width: int, has_ids: bool) -> Generator[AddRows]:
     with path.open("wb") as file:
         num_rows = 0
         _write_header(file, num_rows, width)
         start = file.tell()
 
-        def add(texts: list[str], vectors: Vectors) -> None:
+        def add(ids: list[str], texts: list[str], vectors: Vectors) -> None:
             nonlocal num_rows
             num_rows += len(texts)
             file.write(vectors.astype("<f4", copy=False).tobytes())
@@ -85,17 +99,22 @@ def _write_header(file: BinaryIO, num_rows: int, width: int) -> None:
 
 
 @contextmanager
-def _writing_parquet(path: Path, width: int) -> Generator[AddRows]:
+def _writing_parquet(path: Path, width: int, has_ids: bool) -> Generator[AddRows]:
     arrow, parquet = _import_arrow()
     kind = arrow.list_(arrow.float32(), width)
-    schema = arrow.schema([("text", arrow.string()), ("embedding", kind)])
+    string = arrow.string()
+    named = [("id", string)] if has_ids else []
+    schema = arrow.schema([*named, ("text", string), ("embedding", kind)])
     with parquet.ParquetWriter(path, schema) as writer:
 
-        def add(texts: list[str], vectors: Vectors) -> None:
+        def add(ids: list[str], texts: list[str], vectors: Vectors) -> None:
             column = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), type=kind)
             # Lone surrogates, as in some file names, are replaced by question marks.
-            valid = [text.encode(errors="replace").decode() for text in texts]
-            writer.write_table(arrow.table([arrow.array(valid, arrow.string()), column], schema))
+            columns = [
+                arrow.array([one.encode(errors="replace").decode() for one in each], string)
+                for each in ((ids, texts) if has_ids else (texts,))
+            ]
+            writer.write_table(arrow.table([*columns, column], schema))
 
         yield add
 
@@ -108,7 +127,7 @@ def _import_arrow() -> tuple[Any, Any]:
     )
 
 
-_FORMATS: dict[str, Callable[[Path, int], AbstractContextManager[AddRows]]] = {
+_FORMATS: dict[str, Callable[[Path, int, bool], AbstractContextManager[AddRows]]] = {
     ".npy": _writing_npy,
     ".parquet": _writing_parquet,
 }
@@ -136,6 +155,7 @@ def embed(
     texts: str | Iterable[str],
     *,
     out: str | Path,
+    ids: Iterable[str] | None = None,
     pooling: Pooling | None = None,
     normalize: bool | None = None,
     prompt_name: str | None = None,
@@ -152,6 +172,8 @@ def embed(
         folder: a run directory, a model folder, or ``hf:NAME``.
         texts: one text or an iterable, which is read in blocks of a few thousand texts.
         out: a new file: ``.npy``, float32 [texts, width], or ``.parquet``, with the texts.
+        ids: an id for each text: a column of ``.parquet``, and a file ``NAME.ids.txt`` beside
+            ``NAME.npy``, an id a line.
         pooling: ``mean`` of all tokens, or ``cls``, the first token; default: as in `Embedder`.
         normalize: scale vectors to length 1; default: as in `Embedder`.
         prompt_name: the prompt of the folder to put before each text; default: as in `Embedder`.
@@ -176,15 +198,23 @@ def embed(
         raise InputError("there is no text to embed")
     embedder = Embedder(folder, device, pooling, normalize)
     num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
-    with writing_vectors(path, embedder.width) as add:
+    named = None if ids is None else iter(ids)
+    with writing_vectors(path, embedder.width, ids is not None) as add:
         for block in chain([first], blocks):
             started = time.perf_counter()
             vectors = embedder(block, batch_tokens, prompt_name)
             seconds += time.perf_counter() - started
             num_texts += len(block)
-            add(block, vectors)
+            add(_take_ids(named, len(block)), block, vectors)
             pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} per second")
     return EmbedResult(num_texts, embedder.width, embedder.num_cut, embedder.longest, seconds)
+
+
+def _take_ids(ids: Iterator[str] | None, number: int) -> list[str]:
+    found = [] if ids is None else list(islice(ids, number))
+    if ids is not None and len(found) < number:
+        raise InputError("there are fewer ids than texts. Give one for each.")
+    return found
 
 
 class Embedder(TextModel[EncoderModel]):
