@@ -31,6 +31,7 @@ from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.lost import check_known
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.words import has_long_words
 
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
@@ -358,7 +359,11 @@ def _choose_inputs(
 
 
 def _describe_doubtful(sets: Sequence[Sequence[Row]], labels: Labels) -> Iterator[str]:
-    """Yield lines about labels that differ by case only, and examples that are in earlier sets."""
+    """Yield lines about text without blanks, labels that differ by case only, and examples that
+    are in earlier sets.
+    """
+    if has_long_words(text for row in sets[0] for text in row.texts):
+        yield "words are as long as texts: the bag of words is one of 1 to 3 characters"
     groups: dict[str, list[str]] = {}
     for name in labels.names:
         groups.setdefault(name.casefold(), []).append(name)
