@@ -26,6 +26,7 @@ examples:
   maskwright embed runs/NAME --file sentences.txt --out vectors.parquet --pooling cls
   cat *.txt | maskwright embed runs/NAME --out vectors.npy --no-normalize
   maskwright embed runs/NAME --file proteins.fasta --out proteins.parquet
+  maskwright embed runs/NAME --file proteins.fasta --out residues.parquet --tokens --layer 3
   maskwright embed runs/NAME "Snails eat leaves." "Larvae eat snails." --out two.npy
 """
 
@@ -41,6 +42,8 @@ def embed_parser() -> Parser:
     lengths = "scale vectors to length 1 [as the model states, or yes]"
     add("--normalize", action=BooleanOptionalAction, default=None, help=lengths)
     add("--prompt-name", metavar="NAME", help="a prompt of the model [its default, or none]")
+    add("--tokens", action="store_true", help="a vector for each token, not for each text")
+    add("--layer", type=int, metavar="N", help="of --tokens: after block N; 0: embeddings [last]")
     add("--batch-tokens", type=int, help="in one pass [what is fast here]")
     return parser
 

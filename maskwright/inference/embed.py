@@ -7,12 +7,11 @@ R texts in a batch, padded to L tokens; N texts, D width.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Self, get_args
+from typing import NamedTuple, Self, get_args
 
 import numpy as np
 import torch
@@ -21,10 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.console import Pulse, tell
-from maskwright.errors import InputError, make_line
-from maskwright.extras import import_extra
-from maskwright.files import check_new_file, replacing_file
+from maskwright.errors import InputError
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
+from maskwright.inference.vector_files import Vectors, check_out, writing_vectors
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.model_folder.sentence_modules import (
@@ -36,101 +34,8 @@ from maskwright.model_folder.sentence_modules import (
     read_settings,
 )
 from maskwright.runs.find_model import find_model_folder
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
-
-Vectors = NDArray[np.float32]
-# A function that appends ids (none: empty), texts and their vectors [n, D] to a file.
-AddRows = Callable[[list[str], list[str], Vectors], None]
-
-
-def check_out(path: Path) -> None:
-    """Raise InputError or MissingPackageError if vectors could not be written to a path."""
-    if path.suffix not in _FORMATS:
-        raise InputError(f"--out = {path} must end in {' or '.join(_FORMATS)}")
-    check_new_file(path)
-    if path.suffix == ".parquet":
-        _import_arrow()
-
-
-@contextmanager
-def writing_vectors(path: Path, width: int, has_ids: bool = False) -> Generator[AddRows]:
-    """Yield a function that appends rows to a file, which is created when the context succeeds.
-
-    With ids, ``NAME.npy`` has a file ``NAME.ids.txt`` beside it, an id a line.
-    """
-    write = _FORMATS[path.suffix]
-    with ExitStack() as stack:
-        add = stack.enter_context(write(stack.enter_context(replacing_file(path)), width, has_ids))
-        if not (has_ids and path.suffix == ".npy"):
-            yield add
-            return
-        names = stack.enter_context(replacing_file(path.with_suffix(".ids.txt")))
-        file = stack.enter_context(names.open("w", encoding="utf-8", errors="replace"))
-
-        def add_with_ids(ids: list[str], texts: list[str], vectors: Vectors) -> None:
-            add(ids, texts, vectors)
-            file.writelines(f"{make_line(one)}\n" for one in ids)
-
-        yield add_with_ids
-
-
-@contextmanager
-def _writing_npy(path: Path, width: int, has_ids: bool) -> Generator[AddRows]:
-    with path.open("wb") as file:
-        num_rows = 0
-        _write_header(file, num_rows, width)
-        start = file.tell()
-
-        def add(ids: list[str], texts: list[str], vectors: Vectors) -> None:
-            nonlocal num_rows
-            num_rows += len(texts)
-            file.write(vectors.astype("<f4", copy=False).tobytes())
-
-        yield add
-        file.seek(0)
-        _write_header(file, num_rows, width)
-        # NumPy pads the header so that any number of rows fits.
-        assert file.tell() == start
-
-
-def _write_header(file: BinaryIO, num_rows: int, width: int) -> None:
-    fields = {"descr": "<f4", "fortran_order": False, "shape": (num_rows, width)}
-    np.lib.format.write_array_header_1_0(file, fields)
-
-
-@contextmanager
-def _writing_parquet(path: Path, width: int, has_ids: bool) -> Generator[AddRows]:
-    arrow, parquet = _import_arrow()
-    kind = arrow.list_(arrow.float32(), width)
-    string = arrow.string()
-    named = [("id", string)] if has_ids else []
-    schema = arrow.schema([*named, ("text", string), ("embedding", kind)])
-    with parquet.ParquetWriter(path, schema) as writer:
-
-        def add(ids: list[str], texts: list[str], vectors: Vectors) -> None:
-            column = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), type=kind)
-            # Lone surrogates, as in some file names, are replaced by question marks.
-            columns = [
-                arrow.array([one.encode(errors="replace").decode() for one in each], string)
-                for each in ((ids, texts) if has_ids else (texts,))
-            ]
-            writer.write_table(arrow.table([*columns, column], schema))
-
-        yield add
-
-
-def _import_arrow() -> tuple[Any, Any]:
-    needed_by = "--out *.parquet"
-    return (
-        import_extra("pyarrow", "parquet", needed_by),
-        import_extra("pyarrow.parquet", "parquet", needed_by),
-    )
-
-
-_FORMATS: dict[str, Callable[[Path, int, bool], AbstractContextManager[AddRows]]] = {
-    ".npy": _writing_npy,
-    ".parquet": _writing_parquet,
-}
 
 
 @dataclass(frozen=True)
@@ -161,8 +66,10 @@ def embed(
     prompt_name: str | None = None,
     batch_tokens: int | None = None,
     device: str | None = None,
+    tokens: bool = False,
+    layer: int | None = None,
 ) -> EmbedResult:
-    """Write the vectors of texts to a file, one row per text, in order.
+    """Write the vectors of texts to a file, one row per text, in order; or one per token.
 
     For vectors in memory use `Embedder`::
 
@@ -179,17 +86,25 @@ def embed(
         prompt_name: the prompt of the folder to put before each text; default: as in `Embedder`.
         batch_tokens: the maximum tokens per batch; default: chosen for the device.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        tokens: write a vector for each token but [CLS] and [SEP], not scaled; its id is that of the
+            text (or its number), ``:`` and the number of the token, and its text the token.
+        layer: the block after which the vectors of tokens are taken, 0 for the embeddings; default:
+            the output of the encoder.
 
     Returns:
         The counts, and the time spent.
 
     Raises:
-        InputError: there is no text, or `out`, `pooling`, `prompt_name`, `batch_tokens` or `device`
-            is wrong.
+        InputError: there is no text, or `out`, `layer`, `pooling`, `prompt_name`, `batch_tokens` or
+            `device` is wrong.
         ModelFolderError: `folder` is not a model folder.
     """
     if batch_tokens is not None and batch_tokens < 1:
         raise InputError(f"--batch-tokens = {batch_tokens} must be at least 1")
+    if tokens and (pooling or normalize is not None):
+        raise InputError("--pooling and --normalize have no effect with --tokens. Remove them.")
+    if layer is not None and not tokens:
+        raise InputError("--layer needs --tokens: vectors of texts are those of the last layer")
     path = Path(out)
     check_out(path)
     blocks = split_blocks([texts] if isinstance(texts, str) else texts)
@@ -198,16 +113,33 @@ def embed(
         raise InputError("there is no text to embed")
     embedder = Embedder(folder, device, pooling, normalize)
     num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
-    named = None if ids is None else iter(ids)
-    with writing_vectors(path, embedder.width, ids is not None) as add:
+    numbers = map(str, count(1)) if tokens else None
+    named = numbers if ids is None else iter(ids)
+    width = embedder.model.config.hidden_size if tokens else embedder.width
+    with writing_vectors(path, width, named is not None) as add:
         for block in chain([first], blocks):
             started = time.perf_counter()
-            vectors = embedder(block, batch_tokens, prompt_name)
+            own, rows = _take_ids(named, len(block)), block
+            if tokens:
+                found = embedder.embed_tokens(block, layer, batch_tokens, prompt_name)
+                vectors = np.concatenate([one.vectors for one in found])
+                pairs = zip(own, found, strict=True)
+                own = [f"{name}:{n}" for name, one in pairs for n in range(1, len(one.tokens) + 1)]
+                rows = [token for one in found for token in one.tokens]
+            else:
+                vectors = embedder(block, batch_tokens, prompt_name)
             seconds += time.perf_counter() - started
             num_texts += len(block)
-            add(_take_ids(named, len(block)), block, vectors)
+            add(own, rows, vectors)
             pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} per second")
-    return EmbedResult(num_texts, embedder.width, embedder.num_cut, embedder.longest, seconds)
+    return EmbedResult(num_texts, width, embedder.num_cut, embedder.longest, seconds)
+
+
+class TokenVectors(NamedTuple):
+    """The tokens of a text as people read them, and their vectors [tokens, D]."""
+
+    tokens: list[str]
+    vectors: Vectors
 
 
 def _take_ids(ids: Iterator[str] | None, number: int) -> list[str]:
@@ -343,6 +275,52 @@ class Embedder(TextModel[EncoderModel]):
         """Yield the vectors of an iterator of texts, in order, as [n, D] of the next n texts."""
         for block in split_blocks(texts):
             yield self(block, batch_tokens, prompt_name)
+
+    @torch.inference_mode()
+    def embed_tokens(
+        self,
+        texts: Sequence[str],
+        layer: int | None = None,
+        batch_tokens: int | None = None,
+        prompt_name: str | None = None,
+    ) -> list[TokenVectors]:
+        """Return the tokens of each text, without special ones, and their vectors.
+
+        Args:
+            texts: texts of any length; long ones are cut.
+            layer: the block after which vectors are taken, as ``hidden_states`` of transformers
+                numbers them: 0 are the embeddings; default: the output of the encoder.
+            batch_tokens, prompt_name: as in a call.
+
+        Raises:
+            InputError: there is no such layer.
+        """
+        encoder, most = self.model.encoder, self.model.config.num_hidden_layers
+        if layer is not None and not 0 <= layer <= most:
+            raise InputError(f"--layer = {layer} must be between 0 and {most}, the last block")
+        rows, show = self.make_rows(texts, prompt_name), TokenText(self.tokenizer).show
+        first = self.wrap([-1]).index(-1)
+        num_added, width = len(self.wrap([])), self.model.config.hidden_size
+        parts = [row[first : len(row) - num_added + first] for row in rows]
+        found = [np.zeros((len(part), width), np.float32) for part in parts]
+        taken: list[Tensor] = []
+        blocks = [encoder.project, *encoder.blocks]
+        hook = None
+        if layer is not None and layer < most:
+            hook = blocks[layer].register_forward_hook(lambda *given: taken.append(given[2]))
+        try:
+            for batch in self.make_batches(rows, batch_tokens):
+                taken.clear()
+                output = self.encode(batch)
+                hidden = (taken[0] if hook else output).float().cpu().numpy()
+                hidden = hidden.reshape(len(batch.numbers), -1, width)
+                for place, number in enumerate(batch.numbers):
+                    found[number] = hidden[place, first : first + len(parts[number])]
+        finally:
+            if hook is not None:
+                hook.remove()
+        named = [[show(token) for token in part] for part in parts]
+        return [TokenVectors(*both) for both in zip(named, found, strict=True)]
 
     @torch.inference_mode()
     def _pool(self, batch: TextBatch) -> Tensor:
