@@ -35,6 +35,7 @@ from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, read_jsonl, read_table
 from maskwright.corpus.readers.sequences import read_fasta, read_fastq, read_smiles
 from maskwright.corpus.readers.text import read_plain
+from maskwright.corpus.rewriting import make_rewriter
 from maskwright.corpus.unpack import COMPRESSIONS, Compression
 from maskwright.errors import CorpusError
 from maskwright.files import flush, naming_file, temporary_path
@@ -101,7 +102,7 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
     Unreadable files and records are counted in `counts` by reason. Raise CorpusError if the source
     is damaged, JSON without its suffix, or named by the user and unreadable.
     """
-    number = 0
+    number, rewrite = 0, make_rewriter(config)
     limit = config.max_document_characters
     start = source.span.start if source.span else 0
     label = f"{source.label}@{start}" if start else source.label
@@ -110,6 +111,7 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
             name, text = item if isinstance(item, tuple) else ("", item)
             if source.kind in ("plain", "log") and not (number or start):
                 _check_suffix(source, text)
+            text = rewrite(text, counts)
             for piece in cut_text(text, limit):
                 number += 1
                 yield Document(piece, f"{label}:{name or number}", source.title)
