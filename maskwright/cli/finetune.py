@@ -74,6 +74,11 @@ def finetune_parser() -> Parser:
     add("--valid", type=Path, help="examples that choose the weights [some of --train]")
     add("--test", type=Path, help="examples to score the chosen weights on, once [none]")
     add("--valid-share", type=float, default=0.1, help="held out where there is no --valid [0.1]")
+    add(
+        "--group", metavar="COLUMN", help="never split what has one value there, such as a customer"
+    )
+    later = "hold out examples from this value on, such as date=2026-01-01"
+    add("--valid-after", metavar="COLUMN=VALUE", help=later)
     add("--out", type=Path, help="the run directory")
     resume = "resume an unfinished run directory, without any other flag"
     add("--resume", type=Path, metavar="RUN", help=resume)

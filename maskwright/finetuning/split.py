@@ -9,8 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
+from maskwright.errors import CorpusError
+from maskwright.finetuning.column_roles import AFTER
 from maskwright.finetuning.examples import Row
-from maskwright.finetuning.table_files import TableRow
+from maskwright.finetuning.table_files import GROUP_MARK, TableRow
 
 RowType = TypeVar("RowType", bound=Row)
 Texts = Sequence[str]
@@ -28,6 +30,32 @@ def split_examples(
         [row for row, group in zip(rows, groups, strict=True) if group not in held_out],
         [row for row, group in zip(rows, groups, strict=True) if group in held_out],
     )
+
+
+def split_after(
+    rows: Sequence[RowType], column: str, value: str
+) -> tuple[list[RowType], list[RowType]]:
+    """Return the examples before a value of a column, and those from it on.
+
+    Values are compared as numbers if all are, else as text, which orders ISO dates.
+
+    Raises:
+        CorpusError: all examples are on one side.
+    """
+    found = [str(row.values[AFTER]) for row in rows if isinstance(row, TableRow)]
+    try:
+        late = [float(one) >= float(value) for one in found]
+    except ValueError:
+        late = [one >= value for one in found]
+    before = [row for row, is_late in zip(rows, late, strict=True) if not is_late]
+    after = [row for row, is_late in zip(rows, late, strict=True) if is_late]
+    if not before or not after:
+        extent = f"{min(found, default='none')} to {max(found, default='none')}"
+        raise CorpusError(
+            f"--valid-after {column}={value}: {len(before):,} examples are before and "
+            f"{len(after):,} from then on; the column has {extent}. Choose a value between."
+        )
+    return before, after
 
 
 def cut_folds(
@@ -86,7 +114,8 @@ def count_repeated(known: Sequence[Row], scored: Sequence[Row]) -> int:
     """Return the number of scored examples whose texts are those of a known example."""
 
     def spell(row: Row) -> tuple[str, ...]:
-        return tuple(" ".join(text.split()) for text in row.group_texts)
+        texts = (text for text in row.group_texts if not text.startswith(GROUP_MARK))
+        return tuple(" ".join(text.split()) for text in texts)
 
     seen = {spell(row) for row in known}
     return sum(spell(row) in seen for row in scored)

@@ -28,6 +28,7 @@ from maskwright.corpus.sources import Source, find_sources, recognize_name
 from maskwright.errors import CorpusError, InputError, show_value
 from maskwright.files import JsonObject, parse_object
 from maskwright.finetuning.column_roles import (
+    GROUP,
     LABEL,
     TEXT_ROLES,
     USUAL,
@@ -36,6 +37,7 @@ from maskwright.finetuning.column_roles import (
     normalize_name,
 )
 
+GROUP_MARK = "\x1d"  # before a group among texts
 _TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _MAX_NUMBER = 1e18  # squares fit in float32
@@ -63,7 +65,9 @@ class TableRow:
 
     @property
     def group_texts(self) -> list[str]:
-        return self.texts
+        # The first one decides if shared texts connect nearly all examples.
+        group = self.values.get(GROUP)
+        return [*([] if group is None else [f"{GROUP_MARK}{group}"]), *self.texts]
 
     def texts_of(self, roles: Sequence[str]) -> list[str]:
         """Return the texts of the roles that the row has; raise CorpusError if one is no string."""

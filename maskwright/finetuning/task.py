@@ -24,7 +24,7 @@ from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFil
 from maskwright.finetuning.conll import marks_entities
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
-from maskwright.finetuning.split import count_repeated, split_examples
+from maskwright.finetuning.split import count_repeated, split_after, split_examples
 from maskwright.finetuning.table_files import list_names, parse_columns, peek_rows, read_columns
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
@@ -36,6 +36,7 @@ from maskwright.tokenizer.words import has_long_words
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
 EMBEDDING_SETTINGS = ("dimensions", "negatives", "objective")  # settings
+SPLIT_FLAGS = ("group", "valid_after")  # of tables with labels
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 
@@ -119,7 +120,7 @@ def report_columns(task: Task, files: TaskFiles, report: Tell) -> None:
         return
     if FIRST in task.roles:  # else the columns of CoNLL files, which are checked in each line
         for path in filter(None, (files.train, files.valid, files.test)):
-            next(read_columns(path, files.columns, files.has_header, Counter()), None)
+            next(read_columns(path, files.columns_of(path), files.has_header, Counter()), None)
     report(f"columns: {', '.join(f'{role} = {name}' for role, name in files.columns.items())}")
 
 
@@ -386,6 +387,8 @@ def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) 
     train, *others = sets
     if files.valid is not None:
         return [train, *others]
+    if files.first_valid is not None:
+        return [*split_after(train, *files.first_valid), *others]
     names = [task.list_labels(row) for row in train]
     kept, held_out = split_examples(train, names, files.valid_share)
     if kept and held_out:

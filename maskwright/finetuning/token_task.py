@@ -15,7 +15,15 @@ from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Scores, score_spans
-from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, decide
+from maskwright.finetuning.task import (
+    EMBEDDING_SETTINGS,
+    SPLIT_FLAGS,
+    Baseline,
+    Labels,
+    LabelTask,
+    Logits,
+    decide,
+)
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
@@ -28,6 +36,7 @@ class Tokens(LabelTask):
     roles = ("word", "tag")
     level = "token"
     metrics = ("span_f1", "accuracy")
+    unused = (*EMBEDDING_SETTINGS, *SPLIT_FLAGS)
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         for role, column in given.items():

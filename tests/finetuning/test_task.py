@@ -359,9 +359,9 @@ def test_examples_that_are_also_in_training_are_counted(nouns: Path, tmp_path: P
 def test_labels_that_differ_by_case_only_are_named(tmp_path: Path):
     path = tmp_path / "a.tsv"
     rows = [
-        f"{word} {n}\t{label}"
+        f"the {word} sleeps {n}\t{label}"
         for n in range(20)
-        for word, label in (("a", "Spam"), ("b", "spam"), ("c", "ham"))
+        for word, label in (("cat", "Spam"), ("dog", "spam"), ("the", "ham"))
     ]
     path.write_text("\n".join(["sentence1\tlabel", *rows]) + "\n")
     files = TaskFiles(task="classification", train=path, columns=LABELS)
