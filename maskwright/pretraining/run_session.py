@@ -163,8 +163,10 @@ class Session:
     def _prompt(self) -> str:
         """Frequent words around a mask."""
         counts = self.data.train.unigram_counts
-        before, after = make_examples(self.data.tokenizer, 2, counts)
-        return f"{before} {self.data.tokenizer.mask_token} {after}".strip()
+        tokenizer = self.data.tokenizer
+        before, after = make_examples(tokenizer, 2, counts)
+        blank = "" if tokenizer.tokens_are_words else " "
+        return blank.join((before, tokenizer.mask_token, after)).strip()
 
     def _read_beginning(self) -> Record | None:
         """Return the scores of the model that the run began with, or None.
