@@ -223,10 +223,9 @@ def predict(
     Args:
         folder: a run directory of fine-tuning, the folder of a classifier, or ``hf:NAME``.
         text: a text, several texts, or the path of a file: a table, CoNLL columns, or text lines.
-        file: a file with one text per line, or a table.
+        file: a file with one text per line, a table, or sequences.
         table: a TSV, CSV, JSON lines or Parquet file of texts or pairs.
-        columns: names or positions by role: sentence1, sentence2; for CoNLL files: word. Default:
-            the columns of the training data, or the usual names.
+        columns: names or positions by role: sentence1, sentence2; of CoNLL: word [as in training].
         header: True if the first row of the table holds names; None: it is inferred.
         entities: True if entities are wanted (`AnsweredText.entities`): other models are refused.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
@@ -255,20 +254,15 @@ def predict(
         word = {**trained.get("columns", {}), **named}.get(_WORD)
         sentences = read_words(path or "", None if word is None else int(word))
         return _answer_all(predictor, sentences, report)
-    if kind == "sequences":
-        assert path is not None
-        records, named_records = tee(read_sequence_file(path, report))
-        answered = _answer_all(predictor, ((one.text,) for one in records), report)
-        pairs = zip(answered, named_records, strict=True)
-        return (replace(one, id=record.id) for one, record in pairs)
     if path is None:
         found: Iterator[Texts] = ((one,) for one in texts)
+    elif kind == "sequences":
+        return _answer_sequences(predictor, path, report)
     elif kind == "lines":
         found = ((line,) for line in read_text_lines(path))
     else:
         found = _read_table(path, named, header, trained, predictor.finds_spans)
-    found = _check_first(found, path, kind, trained)
-    return _answer_all(predictor, found, report)
+    return _answer_all(predictor, _check_first(found, path, kind, trained), report)
 
 
 def _answer_all(
@@ -283,6 +277,14 @@ def _answer_all(
         pulse.beat(f"{num_answered:,} texts answered")
     if predictor.num_cut:
         report(describe_cut(predictor.num_cut, predictor.num_texts, predictor.longest))
+
+
+def _answer_sequences(predictor: Predictor, path: Path, report: Tell) -> Iterator[AnsweredText]:
+    """Yield the answers to the records of a file of sequences, with their ids."""
+    records, named = tee(read_sequence_file(path, report))
+    answered = _answer_all(predictor, ((one.text,) for one in records), report)
+    pairs = zip(answered, named, strict=True)
+    return (replace(one, id=record.id) for one, record in pairs)
 
 
 def _answer_block(

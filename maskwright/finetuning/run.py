@@ -124,13 +124,12 @@ def finetune(
     """
     flags = {"folder": folder, "train": train, "out": out, "task": task, "preset": preset}
     flags |= {"valid": valid, "test": test, "valid_share": valid_share, "columns": columns}
-    flags |= {"header": header, "control": control, "teacher": teacher}
-    flags |= {"group": group, "valid_after": valid_after}
-    if resume is None:
-        request, run = _make_request(flags, settings), Path(out or "")
-    else:
+    flags |= {"header": header, "control": control, "teacher": teacher, "group": group}
+    flags |= {"valid_after": valid_after}
+    if resume is not None:
         _check_alone(flags, settings)
-        request, run = read_request(Path(resume)), Path(resume)
+    request = _make_request(flags, settings) if resume is None else read_request(Path(resume))
+    run = Path(resume or out or "")
     _run(request, run, report)
     return run / MODEL_NAME
 

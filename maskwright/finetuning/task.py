@@ -318,7 +318,7 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     """
     task, skipped = load_label_task(files.task), Counter[str]()
     _choose_inputs(task, files, loaded, config)  # raises before the files are read
-    sets = _read_sets(task, files, skipped if files.skips_short else None)
+    sets = read_sets(task, files, skipped if files.skips_short else None)
     data = encode_sets(task, sets, files, loaded, config)
     return replace(data, skipped=dict(skipped))
 
@@ -378,7 +378,8 @@ def _describe_doubtful(sets: Sequence[Sequence[Row]], labels: Labels) -> Iterato
         known, place = [*known, *rows], "training or validation"
 
 
-def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:
+def read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:
+    """Return training, validation and perhaps test examples; raise CorpusError for too few."""
     paths = [path for path in (files.train, files.valid, files.test) if path is not None]
     sets = [task.read(path, files, skipped) for path in paths]
     for rows, path in zip(sets, paths, strict=True):

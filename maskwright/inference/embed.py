@@ -7,7 +7,7 @@ R texts in a batch, padded to L tokens; N texts, D width.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from torch import Tensor
 from maskwright.console import Pulse, tell
 from maskwright.errors import InputError
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
-from maskwright.inference.vector_files import Vectors, check_out, writing_vectors
+from maskwright.inference.vector_files import AddRows, Vectors, check_out, writing_vectors
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.model_folder.sentence_modules import (
@@ -99,40 +99,64 @@ def embed(
             `device` is wrong.
         ModelFolderError: `folder` is not a model folder.
     """
-    if batch_tokens is not None and batch_tokens < 1:
-        raise InputError(f"--batch-tokens = {batch_tokens} must be at least 1")
     if tokens and (pooling or normalize is not None):
         raise InputError("--pooling and --normalize have no effect with --tokens. Remove them.")
     if layer is not None and not tokens:
         raise InputError("--layer needs --tokens: vectors of texts are those of the last layer")
-    path = Path(out)
+    blocks, path = _check_inputs(texts, batch_tokens), Path(out)
     check_out(path)
+    embedder = Embedder(folder, device, pooling, normalize)
+    named = (map(str, count(1)) if tokens else None) if ids is None else iter(ids)
+
+    def compute(block: list[str]) -> Computed:
+        own = _take_ids(named, len(block))
+        if not tokens:
+            return own, block, embedder(block, batch_tokens, prompt_name)
+        return _list_tokens(own, embedder.embed_tokens(block, layer, batch_tokens, prompt_name))
+
+    width = embedder.model.config.hidden_size if tokens else embedder.width
+    with writing_vectors(path, width, named is not None) as add:
+        num_texts, seconds = _add_all(blocks, compute, add)
+    return EmbedResult(num_texts, width, embedder.num_cut, embedder.longest, seconds)
+
+
+Computed = tuple[list[str], list[str], Vectors]
+
+
+def _add_all(
+    blocks: Iterator[list[str]], compute: Callable[[list[str]], Computed], add: AddRows
+) -> tuple[int, float]:
+    """Add the rows of each block to a file; return the number of texts and the time of computing."""
+    num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
+    for block in blocks:
+        started = time.perf_counter()
+        rows = compute(block)
+        seconds += time.perf_counter() - started
+        num_texts += len(block)
+        add(*rows)
+        pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} per second")
+    return num_texts, seconds
+
+
+def _check_inputs(texts: str | Iterable[str], batch_tokens: int | None) -> Iterator[list[str]]:
+    """Return the texts in blocks; raise InputError if there is none, or for a size below 1."""
+    if batch_tokens is not None and batch_tokens < 1:
+        raise InputError(f"--batch-tokens = {batch_tokens} must be at least 1")
     blocks = split_blocks([texts] if isinstance(texts, str) else texts)
     first = next(blocks, None)
     if first is None:
         raise InputError("there is no text to embed")
-    embedder = Embedder(folder, device, pooling, normalize)
-    num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
-    numbers = map(str, count(1)) if tokens else None
-    named = numbers if ids is None else iter(ids)
-    width = embedder.model.config.hidden_size if tokens else embedder.width
-    with writing_vectors(path, width, named is not None) as add:
-        for block in chain([first], blocks):
-            started = time.perf_counter()
-            own, rows = _take_ids(named, len(block)), block
-            if tokens:
-                found = embedder.embed_tokens(block, layer, batch_tokens, prompt_name)
-                vectors = np.concatenate([one.vectors for one in found])
-                pairs = zip(own, found, strict=True)
-                own = [f"{name}:{n}" for name, one in pairs for n in range(1, len(one.tokens) + 1)]
-                rows = [token for one in found for token in one.tokens]
-            else:
-                vectors = embedder(block, batch_tokens, prompt_name)
-            seconds += time.perf_counter() - started
-            num_texts += len(block)
-            add(own, rows, vectors)
-            pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} per second")
-    return EmbedResult(num_texts, width, embedder.num_cut, embedder.longest, seconds)
+    return chain([first], blocks)
+
+
+def _list_tokens(
+    ids: list[str], found: Sequence["TokenVectors"]
+) -> tuple[list[str], list[str], Vectors]:
+    """Return the id, the token and the vector of each token of texts with these ids."""
+    pairs = zip(ids, found, strict=True)
+    names = [f"{name}:{n}" for name, one in pairs for n in range(1, len(one.tokens) + 1)]
+    tokens = [token for one in found for token in one.tokens]
+    return names, tokens, np.concatenate([one.vectors for one in found])
 
 
 class TokenVectors(NamedTuple):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError
 from maskwright.evaluation.marginals import find_marginals
-from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer, Questions
+from maskwright.evaluation.pseudo_likelihood import Metric, PseudoLikelihoodScorer, Questions
 from maskwright.tokenizer.token_text import show_tokens
 from tests.golden.pseudo_likelihood import TEXTS, make_model, make_tokenizer
 
@@ -59,9 +59,10 @@ def test_every_token_is_asked_once_in_few_rows(num_tokens: int, num_masks: int):
 
 
 def test_masks_need_a_metric_of_tokens():
-    for metric, num_masks in (("within_word_l2r", 2), ("original", 0)):
+    wrong: list[tuple[Metric, int]] = [("within_word_l2r", 2), ("original", 0)]
+    for metric, num_masks in wrong:
         with pytest.raises(InputError, match="masks"):
-            SCORER("the cat", metric, None, num_masks)  # type: ignore[arg-type]
+            SCORER("the cat", metric, None, num_masks)
 
 
 @pytest.mark.parametrize("num_masks", [1, 2])

@@ -10,7 +10,8 @@ from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.run import finetune
 from maskwright.finetuning.split import cut_folds
 from maskwright.finetuning.table_files import read_columns
-from maskwright.finetuning.task import _read_sets, load_label_task  # type: ignore[reportPrivateUsage]
+from maskwright.finetuning.task import load_label_task
+from maskwright.finetuning.task import read_sets as read_sets_of
 
 COLUMNS = {"sentence1": "text", "label": "label"}
 WORDS = ("cat", "dog", "bird", "snail", "horse")
@@ -28,13 +29,16 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def read_sets(table: Path, **split: str) -> list[list[dict[str, str]]]:
+def read_sets(
+    table: Path, group: str | None = None, valid_after: str | None = None
+) -> list[list[dict[str, str]]]:
     """Return the values of the training and validation rows, by the columns of the file."""
     task = load_label_task("classification")
-    files = TaskFiles(task="classification", train=table, columns=COLUMNS, **split)  # type: ignore[arg-type]
+    split = {"group": group, "valid_after": valid_after}
+    files = TaskFiles(task="classification", train=table, columns={**COLUMNS}, **split)
     with table.open() as file:
         known = {row["text"]: row for row in csv.DictReader(file)}
-    return [[known[row.texts[0]] for row in rows] for rows in _read_sets(task, files, None)]
+    return [[known[row.texts[0]] for row in rows] for rows in read_sets_of(task, files, None)]
 
 
 def test_a_group_is_on_one_side(table: Path):

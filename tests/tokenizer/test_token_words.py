@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maskwright.config import from_mapping
 from maskwright.errors import ConfigError
 from maskwright.finetuning.baselines import fit_bag_of_words
 from maskwright.selection.near_duplicates import SHINGLE
@@ -25,7 +26,8 @@ KINDS: list[TokenizerKind] = ["bpe", "unigram", "character"]
 
 
 def train(kind: TokenizerKind, texts: list[str], **settings: str) -> Tokenizer:
-    return train_tokenizer(texts, TokenizerConfig(kind, 320, **settings))  # type: ignore[arg-type]
+    values = {"kind": kind, "vocab_size": 320, **settings}
+    return train_tokenizer(texts, from_mapping(TokenizerConfig, values))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,7 +117,7 @@ def test_alphabet_is_fixed():
 def test_wrong_parts_are_refused(kind: TokenizerKind, settings: dict[str, str]):
     [field] = settings
     with pytest.raises(ConfigError, match=field):
-        TokenizerConfig(kind, 8192, **settings)  # type: ignore[arg-type]
+        from_mapping(TokenizerConfig, {"kind": kind, **settings})
 
 
 def test_bag_of_words_of_proteins_is_one_of_characters():
