@@ -99,10 +99,7 @@ def embed(
             `device` is wrong.
         ModelFolderError: `folder` is not a model folder.
     """
-    if tokens and (pooling or normalize is not None):
-        raise InputError("--pooling and --normalize have no effect with --tokens. Remove them.")
-    if layer is not None and not tokens:
-        raise InputError("--layer needs --tokens: vectors of texts are those of the last layer")
+    _check_tokens(tokens, layer, pooling or normalize)
     blocks, path = _check_inputs(texts, batch_tokens), Path(out)
     check_out(path)
     embedder = Embedder(folder, device, pooling, normalize)
@@ -126,7 +123,7 @@ Computed = tuple[list[str], list[str], Vectors]
 def _add_all(
     blocks: Iterator[list[str]], compute: Callable[[list[str]], Computed], add: AddRows
 ) -> tuple[int, float]:
-    """Add the rows of each block to a file; return the number of texts and the time of computing."""
+    """Add the rows of each block to a file; return the number of texts and the seconds taken."""
     num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
     for block in blocks:
         started = time.perf_counter()
@@ -136,6 +133,14 @@ def _add_all(
         add(*rows)
         pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} per second")
     return num_texts, seconds
+
+
+def _check_tokens(tokens: bool, layer: int | None, scaling: str | bool | None) -> None:
+    """Raise InputError for settings of texts with vectors of tokens, and the reverse."""
+    if tokens and scaling is not None:
+        raise InputError("--pooling and --normalize have no effect with --tokens. Remove them.")
+    if layer is not None and not tokens:
+        raise InputError("--layer needs --tokens: vectors of texts are those of the last layer")
 
 
 def _check_inputs(texts: str | Iterable[str], batch_tokens: int | None) -> Iterator[list[str]]:
