@@ -26,12 +26,12 @@ from typing import Any
 import torch
 
 from benchmarks.common import find_corpus, recall, write_result
+from maskwright.corpus.table_files import peek_rows
+from maskwright.corpus.text_inputs import has_conll_name
 from maskwright.evaluation.run import hash_model
 from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig, TaskFiles
-from maskwright.finetuning.conll import has_conll_name
 from maskwright.finetuning.fit import add_control, collect_results, train_seeds
 from maskwright.finetuning.glue import find_tasks
-from maskwright.finetuning.table_files import peek_rows
 from maskwright.finetuning.task import read_task
 from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder

@@ -19,10 +19,10 @@ import torch
 
 from benchmarks.common import divide, find_corpus, race, write_result
 from benchmarks.trainer_peer import build_model, wrap_tokenizer
+from maskwright.corpus.table_files import read_columns
 from maskwright.finetuning.config import GLUE_TASKS, FinetuneConfig
 from maskwright.finetuning.fit import Fitting
 from maskwright.finetuning.network import build_classifier
-from maskwright.finetuning.table_files import read_columns
 from maskwright.finetuning.task import TaskData
 from maskwright.finetuning.text_tasks import Classification
 from maskwright.model_folder.folder import Loaded, open_encoder

@@ -113,7 +113,7 @@ class Day:
         where = ["pretrain", text, "--recipe", recipe, "--runs-dir", str(self.runs)]
         more = ["--name", name, "--auto-resume", "--train.report", "false", *flags]
         more += ["--train.checkpoint_every_minutes", "2"]  # for a piece that is out of time
-        size = [] if "--init-from" in flags else _TOY_SIZE
+        size = [] if {"--init-from", "--model.sizes"} & {*flags} else _TOY_SIZE
         return [*program, *where, *more, *([*size, *_TOY] if self.toy else [])]
 
     def pretrain(self, name: str, *flags: str, **options: Any) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from typing import Any
 
 from benchmarks.common import recall, write_result
 from maskwright.model.config import SIZE_FIELDS
-from maskwright.pretraining.budget import set_size
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.pretraining.sizes import set_size
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.train.device import keep_freed_memory
 

@@ -4,24 +4,30 @@ The server runs in a separate process; this one keeps 64 connections busy over l
 cores, with sentences of 8 to 24 words or queries of 2 to 6. `alone` uses one connection, for the
 latency without load. `overload` has a queue of 16 texts, so that most requests are rejected with
 503, and afterwards sends one that must succeed. With --idle N it keeps N connections open that send
-nothing, reopens them when they are closed, and requests /health every half second.
+nothing, reopens them when they are closed, and requests /health every half second. With --replace
+OTHER the server changes between the two models under load, by SIGUSR1, and each answer must come
+from the model that its header names.
 """
 
 import argparse
 import asyncio
 import json
 import random
+import signal
 import statistics
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common import MASKWRIGHT, write_result
 from maskwright.serving.guard import allow_connections
+from maskwright.serving.schemas import SHA_HEADER
 
 SENTENCE = (
     "the larvae are black and snails eat leaves in rivers of the north where old men live "
@@ -35,9 +41,16 @@ _SMALL_QUEUE = ("--max_queued", "16", "--max_texts", "16")
 
 @dataclass
 class Load:
-    """The statuses that came back, and the seconds of the answers that were no refusals."""
+    """The statuses that came back, and the seconds of the answers that were no refusals.
+
+    Attributes:
+        lost: requests whose connection ended before an answer.
+        models: answers by the hash of the model that gave them.
+    """
 
     statuses: Counter[int] = field(default_factory=Counter[int])
+    lost: int = 0
+    models: Counter[str] = field(default_factory=Counter[str])
     seconds: list[float] = field(default_factory=list[float])
 
     def describe(self, duration: float) -> dict[str, Any]:
@@ -100,12 +113,18 @@ async def keep_asking(
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while time.perf_counter() < until:
         began = time.perf_counter()
-        writer.write(make_request(draw, words))
-        await writer.drain()
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        await reader.readexactly(int(head.partition("content-length:")[2].split()[0]))
+        try:
+            writer.write(make_request(draw, words))
+            await writer.drain()
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            await reader.readexactly(int(head.partition("content-length:")[2].split()[0]))
+        except (OSError, asyncio.IncompleteReadError):
+            load.lost += 1
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            continue
         status = int(head.split()[1])
         load.statuses[status] += 1
+        load.models[head.partition(f"{SHA_HEADER}:")[2].split()[0]] += 1
         if status == 200:
             load.seconds.append(time.perf_counter() - began)
     writer.close()
@@ -124,6 +143,45 @@ def run_load(
 
     asyncio.run(ask_all())
     return load.describe(seconds)
+
+
+async def replace_models(
+    process: subprocess.Popen[str], link: Path, models: tuple[str, str], every: float, times: int
+) -> None:
+    """Point the link at the other model and send SIGUSR1, `times` times."""
+    for number in range(times):
+        await asyncio.sleep(every)
+        point(link, models[(number + 1) % 2])
+        process.send_signal(signal.SIGUSR1)
+
+
+def point(link: Path, folder: str) -> None:
+    """Make `link` lead to `folder`, in one step."""
+    new = link.with_name("new")
+    new.symlink_to(Path(folder).resolve())
+    new.replace(link)
+
+
+def measure_replaced(
+    models: tuple[str, str], connections: int, seconds: float, times: int = 10
+) -> dict[str, Any]:
+    """Return how a server answers while its model is replaced `times` times."""
+    load = Load()
+
+    async def ask_and_replace(process: subprocess.Popen[str], port: int, link: Path) -> None:
+        every, until = seconds / (times + 1), time.perf_counter() + seconds
+        asking = [keep_asking(port, SENTENCES, until, n, load) for n in range(connections)]
+        await asyncio.gather(*asking, replace_models(process, link, models, every, times))
+
+    with tempfile.TemporaryDirectory() as folder:
+        point(link := Path(folder) / "served", models[0])
+        with serving(str(link), "--name", "served") as (process, port):
+            run_load(port, 4, 2)  # warm
+            asyncio.run(ask_and_replace(process, port, link))
+    found = load.describe(seconds)
+    conditions = {"connections": connections, "seconds": seconds, "replaced": times}
+    answers = {"answers": load.statuses[200], "lost": load.lost, "models": dict(load.models)}
+    return {**conditions, **found, **answers}
 
 
 async def hold_idle(port: int, held: Counter[str], opening: asyncio.Semaphore) -> None:
@@ -203,11 +261,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--idle", type=int, help="test this many idle connections instead")
+    parser.add_argument("--replace", metavar="OTHER", help="replace the model under load instead")
 
 
 def main(arguments: argparse.Namespace) -> None:
     model, seconds = arguments.model, arguments.seconds
     if arguments.idle:
         write_result("serving-idle", measure_idle(model, arguments.idle, seconds))
+    elif arguments.replace:
+        models = model, arguments.replace
+        found = measure_replaced(models, arguments.connections, seconds)
+        write_result("serving-replaced", found)
     else:
         write_result("serving-load", measure_load(model, arguments.connections, seconds))

@@ -23,8 +23,10 @@ from benchmarks.common import RESULTS, run_maskwright, write_result
 from maskwright.logs import read_metrics
 from maskwright.model.config import SIZE_FIELDS, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.pretraining.budget import Size, adopt_size, count_flops, find_recipe, set_size
+from maskwright.pretraining.budget import count_flops
+from maskwright.pretraining.sizes import Size, adopt_size, find_recipe, set_size
 from maskwright.runs.config import resolve
+from maskwright.runs.settled import Settled
 
 SIZES = ("128x2", "192x2", "256x3")
 LARGER = ("384x6", "384x12", "512x12", "768x12", "768x22", "1024x28")  # not trained here
@@ -112,7 +114,7 @@ def find_threshold(law: Sequence[float], pair: tuple[Run, Run]) -> float | None:
 def describe_rung(size: str) -> Run:
     """Return what the law needs of a size of `auto` that computes a teraFLOP a second."""
     width, layers = map(int, size.split("x"))
-    config = adopt_size(resolve("auto"), Size(0.0, width, layers))
+    config = adopt_size(Settled.read("auto"), Size(0.0, width, layers)).config
     vocabulary, length = (
         resolve(find_recipe(width)).tokenizer.vocab_size,
         config.data.max_seq_length,

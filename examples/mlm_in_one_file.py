@@ -32,8 +32,8 @@ class Settings(NamedTuple):
     num_hidden_layers: int = 6
     num_attention_heads: int = 4  # H
     intermediate_size: int = 704
-    learning_rate: float = 0.003  # of AdamW, for word embeddings and norms
-    muon_learning_rate: float = 0.02  # of Muon, for the matrices of the blocks
+    learning_rate: float = 0.003  # of AdamW, for word embeddings, norms and the bias
+    muon_learning_rate: float = 0.02  # of Muon, for the other matrices
     momentum: float = 0.95
     weight_decay: float = 0.01  # of both
     warmup_share: float = 0.03  # learning rates rise from 0 in this share of the steps,
@@ -189,14 +189,14 @@ def build_row(key: int, segments: list, corpus: Corpus, rate: float) -> list[lis
 class Block(nn.Module):
     """x = x + softmax(q k^T / sqrt(K)) v, then x = x + gelu(a) * b, each of norm(x): [R, L, D]."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, has_first_norm: bool) -> None:
         super().__init__()
         D, inner = settings.hidden_size, settings.intermediate_size
         self.heads = (settings.num_attention_heads, D // settings.num_attention_heads)  # H, K
-        self.attention_norm = nn.RMSNorm(D, eps=1e-5)
+        self.attention_norm = nn.LayerNorm(D, bias=False) if has_first_norm else nn.Identity()
         self.qkv = nn.Linear(D, 3 * D, bias=False)
         self.attention_output = nn.Linear(D, D, bias=False)
-        self.mlp_norm = nn.RMSNorm(D, eps=1e-5)
+        self.mlp_norm = nn.LayerNorm(D, bias=False)
         self.gate_up = nn.Linear(D, 2 * inner, bias=False)
         self.mlp_output = nn.Linear(inner, D, bias=False)
 
@@ -214,21 +214,29 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """EuroBERT (Boizard et al. 2025) with gelu and tied word embeddings."""
+    """ModernBERT (Warner et al. 2024) with attention to all tokens in all layers."""
 
     def __init__(self, settings: Settings, corpus: Corpus) -> None:
         super().__init__()
         D, K = settings.hidden_size, settings.hidden_size // settings.num_attention_heads
-        self.frequencies = 10_000.0 ** -(torch.arange(0, K, 2) / K)
+        self.frequencies = 160_000.0 ** -(torch.arange(0, K, 2) / K)
         self.words = nn.Embedding(corpus.vocab_size, D)
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.num_hidden_layers))
-        self.final_norm = nn.RMSNorm(D, eps=1e-5)
+        self.word_norm = nn.LayerNorm(D, bias=False)
+        layers = range(settings.num_hidden_layers)
+        self.blocks = nn.ModuleList(Block(settings, layer > 0) for layer in layers)
+        self.final_norm = nn.LayerNorm(D, bias=False)
+        self.head = nn.Sequential(
+            nn.Linear(D, D, bias=False), nn.GELU(), nn.LayerNorm(D, bias=False)
+        )
+        self.decoder = nn.Linear(D, corpus.vocab_size)
+        self.decoder.weight = self.words.weight
         generator = torch.Generator().manual_seed(settings.seed)
         for name, weight in self.named_parameters():
-            if "output" in name:
+            if "output" in name or "bias" in name:
                 nn.init.zeros_(weight)  # so that every block is the identity at first
             elif weight.ndim == 2:
-                nn.init.normal_(weight, 0.0, 0.02, generator)
+                nn.init.trunc_normal_(weight, 0.0, 0.02, -0.04, 0.04, generator=generator)
+        nn.init.constant_(self.word_norm.weight, 0.1)  # so that the blocks count from the start
         self.words.weight.data[corpus.special["[PAD]"]] = 0.0
 
     def forward(self, ids: Tensor, positions: Tensor, numbers: Tensor, masked: Tensor) -> Tensor:
@@ -236,10 +244,10 @@ class Encoder(nn.Module):
         angles = positions[:, None, :, None] * self.frequencies
         rotations = torch.polar(torch.ones_like(angles), angles)  # e^(i angle)
         attention_mask = numbers[:, None, :, None] == numbers[:, None, None, :]
-        x = self.words(ids)
+        x = self.word_norm(self.words(ids))
         for block in self.blocks:
             x = block(x, rotations, attention_mask)
-        return self.final_norm(x)[masked] @ self.words.weight.mT
+        return self.decoder(self.head(self.final_norm(x)[masked]))
 
 
 def orthogonalize(x: Tensor) -> Tensor:
@@ -269,7 +277,8 @@ def step_muon(name: str, weight: Tensor, average: Tensor, scale: float, settings
 def train(corpus: Corpus, settings: Settings, steps: int) -> Iterator[float]:
     """Yield the loss of each step: the mean of -log p(masked token)."""
     model, rows = Encoder(settings, corpus), plan_rows(corpus, settings.seed)
-    momenta = {n: torch.zeros_like(w) for n, w in model.blocks.named_parameters() if w.ndim == 2}
+    hidden = {n: w for n, w in model.named_parameters() if w.ndim == 2 and n != "words.weight"}
+    momenta = {name: torch.zeros_like(weight) for name, weight in hidden.items()}
     words = {"params": [model.words.weight], "weight_decay": settings.weight_decay}
     norms = {"params": [w for w in model.parameters() if w.ndim == 1], "weight_decay": 0.0}
     adamw = torch.optim.AdamW([words, norms], betas=(0.9, 0.98))
@@ -286,8 +295,8 @@ def train(corpus: Corpus, settings: Settings, steps: int) -> Iterator[float]:
         for group in adamw.param_groups:
             group["lr"] = scale * settings.learning_rate
         adamw.step()
-        for name, momentum in momenta.items():
-            step_muon(name, model.blocks.get_parameter(name), momentum, scale, settings)
+        for name, weight in hidden.items():
+            step_muon(name, weight, momenta[name], scale, settings)
         yield loss.item()
 
 

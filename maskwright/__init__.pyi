@@ -20,6 +20,7 @@ from .pretraining.watch import watch
 from .runs.config import PretrainConfig
 from .serving.server import serve
 from .shards.reader import TokenStore
+from .sweeping.experiment import experiment
 from .sweeping.run import sweep
 from .tokenizer.tokenizer import Tokenizer
 from .tokenizer.train import train_tokenizer
@@ -27,7 +28,8 @@ from .tokenizer.train import train_tokenizer
 __all__ = [
     "Embedder", "FillMask", "MaskwrightError", "Predictor", "PretrainConfig",
     "PseudoLikelihoodScorer", "TokenStore", "Tokenizer", "compare", "embed", "evaluate",
-    "evaluate_minimal_pairs", "evaluate_pseudo_likelihood", "export", "finetune", "load_model",
-    "plan", "predict", "prepare", "pretrain", "publish", "read_minimal_pairs", "save_model",
-    "score_pseudo_likelihood", "search", "serve", "sweep", "train_tokenizer", "watch",
+    "evaluate_minimal_pairs", "evaluate_pseudo_likelihood", "experiment", "export",
+    "finetune", "load_model", "plan", "predict", "prepare", "pretrain", "publish",
+    "read_minimal_pairs", "save_model", "score_pseudo_likelihood", "search", "serve", "sweep",
+    "train_tokenizer", "watch",
 ]  # fmt: skip

@@ -3,11 +3,14 @@
 Names in a model card are untrusted: they must not become links, images or HTML, or end a table.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from maskwright.errors import make_line
+
+UNDEFINED = "undefined"
 
 
 def count_noun(number: int, noun: str) -> str:
@@ -48,6 +51,17 @@ def shorten_names(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
+def name_group(names: Sequence[str]) -> str:
+    """Return what the names of the runs of a group have in common, and their number.
+
+    ``a-0`` and ``a-1`` are ``a (2 runs)``; names without a common beginning are joined.
+    """
+    first, last = min(names), max(names)
+    length = next((n for n, one in enumerate(first) if last[n : n + 1] != one), len(first))
+    common = re.sub(r"\d+$", "", first[:length]).rstrip("-_./ ")  # the seeds may be 10 and 11
+    return f"{common or ', '.join(names)} ({count_noun(len(names), 'run')})"
+
+
 # Between letters, _ is not emphasis. GitHub turns :// and www. into links.
 _SPECIAL = re.compile(
     r"^[#>+-]|[\\`*\[\]|~$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|:(?=//)|(?<=www)\.", re.IGNORECASE
@@ -82,9 +96,14 @@ def _fence(text: str, least: int) -> str:
     return "`" * max(least, longest + 1)
 
 
+def show_score(value: float | None, num_decimals: int = 4) -> str:
+    """Return a score in decimals; None, NaN: `UNDEFINED`."""
+    return UNDEFINED if value is None or math.isnan(value) else f"{value:.{num_decimals}f}"
+
+
 def show_number(value: float | None) -> str:
-    """Return four significant digits, as in 0.2518, 4.910, 135.6; None is a number out of range."""
-    if value is None:
-        return "not finite"
+    """Return four significant digits, as in 0.2518, 4.910, 135.6; None, NaN: `UNDEFINED`."""
+    if value is None or math.isnan(value):
+        return UNDEFINED
     digits = 4 if abs(value) < 1 else 3 if abs(value) < 100 else 1
     return f"{value:,.{digits}f}"

@@ -6,9 +6,9 @@ Every other view of a run (terminal, TensorBoard, reports) is derived from these
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from maskwright.errors import InputError, show_value
 from maskwright.files import naming_file, parse_object
@@ -131,6 +131,31 @@ def split_sample(line: str) -> Iterator[tuple[str, str]]:
         kind = ("wrong" if "✗" in part or "≠" in part else "right") if is_guess else "plain"
         if part:
             yield kind, part
+
+
+class SampleCounts(NamedTuple):
+    """How many masked words or tokens are right, of all drawn samples and of the shown ones.
+
+    The fields are names in the last record of metrics.jsonl.
+    """
+
+    samples_right: int
+    samples_masked: int
+    samples_shown_right: int
+    samples_shown: int
+
+
+def describe_samples(record: Mapping[str, Any]) -> str:
+    """Return the caption of the samples of the last record of a run; empty without samples."""
+    if not record.get("samples"):
+        return ""
+    are_words = record["samples"][0][:1] in ("✓", "✗")
+    found = "Held-out text with " + ("one word masked" if are_words else "tokens masked")
+    if record.keys() >= {*SampleCounts._fields}:
+        right, masked, shown_right, shown = (record[name] for name in SampleCounts._fields)
+        noun = "words" if are_words else "tokens"
+        found += f": {right:,} of {masked:,} {noun} are right, {shown_right:,} of these {shown:,}"
+    return found
 
 
 def is_number(value: Any) -> bool:

@@ -1,6 +1,13 @@
 import pytest
 
-from maskwright.formatting import count_noun, describe_cut, shorten_names, show_duration, show_share
+from maskwright.formatting import (
+    count_noun,
+    describe_cut,
+    name_group,
+    shorten_names,
+    show_duration,
+    show_share,
+)
 
 
 def test_count_noun() -> None:
@@ -55,3 +62,17 @@ def test_small_shares_have_two_significant_digits(
 )
 def test_a_duration_has_the_unit_that_suits_it(seconds: float, shown: str) -> None:
     assert show_duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["mask15-0", "mask15-1"], "mask15 (2 runs)"),
+        (["a-10", "a-11", "a-12"], "a (3 runs)"),
+        (["runs/x", "y"], "runs/x, y (2 runs)"),
+        (["one"], "one (1 run)"),
+        (["0", "1"], "0, 1 (2 runs)"),
+    ],
+)
+def test_name_group_is_what_the_names_share(names: list[str], shown: str) -> None:
+    assert name_group(names) == shown

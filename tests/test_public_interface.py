@@ -29,6 +29,7 @@ PUBLIC = {
     "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
+    "experiment",
     "export",
     "finetune",
     "load_model",

@@ -30,6 +30,22 @@ Give a field as a flag (`--train.max_minutes 30`), in a YAML file (`--config my.
 (`pretrain(…, train={"max_minutes": 30})`). Flags override the file, which overrides the recipe
 (`--recipe NAME`, default: `auto`), which overrides the defaults below. `maskwright prepare` reads
 the sections `corpus`, `select` and `tokenizer`.
+
+A value that you give stays, also one that equals that of the recipe. Prepared data and the model of
+`init_from` or `teacher` fix some values; if you give another one, that is an error. `none` leaves a
+value to them. Fields that belong together replace each other, of a recipe or a file below:
+
+- one budget (`train.max_…`) replaces all budgets;
+- `train.batch_tokens` and `train.batch_tokens_schedule`;
+- `data.max_seq_length` replaces a `train.seq_length_schedule` that ends at another length;
+- `model.sizes`, and a size (`hidden_size`, `num_hidden_layers`, `num_attention_heads`,
+  `intermediate_size`).
+
+A recipe with `model.sizes`, such as `auto`, leaves the size of the model to the budget, and with it
+what suits its width (from 384 on, the values of `wide`). `model.sizes` beside any other recipe
+changes nothing but the size. `--print-config` shows what the budget will choose as comments;
+`provenance.json` has the origin of each value: recipe, file, flag (also in Python), data, model,
+budget.
 """
 _OTHERS = {
     PrepareConfig: "\n## `maskwright prepare`\n\nFlags, beside those of the sections above.\n",

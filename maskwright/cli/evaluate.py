@@ -1,5 +1,6 @@
 """``maskwright evaluate`` and ``compare``: scores of a model, or of several side by side."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -9,22 +10,24 @@ from rich.markup import escape
 import maskwright
 from maskwright.cli.flags import Parser
 from maskwright.cli.inputs import add_text_flags
-from maskwright.console import Console, make_console, print_table, say_json
+from maskwright.console import Console, make_console, print_table, say, say_json
 from maskwright.errors import InputError
+from maskwright.evaluation.difference_tables import tabulate_comparison
 from maskwright.evaluation.suites import GLUE_HELP, GLUE_SUITE, SUITES, load_suite, parse_names
 from maskwright.finetuning.config import GLUE_TASKS
 from maskwright.finetuning.metrics import get_judged, show_mean
-from maskwright.formatting import count_noun, show_number
-from maskwright.objectives.scores import MASKED_LM_SCORES
+from maskwright.formatting import count_noun, show_number, show_score
 from maskwright.provenance import show_computation
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import find_run
+from maskwright.sweeping.experiment import is_experiment, read_experiment
+from maskwright.sweeping.results import Experiment, tabulate_experiment
 from maskwright.train.config import FixedPrecision
 
 if TYPE_CHECKING:
-    from maskwright.evaluation.compare import ComparedModel, GroupDifference, ModelDifference
     from maskwright.finetuning.glue import GlueResults
+    from maskwright.report.tables import ResultTable
     from maskwright.runs.evaluation_file import EvaluationResult, ScoreRecord, SuiteRecord
 
 _EXAMPLES = """
@@ -55,6 +58,8 @@ def evaluate_parser() -> Parser:
     add("--suite", default="mlm,fill", help="separated by commas [mlm,fill]")
     add("--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp")
     add("--babylm", metavar="DIR", help="write the choices of blimp there, for a BabyLM submission")
+    choices = "write which minimal pairs of blimp are right, by paradigm, as JSON"
+    add("--choices", type=Path, metavar="FILE", help=choices)
     add("--rerank", metavar="MODEL", help="rank the documents of retrieval again by this model")
     poolings = "of the tokens' vectors, for retrieval and sts [the model's, or mean]"
     add("--pooling", choices=("mean", "cls"), help=poolings)
@@ -93,7 +98,7 @@ def _list_tasks(results: "dict[str, GlueResults]") -> list[list[str]]:
     rows: list[list[str]] = []
     for name, found in results.items():
         metric, judged = found["deciding_metric"], get_judged(found)
-        baselines = [f"{scores[metric]:.4f}" for scores in judged["baselines"].values()]
+        baselines = [show_score(scores[metric]) for scores in judged["baselines"].values()]
         score = show_mean(judged["scores"][metric])
         rows.append([GLUE_TASKS[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}"])
     return rows
@@ -163,16 +168,26 @@ _COMPARE_HELP = """examples:
   maskwright compare runs/A runs/B runs/C --out comparison
   maskwright compare runs/A hf:google-bert/bert-base-uncased --data novel.txt
   maskwright compare runs/A-* --against runs/B-*        (several seeds of two settings)
+  maskwright compare runs/rates                         (an experiment of maskwright sweep)
 
 All models are scored on the same pinned masks; the differences from the first one come with 95 %
 intervals of a bootstrap over rows that draws the same rows for both. Models of different tokenizers
 are compared by bits per character, on text files: give --data. With --against, intervals are those
-of the mean difference over seeds, paired by seed if both groups have the same seeds. --out gets
-comparison.json, and curves.png and curves.svg: loss and accuracy on [MASK] against steps, tokens
-and minutes.
+of the mean difference over seeds, paired by seed if both groups have the same seeds. One score is
+primary: choose it before you look. All others are exploratory: of many scores some differ by
+chance, so their p-values are adjusted (Holm). --out gets comparison.json, the tables as
+comparison.html, and curves.png and curves.svg: loss and accuracy on [MASK] against steps, tokens
+and minutes, with one color and a band for each group.
 """
-_BITS_PER_CHARACTER = "bits_per_character"
-_SHOWN = (*(line.suite_name for line in MASKED_LM_SCORES), _BITS_PER_CHARACTER)
+
+
+def print_results(tables: "Sequence[ResultTable]") -> None:
+    """Print tables with their captions."""
+    console = make_console()
+    for table in tables:
+        console.print(f"[bold]{escape(table.title)}[/bold]  {escape(table.note)}".rstrip())
+        print_table(console, table.titles, table.rows)
+        console.print(escape(f"{table.below}\n" if table.below else ""))
 
 
 def compare_parser() -> Parser:
@@ -181,102 +196,39 @@ def compare_parser() -> Parser:
     add("runs", nargs="+", help="run directories, model folders, or hf:NAME")
     group = "a second group of runs: compare the means of the groups over their seeds"
     add("--against", nargs="+", default=[], metavar="RUN", help=group)
-    add("--out", type=Path, metavar="DIR", help="write comparison and plots there")
+    primary = "the score that the comparison is about [loss, or bits per character]"
+    add("--primary", metavar="SCORE", help=primary)
+    add("--out", type=Path, metavar="DIR", help="write comparison, page and plots there")
     rows = "the shortest of the runs"
     add_text_flags(parser, "the data of the first run", rows, "an eighth of the text")
     return parser
 
 
+def _show_experiment(arguments: Namespace) -> int:
+    """Print the comparison of the arms of an experiment, from the scores of its runs."""
+    for name in ("against", "data", "out", "fast", "seq_length", "device"):
+        if getattr(arguments, name):
+            flag = name.replace("_", "-")
+            raise InputError(f"--{flag} has no effect with an experiment. Remove it.")
+    print_experiment(read_experiment(Path(arguments.runs[0]), arguments.primary))
+    return 0
+
+
+def print_experiment(found: Experiment) -> None:
+    """Print the tables of an experiment and what may be claimed."""
+    print_results(tabulate_experiment(found))
+    for claim in found["claims"]:
+        say(f"{claim}\n")
+
+
 def compare(argv: Sequence[str]) -> int:
     arguments = compare_parser().parse(argv)
+    if len(arguments.runs) == 1 and is_experiment(Path(arguments.runs[0])):
+        return _show_experiment(arguments)
     comparison = maskwright.compare(**vars(arguments))
-    console, models = make_console(), comparison["models"]
-    console.print(f"{escape(_describe_task(models))}\n")
-    titles = ("model", "parameters", "steps", "tokens", "minutes", *_SHOWN)
-    print_table(console, titles, _list_models(models))
-    console.print()
-    for difference in comparison["differences_from_first"]:
-        _print_difference(console, difference, models[0]["name"])
-    if groups := comparison.get("difference_of_groups"):
-        _print_groups(console, groups)
+    print_results(tabulate_comparison(comparison))
+    console = make_console()
     if arguments.out is not None:
         for path in sorted(arguments.out.iterdir()):
             console.print(f"written to {escape(str(path))}")
     return 0
-
-
-def _share_masks(models: "Sequence[ComparedModel]") -> bool:
-    return len({one["mlm"]["settings"]["masks_sha256"] for one in models}) == 1
-
-
-def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
-    """Return a line for each model, without the scores that cannot be compared."""
-    comparable = _SHOWN if _share_masks(models) else (_BITS_PER_CHARACTER,)
-    lines: list[tuple[str, ...]] = []
-    for one in models:
-        last, seconds = one["last_validation"], one["last_validation"].get("seconds")
-        values = {score["name"]: score["value"] for score in one["mlm"]["scores"]}
-        scores = [values.get(name) if name in comparable else None for name in _SHOWN]
-        counts = [last.get(name) for name in ("step", "tokens")]
-        lines.append(
-            (
-                one["name"],
-                f"{one['num_parameters']:,}",
-                *(f"{count:,}" if isinstance(count, int) else "" for count in counts),
-                f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "",
-                *("" if score is None else f"{score:.4f}" for score in scores),
-            )
-        )
-    return lines
-
-
-def _describe_task(models: "Sequence[ComparedModel]") -> str:
-    result = models[0]["mlm"]
-    count = next(score["num_samples"] for score in result["scores"] if score["name"] == "loss")
-    task = f"{count:,} masked tokens of {result['data']['name']}, rows of "
-    task += f"{result['settings']['max_seq_length']}, pinned masks at 15 %"
-    if _share_masks(models):
-        return task
-    why = "tokenizers" if len({one["tokenizer_fingerprint"] for one in models}) > 1 else "rows"
-    return f"{task}; {why} differ, so only bits per character can be compared, and not paired"
-
-
-def _print_difference(console: Console, difference: "ModelDifference", first: str) -> None:
-    how = "paired by row" if difference["is_paired"] else "not paired: other masks"
-    console.print(f"[bold]{escape(difference['name'])}[/bold] minus {escape(first)}  ({how})")
-    lines = [
-        (
-            score["name"],
-            "" if score["value"] is None else f"{score['value']:+.4f}",
-            *_describe_interval(score["low"], score["high"]),
-        )
-        for score in difference["scores"]
-    ]
-    print_table(console, ("score", "difference", "95 % interval", ""), lines)
-    console.print()
-
-
-def _print_groups(console: Console, difference: "GroupDifference") -> None:
-    (ours, theirs), is_paired = difference["num_runs"], difference["is_paired"]
-    how = "paired by seed" if is_paired else "not paired: the seeds differ"
-    console.print(f"[bold]{ours} runs[/bold] minus {theirs} of --against  ({how})")
-    lines = [
-        (
-            score["name"],
-            *(show_number(score[name]) for name in ("mean", "mean_against")),
-            f"{score['value']:+.4f}",
-            f"{score['deviation']:.4f}",
-            *_describe_interval(score["low"], score["high"]),
-        )
-        for score in difference["scores"]
-        if score["value"] is not None
-    ]
-    titles = ("score", "mean", "against", "difference", "deviation", "95 % interval", "")
-    print_table(console, titles, lines)
-    console.print()
-
-
-def _describe_interval(low: float | None, high: float | None) -> tuple[str, str]:
-    if low is None or high is None:
-        return "", ""
-    return f"{low:+.4f} to {high:+.4f}", "" if low <= 0 <= high else "differs"

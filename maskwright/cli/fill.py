@@ -10,10 +10,12 @@ from rich.markup import escape
 
 import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.cli.inputs import Sentence, add_arguments, read_filled_sentences, report_unanswered
+from maskwright.cli.inputs import add_arguments, read_filled_sentences, report_unanswered
 from maskwright.console import make_console, say, say_json, tell
+from maskwright.corpus.text_inputs import PlacedText
 from maskwright.errors import InputError
-from maskwright.formatting import count_noun, show_share
+from maskwright.formatting import count_noun, show_score, show_share
+from maskwright.runs.evaluation_file import to_plain
 from maskwright.runs.find_model import find_model_folder
 from maskwright.tokenizer.lost import count_lost
 from maskwright.tokenizer.token_text import TokenText, show_tokens
@@ -80,7 +82,7 @@ def fill(argv: Sequence[str]) -> int:
     return 2 if num_bad else 0
 
 
-def _warn_of_unknown(sentence: Sentence, tokenizer: "Tokenizer") -> None:
+def _warn_of_unknown(sentence: PlacedText, tokenizer: "Tokenizer") -> None:
     """Say if the model sees most of a text as [UNK], and whether another case would help."""
 
     def measure(change: Callable[[str], str] = str) -> float:
@@ -101,7 +103,7 @@ def _warn_of_unknown(sentence: Sentence, tokenizer: "Tokenizer") -> None:
 
 
 def _answer_fill(
-    fill: "FillMask", sentences: Iterable[Sentence], arguments: Namespace
+    fill: "FillMask", sentences: Iterable[PlacedText], arguments: Namespace
 ) -> "Iterator[FillResult | InputError | list[str]]":
     texts = (sentence.text for sentence in sentences)
     if not arguments.random:
@@ -231,7 +233,7 @@ def _describe_score(
 ) -> dict[str, object]:
     found: dict[str, object] = {
         "score": result.total,
-        "mean": result.mean,
+        "mean": to_plain(result.mean),
         "num_tokens": result.num_tokens,
     }
     if with_tokens:
@@ -243,7 +245,7 @@ def _describe_score(
 def _show_score(result: "PseudoLikelihood", tokens: list[str], name: str) -> None:
     console = make_console()
     size = count_noun(result.num_tokens, "token")
-    mean = f"{result.mean:.3f} a token"
+    mean = f"{show_score(result.mean, 3)} a token"
     console.print(f"[bold]{result.total:10.3f}[/]  {mean:>15}  {escape(name)}  [dim]{size}")
     for token, score in zip(tokens, result.scores, strict=False):
         console.print(f"{score:14.3f}  {escape(token)}")

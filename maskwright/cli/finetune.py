@@ -25,6 +25,7 @@ from maskwright.finetuning.metrics import (
     list_scores,
     read_results,
 )
+from maskwright.formatting import show_score
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import MODEL_NAME, REPORT_NAME, read_example_files
 
@@ -56,8 +57,9 @@ finished seeds are kept.
 _SHOWN_CLASSES = 20
 _SCORES = ("precision", "recall", "f1")
 _COLUMNS = (
-    "names or positions from 0: text, or sentence1 and sentence2, and label; of tokens: word, tag "
-    "[usual names of the table, such as text and category, or what its content says]"
+    "names or positions from 0: text, or sentence1 and sentence2, and label; text=title+body joins "
+    "columns; of tokens: word, tag, and sentence of a table [usual names of the table, such as "
+    "text and category, or what its content says]"
 )
 
 
@@ -149,7 +151,7 @@ def _show_classes(judged: SetResults) -> None:
         return
     most = sorted(classes, key=lambda name: -classes[name]["examples"])[:_SHOWN_CLASSES]
     rows = [
-        [name, *(f"{scores[each]:.4f}" for each in _SCORES), f"{scores['examples']:,}"]
+        [name, *(show_score(scores[each]) for each in _SCORES), f"{scores['examples']:,}"]
         for name, scores in classes.items()
         if name in most
     ]
@@ -186,8 +188,9 @@ examples:
 
 def predict_parser() -> Parser:
     parser = Parser("predict", "Let a fine-tuned model answer.", _PREDICT_HELP)
-    columns = "sentence1, sentence2: names or positions from 0; of CoNLL: word [as in training]"
-    add_arguments(parser, "texts, or one file", columns)
+    columns = "text, or sentence1 and sentence2: names or positions from 0; of words: word "
+    columns += "[as in training]"
+    add_arguments(parser, "texts", columns)
     add = parser.add_argument
     add("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
     entities = "entities and their characters in the text, not words and tags"

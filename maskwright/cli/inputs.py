@@ -4,48 +4,20 @@ import argparse
 import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from maskwright.cli.flags import Parser, add_table_flags, read_roles
 from maskwright.console import say, say_json, tell
+from maskwright.corpus.table_files import naming_source
+from maskwright.corpus.text_inputs import PlacedText, find_file, read_file
 from maskwright.errors import InputError
-from maskwright.finetuning.column_roles import FIRST, find_roles
-from maskwright.finetuning.table_files import (
-    is_named_sequences,
-    is_named_table,
-    list_names,
-    list_texts,
-    naming_source,
-    parse_columns,
-    read_columns,
-    read_sequence_file,
-    read_text_lines,
-)
 from maskwright.runs.find_model import HELP
 
-
-@dataclass(frozen=True)
-class Sentence:
-    """A text, its origin as the beginning of an error (``sentences.txt:7: ``), and its id.
-
-    Records of FASTA, FASTQ and SMILES files have an id, and rows of a table with a column ``id``.
-    """
-
-    text: str
-    place: str = ""
-    id: str | None = None
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The id and the text as fields of JSON; no id if there is none."""
-        return {**({} if self.id is None else {ID: self.id}), "text": self.text}
-
-
-ID = "id"
 STANDARD_INPUT = Path("-")
-TEXT_COLUMN = "sentence1: name or position of the text's column [a usual name, such as text]"
+TEXT_COLUMN = (
+    "text: name or position of the text's column, or title+body [a usual name, such as text]"
+)
 
 
 def add_arguments(parser: Parser, what: str, columns: str = TEXT_COLUMN) -> None:
@@ -57,7 +29,7 @@ def add_arguments(parser: Parser, what: str, columns: str = TEXT_COLUMN) -> None
     """
     add = parser.add_argument
     add("folder", help=HELP)
-    add("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
+    add("text", nargs="*", help=f"{what}, or one file; none, or -: standard input, one a line")
     tables = "texts, one a line, a table (.tsv, .csv, .jsonl, .parquet), sequences (.fasta, "
     tables += ".fastq, .smi), or -; each has a row"
     add("--file", type=Path, help=tables)
@@ -80,7 +52,7 @@ def add_text_flags(parser: Parser, text: str, row_length: str, fast: str) -> Non
     add("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
 
 
-def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
+def read_sentences(arguments: argparse.Namespace) -> Iterator[PlacedText]:
     """Yield the texts that the arguments name; blank lines are texts too.
 
     Raise InputError for texts beside a file, and if it cannot be read; CorpusError, which names the
@@ -89,29 +61,26 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
     file: Path | None = arguments.file
     if file is not None and arguments.text:
         raise InputError("give texts or --file, not both")
+    if file is None and arguments.text != ["-"]:
+        file = find_file(arguments.text)
     file = None if file == STANDARD_INPUT else file
     columns, header = read_roles(arguments.columns) or {}, arguments.header
-    if file is not None and is_named_table(file):
-        yield from _read_table(file, columns, header)
-    elif file is not None and is_named_sequences(file) and not (columns or header is not None):
-        for record in read_sequence_file(file, tell):
-            yield Sentence(record.text, f"{file}:{record.id}: ", record.id)
+    if file is not None:
+        yield from read_file(file, columns, header, tell)
     elif columns or header is not None:
         raise InputError("--columns and --header require a table. Give one, or remove them")
-    elif file is not None:
-        yield from _read_lines(read_text_lines(file), str(file))
     elif arguments.text in ([], ["-"]):
         if isinstance(sys.stdin, io.TextIOWrapper):  # which has the encoding of the locale
             sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
         with naming_source("standard input"):
             yield from _read_lines(sys.stdin, "standard input")
     else:
-        yield from map(Sentence, arguments.text)
+        yield from map(PlacedText, arguments.text)
 
 
-def read_filled_sentences(arguments: argparse.Namespace, missing: str) -> Iterator[Sentence]:
+def read_filled_sentences(arguments: argparse.Namespace, missing: str) -> Iterator[PlacedText]:
     """Return the texts as `read_sentences` does; raise an InputError if all are blank."""
-    sentences, blank = read_sentences(arguments), list[Sentence]()
+    sentences, blank = read_sentences(arguments), list[PlacedText]()
     for sentence in sentences:
         if sentence.text.strip():
             return chain(blank, [sentence], sentences)
@@ -120,7 +89,7 @@ def read_filled_sentences(arguments: argparse.Namespace, missing: str) -> Iterat
 
 
 def report_unanswered(
-    sentence: Sentence, reason: object, answer: Mapping[str, object], as_json: bool
+    sentence: PlacedText, reason: object, answer: Mapping[str, object], as_json: bool
 ) -> bool:
     """Keep the row of a text without an answer; return True if its error was reported.
 
@@ -141,21 +110,6 @@ def report_unanswered(
     return is_wrong
 
 
-def _read_table(path: Path, given: Mapping[str, str], header: bool | None) -> Iterator[Sentence]:
-    """Yield the texts of one column, by default that with a usual name; a missing text is blank."""
-    if not path.is_file():
-        raise InputError(f"{path} cannot be read: it is no file. Check the path.")
-    if given.keys() - {FIRST}:
-        raise InputError(f"--columns {' '.join(given)}: texts are one column, {FIRST}=NAME")
-    names = list_names(path)
-    columns = parse_columns(given) or find_roles(names, (FIRST,), {}, path)
-    if ID in names and not any(isinstance(column, int) for column in columns.values()):
-        columns = {**columns, ID: ID}
-    for row in read_columns(path, columns, header):
-        found = row.values.get(ID)
-        yield Sentence(list_texts(row)[0], f"{row.place}: ", None if found is None else str(found))
-
-
-def _read_lines(lines: Iterable[str], name: str) -> Iterator[Sentence]:
+def _read_lines(lines: Iterable[str], name: str) -> Iterator[PlacedText]:
     for number, line in enumerate(lines, start=1):
-        yield Sentence(line.rstrip("\n"), f"{name}:{number}: ")
+        yield PlacedText(line.rstrip("\n"), f"{name}:{number}: ")

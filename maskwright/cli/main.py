@@ -32,7 +32,7 @@ COMMANDS = {
     "watch": ("report", "follow a run of another process in the terminal"),
     "export": ("export", "write a model for transformers, ONNX and others; compare its outputs"),
     "publish": ("export", "upload a model to the Hugging Face hub"),
-    "sweep": ("report", "search settings: many runs of pretrain or finetune, ranked"),
+    "sweep": ("sweep", "compare settings over seeds, or search them: many runs of a command"),
     "prepare": ("prepare", "train a tokenizer and write token shards, to reuse in many runs"),
     "tokenizer": ("tokenizer", "train, inspect or compare tokenizers alone"),
     "inspect": ("prepare", "show what a model will see of prepared data"),

@@ -73,9 +73,10 @@ def pretrain_parser() -> Parser:
         dest = f"config:{field}"
         parser.add_argument(flag, dest=dest, metavar=value, default=SUPPRESS, help=text)
     add("--resume", type=Path, metavar="RUN", help="continue a run directory")
+    shown = "print the configuration and stop; what the budget will choose is a comment"
     resume = "resume from the newest checkpoint of --name if there is one, for jobs that restart"
     add("--auto-resume", action="store_true", help=resume)
-    add("--print-config", action="store_true", help="print the resolved configuration and stop")
+    add("--print-config", action="store_true", help=shown)
     add("--dry-run", action="store_true", help="check everything, print sizes and times, and stop")
     device = "with --dry-run: GPUs to estimate for, such as H200 or 8xH100 [this machine]"
     add("--for-device", metavar="NxNAME", help=device)

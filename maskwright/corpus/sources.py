@@ -48,6 +48,7 @@ _INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
 # JSON escapes a character with at most six; a longer line of a file would be cut.
 _MAX_TEXT_CHARACTERS = MAX_RECORD_CHARACTERS // 8
 _READ_BYTES = 1 << 20
+_CHECKED = 4_000_000  # characters of a source that a check reads
 PathLike = str | os.PathLike[str]
 # Yields texts, or (name, text) if texts have names.
 Reader = Callable[[Reading], Iterator[str] | Iterator[tuple[str, str]]]
@@ -165,6 +166,27 @@ def stream_corpus(
             is_empty = False
             yield document if text == document.text else replace(document, text=text)
     if is_empty:
+        raise CorpusError(explain_nothing(paths, "train", counts))
+
+
+def check_sources(paths: Sequence[str], config: CorpusConfig) -> None:
+    """Read the beginning of each source, as `stream_corpus` does; small files are read whole.
+
+    Raises:
+        CorpusError: an input cannot be read, or no document is left.
+    """
+    counts, is_empty, is_whole = Counter[str](), True, True
+    for source in find_sources(paths, counts):
+        if source.path is None and source.kind != "hub":  # standard input can be read once only
+            return
+        room = _CHECKED
+        for document in read_source(source, config, counts):
+            is_empty = is_empty and not clean_text(document.text, counts)
+            room -= len(document.text)
+            if room < 0:
+                is_whole = False
+                break
+    if is_empty and is_whole:
         raise CorpusError(explain_nothing(paths, "train", counts))
 
 

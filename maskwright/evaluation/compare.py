@@ -12,9 +12,10 @@ import numpy as np
 from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.data.config import DataConfig
-from maskwright.errors import InputError, ShardError
+from maskwright.errors import InputError, ShardError, suggest
 from maskwright.evaluation.data import describe_partial_text
-from maskwright.evaluation.intervals import ScoreFormula, SumTable, compare_groups, compare_tables
+from maskwright.evaluation.difference_tables import tabulate_comparison
+from maskwright.evaluation.intervals import ScoreFormula, SumTable, compare_tables
 from maskwright.evaluation.run import (
     Evaluation,
     check_row_length,
@@ -23,6 +24,7 @@ from maskwright.evaluation.run import (
     list_sources,
     reporting_progress,
 )
+from maskwright.evaluation.seeds import SeedDifference, compare_groups, judge
 from maskwright.evaluation.suite_mlm import (
     BITS_PER_CHARACTER,
     FORMULAS,
@@ -34,18 +36,20 @@ from maskwright.evaluation.suite_mlm import (
     measure_request,
     pin_text,
 )
-from maskwright.files import JsonObject, check_new_folder, write_json
-from maskwright.formatting import shorten_names
+from maskwright.files import JsonObject, check_new_folder, write_json, write_text
+from maskwright.formatting import name_group, shorten_names
 from maskwright.inference.text_model import TextModel
 from maskwright.logs import Record, read_training
 from maskwright.model_folder.folder import describe_folder
 from maskwright.preparation.find_data import check_made_for, locate
 from maskwright.provenance import Environment, describe_environment
 from maskwright.report.charts import Curve, check_matplotlib, plot_curves
+from maskwright.report.tables import render_tables
 from maskwright.runs.evaluation_file import (
     FORMAT,
     ModelFacts,
     ResultRecord,
+    Score,
     ScoreRecord,
     SuiteResult,
     record_result,
@@ -56,7 +60,9 @@ from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, is_prepared
 from maskwright.shards.remote import show_path
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-_COMPARISON_NAME = "comparison.json"
+_COMPARISON_NAME, _PAGE_NAME = "comparison.json", "comparison.html"
+# The scores that models of one tokenizer are compared by, the default of --primary first.
+_COMPARED = tuple(one.name for one in (*FORMULAS, *MASK_ONLY_FORMULAS, *WORD_FORMULAS))
 
 
 class ComparedModel(ModelFacts):
@@ -66,22 +72,32 @@ class ComparedModel(ModelFacts):
     mlm: ResultRecord
 
 
+class DifferenceRecord(ScoreRecord):
+    """A difference of a score, with the fields of `maskwright.evaluation.seeds.Verdict`."""
+
+    is_primary: bool
+    p_value: float | None
+    p_adjusted: float | None
+    differs: bool
+
+
 class ModelDifference(TypedDict):
-    """The scores of a model minus those of the first one.
+    """The scores of a model minus those of the first one, the primary score first.
 
     `is_paired` is False if the masks differ; then only bits per character are compared.
     """
 
     name: str
     is_paired: bool
-    scores: list[ScoreRecord]
+    scores: list[DifferenceRecord]
 
 
 class GroupDifference(TypedDict):
     """The scores of the runs minus those of the runs that they are compared against.
 
     `is_paired` is True if each seed is in both groups once; then runs of one seed are subtracted.
-    Each score has its ``name`` and the fields of `maskwright.evaluation.intervals.SeedDifference`.
+    Each score has its ``name`` and the fields of `maskwright.evaluation.seeds.SeedDifference` and
+    `maskwright.evaluation.seeds.Verdict`; the primary score is the first.
     """
 
     num_runs: tuple[int, int]
@@ -90,11 +106,15 @@ class GroupDifference(TypedDict):
 
 
 class Comparison(TypedDict):
-    """The content of ``comparison.json``; with groups there are no differences from the first."""
+    """The content of ``comparison.json``; with groups there are no differences from the first.
+
+    `primary` is the score that the comparison is about.
+    """
 
     format: int
     environment: Environment
     date: str
+    primary: str
     models: list[ComparedModel]
     differences_from_first: list[ModelDifference]
     difference_of_groups: NotRequired[GroupDifference]
@@ -121,6 +141,7 @@ def compare(
     runs: Sequence[str | Path],
     *,
     against: Sequence[str | Path] = (),
+    primary: str | None = None,
     data: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     fast: bool = False,
@@ -136,46 +157,79 @@ def compare(
     Args:
         runs: run directories, model folders, or ``hf:NAME``: two or more.
         against: another group of them: the means of the groups are compared, by seed if possible.
+        primary: the score that the comparison is about; default: the loss, or bits per character
+            if the masks differ. All others are exploratory: their p-values are adjusted (Holm).
         data: a prepared folder or its URL, or text files; default: the data of the first run.
-        out: a new folder for ``comparison.json`` and plots.
+        out: a new folder for ``comparison.json``, a page and plots.
         fast: score an eighth of the text.
         seq_length: tokens per row; default: the shortest row length of the runs.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
 
     Returns:
         ``{"models": [{"name", "mlm", "last_validation", …}, …], "differences_from_first":
-        [{"name", "is_paired", "scores": [{"name", "value", "low", "high", …}, …]}, …], …}``; with
-        `against` ``"difference_of_groups"``: ``{"num_runs", "is_paired", "scores": [{"name",
-        "mean", "mean_against", "value", "deviation", "low", "high"}, …]}``.
+        [{"name", "is_paired", "scores": [{"name", "value", "low", "high", "p_adjusted", "differs",
+        …}, …]}, …], …}``, the primary score first; with `against` ``"difference_of_groups"``:
+        ``{"num_runs", "is_paired", "scores": [{"name", "mean", "mean_against", "deviation", …}]}``.
 
     Raises:
         MaskwrightError: an input is wrong; the message is one line.
     """
-    if against and min(len(runs), len(against)) < 2:
-        raise InputError("--against needs two runs or more in each group. Add runs of other seeds.")
+    _check_groups(runs, against, primary)
     check_row_length(seq_length)
-    folder = None if out is None else Path(out)
-    if folder is not None:
-        check_matplotlib()
-        check_new_folder(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = None if out is None else _make_folder(Path(out))
     names = [os.fspath(run) for run in (*runs, *against)]
     scored = _score_all(names, list_sources(data), seq_length, device, is_fast=fast)
-    if line := describe_partial_text(scored[0].result.data):
-        tell(line)
+    primary = _choose_primary(scored, primary)
     comparison: Comparison = {
         "format": FORMAT,
         "environment": describe_environment(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "primary": primary,
         "models": [one.describe() for one in scored],
-        "differences_from_first": [_subtract(one, scored[0]) for one in scored[1:] if not against],
+        "differences_from_first": [] if against else _subtract_first(scored, primary),
     }
     if against:
-        comparison["difference_of_groups"] = _subtract_groups(scored, len(runs))
+        comparison["difference_of_groups"] = _subtract_groups(scored, len(runs), primary)
     if folder is not None:
         write_json(folder / _COMPARISON_NAME, comparison)
-        _plot(scored, folder)
+        page = render_tables("Comparison", tabulate_comparison(comparison))
+        write_text(folder / _PAGE_NAME, page)
+        _plot(scored, folder, len(runs) if against else 0)
     return comparison
+
+
+def _make_folder(folder: Path) -> Path:
+    """Make a new folder for plots; raise if it is not new, or the extra is not installed."""
+    check_matplotlib()
+    check_new_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _check_groups(
+    runs: Sequence[str | Path], against: Sequence[str | Path], primary: str | None
+) -> None:
+    """Raise InputError for groups of one run, or a primary score that is none."""
+    if against and min(len(runs), len(against)) < 2:
+        raise InputError("--against needs two runs or more in each group. Add runs of other seeds.")
+    if primary is not None and primary not in _COMPARED:
+        raise suggest("score", primary, list(_COMPARED), "--primary NAME")
+
+
+def _choose_primary(scored: Sequence[_Scored], primary: str | None) -> str:
+    """Return the score that is compared first; raise InputError if it is not comparable."""
+    is_paired = len({one.tables.masks for one in scored}) == 1
+    comparable = _COMPARED if is_paired else (BITS_PER_CHARACTER.name,)
+    if primary is not None and primary not in comparable:
+        raise InputError(
+            f"--primary = {primary} cannot be compared, because the masks differ. Give "
+            f"--primary {BITS_PER_CHARACTER.name}, or leave it out."
+        )
+    primary = primary or comparable[0]
+    for one in scored:
+        if primary not in {score.name for score in one.result.scores}:
+            raise InputError(f"{one.facts['name']} has no score {primary} on this text")
+    return primary
 
 
 def _score_all(
@@ -217,6 +271,8 @@ def _score_all(
         opened: TextModel[Any] = TextModel(folder, device)
         scored.append(_score(Evaluation(argument, folder, opened), sources, rows, is_fast, task))
         del opened  # free it before the next one is loaded
+    if line := describe_partial_text(scored[0].result.data):
+        tell(line)
     return scored
 
 
@@ -257,7 +313,23 @@ def _score(
     return _Scored(evaluation.find_facts(), seed, records, result, tables)
 
 
-def _subtract(other: _Scored, first: _Scored) -> ModelDifference:
+def _subtract_first(scored: Sequence[_Scored], primary: str) -> list[ModelDifference]:
+    """Return all models but the first minus the first one."""
+    found = [_subtract(one, scored[0]) for one in scored[1:]]
+    verdicts = judge([{score.name: p for score, p in pairs} for pairs in found], primary)
+    return [
+        {
+            "name": model.facts["name"],
+            "is_paired": model.tables.masks == scored[0].tables.masks,
+            "scores": to_plain([{**named[name], **asdict(one)} for name, one in own.items()]),
+        }
+        for model, pairs, own in zip(scored[1:], found, verdicts, strict=True)
+        for named in [{score.name: asdict(score) for score, _ in pairs}]
+    ]
+
+
+def _subtract(other: _Scored, first: _Scored) -> list[tuple[Score, float | None]]:
+    """Return the difference of each score that can be compared, and its p-value."""
     ours, theirs = other.tables, first.tables
     is_paired = ours.masks == theirs.masks
     formulas = FORMULAS if is_paired else (BITS_PER_CHARACTER,)
@@ -266,47 +338,55 @@ def _subtract(other: _Scored, first: _Scored) -> ModelDifference:
     if is_paired:
         parts.append((MASK_ONLY_FORMULAS, ours.mask_only, theirs.mask_only))
         parts.append((WORD_FORMULAS, ours.words, theirs.words))
-    scores = [
+    return [
         compare_tables(formula, mine, others, is_paired)
         for formulas, mine, others in parts
         for formula in formulas
         if min(mine.totals[formula.count], others.totals[formula.count]) > 0
     ]
-    records = to_plain([asdict(score) for score in scores])
-    return {"name": other.facts["name"], "is_paired": is_paired, "scores": records}
 
 
-def _subtract_groups(scored: Sequence[_Scored], count: int) -> GroupDifference:
+def _subtract_groups(scored: Sequence[_Scored], count: int, primary: str) -> GroupDifference:
     """Return the first `count` minus the others: the differences of the scores that all have."""
     ours, theirs = scored[:count], scored[count:]
     seeds = [{one.seed for one in group} - {None} for group in (ours, theirs)]
     is_paired = seeds[0] == seeds[1] and len(seeds[0]) == len(ours) == len(theirs)
     if is_paired:
         ours, theirs = (sorted(group, key=lambda one: one.seed or 0) for group in (ours, theirs))
-    formulas: Sequence[ScoreFormula] = (*FORMULAS, *MASK_ONLY_FORMULAS, *WORD_FORMULAS)
+    names: Sequence[str] = _COMPARED
     if len({one.tables.masks for one in (*ours, *theirs)}) > 1:
-        formulas = (BITS_PER_CHARACTER,)
+        names = (BITS_PER_CHARACTER.name,)
     values = [
         [{score.name: score.value for score in one.result.scores} for one in group]
         for group in (ours, theirs)
     ]
-    scores: list[JsonObject] = []
-    for name in (formula.name for formula in formulas):
-        if all(name in found for group in values for found in group):
-            mine, others = (np.array([found[name] for found in group]) for group in values)
-            scores.append({"name": name, **asdict(compare_groups(mine, others, is_paired))})
+    found: dict[str, SeedDifference] = {}
+    for name in names:
+        if all(name in scores for group in values for scores in group):
+            mine, others = (np.array([scores[name] for scores in group]) for group in values)
+            found[name] = compare_groups(mine, others, is_paired)
+    [verdicts] = judge([{name: one.p_value for name, one in found.items()}], primary)
+    scores = [
+        {"name": name, **asdict(found[name]), **asdict(verdict)}
+        for name, verdict in verdicts.items()
+    ]
     num_runs = len(ours), len(theirs)
     return {"num_runs": num_runs, "is_paired": is_paired, "scores": to_plain(scores)}
 
 
-def _plot(scored: Sequence[_Scored], folder: Path) -> None:
+def _plot(scored: Sequence[_Scored], folder: Path, num_in_first: int) -> None:
+    """Draw the validations of each run, or if `num_in_first` is not 0, of each of two groups."""
     names = shorten_names([one.facts["name"] for one in scored])
-    pairs = zip(names, scored, strict=True)
-    curves = [Curve(name, one.validations) for name, one in pairs if one.validations]
-    if not curves:
+    records = [one.validations for one in scored]
+    curves = [Curve(name, own) for name, own in zip(names, records, strict=True)]
+    note = "Validation scores during training, on pinned masks at 15 %."
+    if num_in_first:
+        cut = slice(None, num_in_first), slice(num_in_first, None)
+        curves = [Curve(name_group(names[part]), [], records[part]) for part in cut]
+        note += " Line: mean of the seeds. Band: from the smallest to the largest."
+    if not any(records):
         return
     tokenizers = {one.facts["tokenizer_fingerprint"] for one in scored if one.validations}
-    note = "Validation scores during training, on pinned masks at 15 %."
     if len(tokenizers) > 1:
         note += " The tokenizers differ, so losses and accuracies of tokens cannot be compared."
-    plot_curves(curves, folder, note)
+    plot_curves([curve for curve in curves if curve.records or any(curve.others)], folder, note)

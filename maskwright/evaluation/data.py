@@ -24,6 +24,7 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Source
 from maskwright.corpus.readers.records import read_exact_lines
 from maskwright.corpus.sources import find_sources, stream_corpus
+from maskwright.corpus.table_files import read_objects
 from maskwright.data.batch import Batch, SpecialIds, collate
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.counter_rng import derive_keys
@@ -34,7 +35,6 @@ from maskwright.data.rows import DataPosition, Rows
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import CorpusError, InputError, ShardError, show_value
 from maskwright.files import JsonObject
-from maskwright.finetuning.table_files import read_objects
 from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
 from maskwright.shards.reader import ConcatStore, TokenStore

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.evaluation.seeds import find_draws_p_value
 from maskwright.runs.evaluation_file import Score
 
 Floats = NDArray[np.float64]
@@ -95,56 +96,6 @@ def mean_interval(values: Floats) -> tuple[float, float] | None:
     return percentile_interval(sums[:, 0] / max(len(values), 1))
 
 
-def find_t(freedom: float) -> float:
-    """Return the t that 95 % of Student's distribution are within, for degrees of freedom."""
-    # With t = sqrt(freedom) tan(angle), the density of the angle is a power of its cosine.
-    angles = np.linspace(0, np.pi / 2, 100_001)
-    density = np.cos(angles) ** (freedom - 1)
-    below: Floats = np.cumsum(density[1:] + density[:-1])
-    [angle] = np.interp(np.array([0.95 * below[-1]]), below, angles[1:]).tolist()
-    return freedom**0.5 * math.tan(angle)
-
-
-@dataclass(frozen=True)
-class SeedDifference:
-    """The difference of a score between two groups of runs.
-
-    Attributes:
-        mean, mean_against: the means of the groups.
-        value: their difference.
-        deviation: the standard deviation of the difference between two runs.
-        low, high: the 95 % interval of the value, by Student's t.
-    """
-
-    mean: float
-    mean_against: float
-    value: float
-    deviation: float
-    low: float
-    high: float
-
-
-def compare_groups(ours: Floats, theirs: Floats, is_paired: bool) -> SeedDifference:
-    """Return the difference `ours` - `theirs` of the scores of two groups of runs: [N], [M].
-
-    Args:
-        is_paired: True if equal indices have equal seeds, so that the luck of a seed cancels out.
-            Otherwise the groups may differ in size and in deviation (Welch, 1947).
-    """
-    mean, other = float(ours.mean()), float(theirs.mean())
-    if is_paired:
-        deviation, freedom = float((ours - theirs).std(ddof=1)), float(len(ours) - 1)
-        error = deviation / len(ours) ** 0.5
-    else:
-        variances = ours.var(ddof=1), theirs.var(ddof=1)
-        parts = variances[0] / len(ours), variances[1] / len(theirs)
-        deviation, error = float(sum(variances) ** 0.5), float(sum(parts) ** 0.5)
-        squares = parts[0] ** 2 / (len(ours) - 1) + parts[1] ** 2 / (len(theirs) - 1)
-        freedom = float(sum(parts) ** 2 / squares) if squares else 1.0
-    value, half = mean - other, find_t(freedom) * error
-    return SeedDifference(mean, other, value, deviation, value - half, value + half)
-
-
 @dataclass(frozen=True)
 class ScoreFormula:
     """The formula of a score as a function of sums.
@@ -209,10 +160,16 @@ def resample(formula: Formula, table: SumTable) -> Floats:
         return formula(table.resampled)
 
 
-def compare_tables(score: ScoreFormula, ours: SumTable, theirs: SumTable, is_paired: bool) -> Score:
-    """Return the difference `ours` - `theirs` of a score, with its interval.
+def compare_tables(
+    score: ScoreFormula, ours: SumTable, theirs: SumTable, is_paired: bool
+) -> tuple[Score, float | None]:
+    """Return the difference `ours` - `theirs` of a score with its interval, and its p-value.
+
+    The p-value is twice the share of draws on the rarer side of 0; None without an interval.
 
     Args:
+        score: the formula of the score.
+        ours, theirs: the sums of the rows.
         is_paired: True if the rows are the same, so that the difficulty of a row cancels out.
     """
     value = _compute(score.formula, ours.totals) - _compute(score.formula, theirs.totals)
@@ -220,7 +177,9 @@ def compare_tables(score: ScoreFormula, ours: SumTable, theirs: SumTable, is_pai
         theirs = replace(theirs, seed=RESAMPLING_SEED + 1)
     draws = resample(score.formula, ours) - resample(score.formula, theirs)
     low, high = _find_interval(score, draws)
-    return Score(score.name, value, low, high, round(float(ours.totals[score.count])), 0.0)
+    p_value = None if low is None else find_draws_p_value(draws)
+    count = round(float(ours.totals[score.count]))
+    return Score(score.name, value, low, high, count, 0.0), p_value
 
 
 def _compute(formula: Formula, totals: Sums) -> float:

@@ -143,8 +143,11 @@ class PseudoLikelihood:
 
     @property
     def mean(self) -> float:
-        """The mean log-probability of a token, which compares texts of several lengths."""
-        return self.total / max(self.num_tokens, 1)
+        """The mean log-probability of a token, which compares texts of several lengths.
+
+        NaN for a text without tokens.
+        """
+        return self.total / self.num_tokens if self.scores else math.nan
 
     @property
     def num_tokens(self) -> int:

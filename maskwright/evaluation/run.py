@@ -59,6 +59,7 @@ _USED_BY = {
     "pooling": ("retrieval", "sts"),
     "blimp": ("blimp",),
     "babylm": ("blimp",),
+    "choices": ("blimp",),
     "rerank": ("retrieval",),
     "seq-length": ("mlm",),
 }
@@ -71,6 +72,7 @@ def evaluate(
     data: str | Path | Sequence[str | Path] = (),
     blimp: str | Path | None = None,
     babylm: str | Path | None = None,
+    choices: str | Path | None = None,
     rerank: str | Path | None = None,
     pooling: Pooling | None = None,
     precision: FixedPrecision = "fp32",
@@ -90,6 +92,7 @@ def evaluate(
         data: a prepared folder or its URL, or text files; default: the held-out text of the run.
         blimp: the folder of minimal pairs, for the suite ``blimp``.
         babylm: the folder ``results`` of a BabyLM submission, for the predictions of ``blimp``.
+        choices: a new JSON file for the result of each pair of ``blimp``: 1, 0, or 0.5 for a tie.
         rerank: a model of ``finetune --task ranking``, for the suite ``retrieval``.
         pooling: ``mean`` or ``cls``, for ``retrieval`` and ``sts``; default: as in `Embedder`.
         precision: the precision of the matrix products of ``blimp``.
@@ -105,25 +108,30 @@ def evaluate(
         MaskwrightError: an input is wrong; the message is one line.
     """
     sources, path = list_sources(data), None if out is None else Path(out)
-    check_row_length(seq_length)
-    if path is not None:
-        check_new_file(path)
+    _check_sizes(seq_length, out, choices)
     names = parse_names(suite)
     others = {"blimp": blimp, "babylm": babylm, "rerank": rerank}
-    _check_flags(names, precision, pooling, **others, **{"seq-length": seq_length})
+    _check_flags(names, precision, pooling, **others, choices=choices, seq_length=seq_length)
     if GLUE_SUITE in names:
-        found = find_model_folder(folder)
-        tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
+        model = find_model_folder(folder)
+        tasks = evaluate_glue(model, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
     suites = [load_suite(name) for name in names]
     evaluation = _open(os.fspath(folder), suites, device, pooling)
     request = evaluation.make_request(suites, sources, seq_length, *others.values(), is_fast=fast)
-    request = replace(request, precision=precision)
+    request = replace(request, precision=precision, choices=choices and Path(choices))
     if request.text is not None and (line := describe_partial_text(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
     _write_results(described, evaluation.run, path)
     return described
+
+
+def _check_sizes(seq_length: int | None, *files: str | Path | None) -> None:
+    """Raise InputError if rows are too short, or a file to write exists already."""
+    check_row_length(seq_length)
+    for file in filter(None, files):
+        check_new_file(Path(file))
 
 
 def _open(
@@ -167,6 +175,7 @@ def _check_flags(
         raise InputError(f"--precision = {precision} {rule}")
     lowered = None if precision == "fp32" else precision
     for name, value in {"precision": lowered, "pooling": pooling, **others}.items():
+        name = name.replace("_", "-")
         if value is not None and {*_USED_BY[name]}.isdisjoint(suites):
             given, needed = ",".join(suites), " or ".join(_USED_BY[name])
             rule = f"--{name} has no effect with --suite {given}: --{name} needs --suite {needed}"

@@ -10,17 +10,18 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from itertools import takewhile
 from pathlib import Path
 
+from maskwright.console import tell
 from maskwright.errors import InputError
 from maskwright.evaluation.data import UNNAMED, MinimalPair
 from maskwright.evaluation.intervals import score_share, wilson_interval
-from maskwright.evaluation.pseudo_likelihood import Metric, scoring
+from maskwright.evaluation.pseudo_likelihood import Metric, PseudoLikelihoodScorer, scoring
 from maskwright.evaluation.suites import Request, Suite, mark_fast
-from maskwright.files import write_json
+from maskwright.files import JsonObject, write_json
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.tokenizer.lost import check_known
@@ -43,6 +44,7 @@ def evaluate_minimal_pairs(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
     predictions: Path | None = None,
+    choices: Path | None = None,
     precision: FixedPrecision = "fp32",
 ) -> SuiteResult:
     """Return the accuracy on each paradigm, phenomenon and field, and on all pairs.
@@ -61,6 +63,7 @@ def evaluate_minimal_pairs(
         pairs_each, seed: the maximum pairs of each paradigm (`choose_pairs`); None: all.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
         predictions: a file for the result of `list_predictions`; None: no file.
+        choices: a file for the result of each pair by paradigm, in order; None: no file.
         precision: as in `scoring`.
 
     Raises:
@@ -69,15 +72,12 @@ def evaluate_minimal_pairs(
     """
     if pairs_each is not None:
         pairs = choose_pairs(pairs, pairs_each, seed)
-    if not pairs:
-        raise InputError("there are no minimal pairs to evaluate on. Give at least one.")
-    texts, num_given = _encode(tokenizer, pairs)
+    check_known(tokenizer, [text for pair in pairs for text in pair.texts], name)
     with scoring(model, tokenizer, add_special_tokens, precision) as scorer:
-        scores = scorer.score_encoded(texts, metric, batch_tokens, num_given)
-    totals = [math.fsum(each) for each in scores]
-    credits = [judge(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
-    if predictions is not None:
-        write_json(predictions, list_predictions(pairs, credits))
+        credits = _judge_all(scorer, tokenizer, pairs, metric, batch_tokens)
+    for path, list_pairs in ((predictions, list_predictions), (choices, _list_choices)):
+        if path is not None:
+            write_json(path, list_pairs(pairs, credits))
     return SuiteResult(
         suite="blimp",
         data={"name": name, "fingerprint": fingerprint_pairs(pairs), "num_pairs": len(pairs)},
@@ -91,6 +91,29 @@ def evaluate_minimal_pairs(
         },
         scores=tuple(summarize_credits(pairs, credits)),
     )
+
+
+def _judge_all(
+    scorer: PseudoLikelihoodScorer,
+    tokenizer: Tokenizer,
+    pairs: Sequence[MinimalPair],
+    metric: Metric,
+    batch_tokens: int | None,
+) -> list[float]:
+    """Return the score of each pair; raise InputError if there is none."""
+    if not pairs:
+        raise InputError("there are no minimal pairs to evaluate on. Give at least one.")
+    texts, num_given = _encode(tokenizer, pairs)
+    totals = [math.fsum(s) for s in scorer.score_encoded(texts, metric, batch_tokens, num_given)]
+    return [judge(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
+
+
+def _list_choices(pairs: Sequence[MinimalPair], credits: Sequence[float]) -> JsonObject:
+    """Return the score of each pair by paradigm, in order."""
+    choices: dict[str, list[float]] = {}
+    for pair, credit in zip(pairs, credits, strict=True):
+        choices.setdefault(f"{pair.phenomenon}/{pair.paradigm}", []).append(credit)
+    return {"fingerprint": fingerprint_pairs(pairs), "choices": choices}
 
 
 def _encode(
@@ -107,7 +130,17 @@ def _encode(
             texts.append(text)
             both = zip(context, text.ids.tolist(), strict=False)
             num_given.append(sum(1 for _ in takewhile(lambda ids: ids[0] == ids[1], both)))
+    describe_equal(texts, tell)
     return texts, num_given
+
+
+def describe_equal(texts: Sequence[EncodedText], report: Callable[[str], None]) -> None:
+    """Report the number of pairs whose two texts are the same tokens, if there are any."""
+    both = list(zip(texts[::2], texts[1::2], strict=True))
+    if count := sum(good.ids.tolist() == bad.ids.tolist() for good, bad in both):
+        pairs = "pair is" if count == 1 else "pairs are"
+        rule = f"{count:,} of {len(both):,} {pairs} the same tokens, such as [UNK]"
+        report(f"{rule}: each counts one half. A tokenizer of more characters tells them apart.")
 
 
 def list_predictions(
@@ -226,6 +259,7 @@ def _score(request: Request) -> SuiteResult:
         metric,
         name=name,
         predictions=predictions,
+        choices=request.choices,
         pairs_each=BLIMP.fast if request.is_fast else None,
         add_special_tokens=request.wraps,
         precision=request.precision,

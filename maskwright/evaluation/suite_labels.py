@@ -12,6 +12,7 @@ from typing import Any, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.corpus.column_roles import Column
 from maskwright.errors import CorpusError
 from maskwright.evaluation.intervals import (
     NUM_RESAMPLES,
@@ -21,10 +22,9 @@ from maskwright.evaluation.intervals import (
 )
 from maskwright.evaluation.suites import Request, Suite, describe_files
 from maskwright.finetuning.baselines import predict_constant
-from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples
-from maskwright.finetuning.metrics import Metric, Scores, compute_metric
+from maskwright.finetuning.metrics import Metric, Scores, compute_metric, describe_constant
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.predict import has_columns
 from maskwright.finetuning.task import (
@@ -110,7 +110,7 @@ def _score_labels(request: Request) -> SuiteResult:
         constant = predict_constant(task.problem, targets, len(targets))
         baseline = task.score(labels, metrics, examples, constant)
         intervals = {name: resample_metric(name, targets, answers) for name in metrics}
-        settings["baseline"] = "the most frequent label, or the mean"
+        settings["baseline"] = describe_constant(task.name)
         settings["interval"] = describe_bootstrap("examples")
     scores: list[Score] = []
     for name, value in found.items():

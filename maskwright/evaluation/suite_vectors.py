@@ -19,19 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.errors import CorpusError, InputError
-from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
-from maskwright.evaluation.suites import Request, Suite, describe_files
-from maskwright.finetuning.column_roles import looks_like_header
-from maskwright.finetuning.metrics import compute_metric
-from maskwright.finetuning.predict import Predictor
-from maskwright.finetuning.table_files import (
+from maskwright.console import tell
+from maskwright.corpus.column_roles import looks_like_header
+from maskwright.corpus.table_files import (
     TableRow,
     list_names,
     open_lines,
     read_columns,
     read_objects,
 )
+from maskwright.errors import CorpusError, InputError
+from maskwright.evaluation.intervals import describe_bootstrap, mean_interval
+from maskwright.evaluation.suites import Request, Suite, describe_files
+from maskwright.finetuning.metrics import compute_metric
+from maskwright.finetuning.predict import Predictor
 from maskwright.inference.embed import Embedder
 from maskwright.model_folder.sentence_modules import DOCUMENT, QUERY
 from maskwright.runs.evaluation_file import Score, SuiteResult
@@ -245,6 +246,8 @@ def _score_retrieval(request: Request) -> SuiteResult:
     path = request.need_file("retrieval")
     task, embed = read_collection(path), request.make_embedder()
     check_known(embed.tokenizer, task.documents.values(), str(path))
+    if line := describe_repeated(task):
+        tell(line)
     rankings, by_words = rank_by_vectors(embed, task), rank_by_words(task)
     scores = score_rankings("retrieval", task.grades, rankings, by_words)
     settings = {
@@ -263,6 +266,16 @@ def _score_retrieval(request: Request) -> SuiteResult:
             scores += score_rankings(prefix, task.grades, again, by_words)
     data = describe_files(path, task.files, len(task.documents))
     return SuiteResult("retrieval", data, settings | {"fast": False}, scores)
+
+
+def describe_repeated(task: Collection) -> str:
+    """Return a line about documents of the same text under several ids; "" if there are none."""
+    count = len(task.documents) - len({" ".join(text.split()) for text in task.documents.values()})
+    if not count:
+        return ""
+    noun = "document repeats" if count == 1 else "documents repeat"
+    rule = f"{count:,} of {len(task.documents):,} {noun} the text of another"
+    return f"{rule}: one of them is wrong where only the other is relevant. Remove them."
 
 
 def _check_retrieval(request: Request) -> None:

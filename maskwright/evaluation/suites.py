@@ -91,6 +91,7 @@ class Request:
         rerank: a model of ``finetune --task ranking`` that orders what ``retrieval`` finds.
         is_fast: True to score less data.
         precision: the precision of the matrix products of ``blimp``.
+        choices: a file for the result of each pair of ``blimp``.
         babylm: the folder for the predictions of ``blimp``, made with the metric of BabyLM's code.
     """
 
@@ -103,6 +104,7 @@ class Request:
     files: Sequence[str] = ()
     rerank: Path | None = None
     precision: FixedPrecision = "fp32"
+    choices: Path | None = None
 
     @property
     def wraps(self) -> bool:

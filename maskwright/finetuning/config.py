@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.config import check_numbers, section, setting
+from maskwright.corpus.column_roles import AFTER, GROUP, Column
 from maskwright.errors import ConfigError, CorpusError
-from maskwright.finetuning.column_roles import AFTER, GROUP, Column
 from maskwright.finetuning.metrics import Metric
 from maskwright.model.config import Pooling
 from maskwright.objectives.config import SoftTargetsConfig

@@ -1,11 +1,11 @@
 """Tagged words: CoNLL files, words of plain text, and the entities that tags mark.
 
-A CoNLL file has one word per line and a blank line between sentences. Columns are separated by
-tabs, or else by blanks; by default the word is the first column and its tag the last, as in
-CoNLL-2003 and wikigold. Lines that begin with ``-DOCSTART-`` are skipped, and so are the comments
-of CoNLL-U, such as ``# sent_id = 1``; other lines may begin with ``#``, which may be a word. Ten
-columns after an ID are CoNLL-U: there ranges (``2-3``) and empty nodes (``4.1``) are no words. A
-range is the text of its words (``al`` of ``a`` and ``el``), and no blank follows ``SpaceAfter=No``.
+A CoNLL file has one word per line and a blank line between sentences; `conll_layout` infers its
+columns. By default the word is the first column, or the second beside an index, and its tag the
+last, as in CoNLL-2003 and wikigold. Lines that begin with ``-DOCSTART-`` are skipped, and so are
+the comments of CoNLL-U, such as ``# sent_id = 1``. Ten columns after an ID are CoNLL-U: there
+ranges (``2-3``) and empty nodes (``4.1``) are no words. A range is the text of its words (``al`` of
+``a`` and ``el``), and no blank follows ``SpaceAfter=No``.
 
 Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO, BIOES, BILOU and BMES; a tag
 without such a prefix is its own kind. Entities follow CoNLL's ``conlleval`` (Tjong Kim Sang and De
@@ -23,9 +23,9 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from maskwright.corpus.unpack import COMPRESSIONS
+from maskwright.corpus.table_files import clean_name, open_lines
 from maskwright.errors import CorpusError
-from maskwright.finetuning.table_files import clean_name, open_lines
+from maskwright.finetuning.conll_layout import PREFIXED, UD_ID, find_layout
 from maskwright.tokenizer.words import (
     WORD_BREAK,
     WordRule,
@@ -36,17 +36,12 @@ from maskwright.tokenizer.words import (
 )
 
 OUTSIDE = "O"
-_SKIPPED = re.compile(r"-DOCSTART-|# (new(doc|par)\b|[\w:.]+ = )")
-_UD_COLUMNS, _UD_ID = 10, re.compile(r"(\d+)(?:([-.])(\d+))?")  # of CoNLL-U
-_BLANKS = " \t"  # between columns; other blanks are part of words
-_ENDINGS = (".conll", ".conllu", ".iob", ".bio")  # with or without .txt after it, compressed or not
 _CHUNK = re.compile(rf"(?:(?!{WORD_BREAK})\S)+")
 _MIN_SINGLE = 0.95  # of the words are single characters, where each character is a word
 # Abbreviations and initials keep their dots; 's and 're are contracted verbs.
 _WHOLE = re.compile(r"(?:[^\W\d_]\.)+|['\u2019]\w\w?")
 _BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
 _PREFIXES = frozenset("BIESLUM")
-_PREFIXED = re.compile(r"(?P<prefix>[BIESLUM])[-_:](?P<kind>.+)", re.IGNORECASE)
 _SUFFIXED = re.compile(r"(?P<kind>.+)[-_:](?P<prefix>[BIESLUM])", re.IGNORECASE)
 
 
@@ -102,41 +97,41 @@ def join_words(words: Sequence[str]) -> Sentence:
     return Sentence(text, found)
 
 
-def has_conll_name(path: Path) -> bool:
-    """Return True if a file name has an extension of CoNLL: ``a.conll``, ``a.bio.txt.gz``."""
-    name = path.name.lower()
-    for ending in (*COMPRESSIONS, ".txt"):
-        name = name.removesuffix(ending)
-    return name.endswith(_ENDINGS)
-
-
 def read_conll(
     path: Path | str,
     word: int | None = None,
     tag: int | None = None,
-    rewritten: dict[str, str] | None = None,
+    notes: list[str] | None = None,
 ) -> list[TaggedSentence]:
     """Return the sentences of a file.
 
     Args:
-        word, tag: positions of their columns; negative ones count from the end. Default: the first
-            and the last; in CoNLL-U, FORM and UPOS.
-        rewritten: collects the tags in another spelling, and what they became.
+        word, tag: positions of their columns; negative ones count from the end. Default: those of
+            `find_layout`.
+        notes: receives what a reader of the file may not expect: comments that are skipped, tags
+            in another spelling.
 
     Raises:
         CorpusError: the file is missing or holds no sentence, its columns differ, or a tag has no
             prefix while others have one.
     """
-    found = [
-        (place, words, [*map(clean_name, tags)])
-        for place, words, tags in _read_sentences(path, word, tag, has_tags=True)
-    ]
-    spelled = _unify_tags({tag: place for place, _, tags in found[::-1] for tag in tags})
-    if rewritten is not None:
-        rewritten.update((tag, name) for tag, name in spelled.items() if tag != name)
+    return unify_sentences(_read_sentences(path, word, tag, has_tags=True, notes=notes), notes)
+
+
+def unify_sentences(
+    found: Iterable[tuple[str, Sentence, Sequence[str]]], notes: list[str] | None = None
+) -> list[TaggedSentence]:
+    """Return sentences, given as place, words and tags, with their tags in one spelling."""
+    cleaned = [(place, words, [*map(clean_name, tags)]) for place, words, tags in found]
+    spelled = _unify_tags({tag: place for place, _, tags in cleaned[::-1] for tag in tags})
+    rewritten = sorted((tag, name) for tag, name in spelled.items() if tag != name)
+    if rewritten and notes is not None:
+        shown = [f"{tag} is read as {name}" for tag, name in rewritten]
+        more = f", and {len(shown) - 5} more" if len(shown) > 5 else ""
+        notes.append(f"the tag {', '.join(shown[:5])}{more}")
     return [
         TaggedSentence(place, tuple(words), tuple(spelled[tag] for tag in tags), words.text)
-        for place, words, tags in found
+        for place, words, tags in cleaned
     ]
 
 
@@ -144,7 +139,7 @@ def _unify_tags(places: dict[str, str]) -> dict[str, str]:
     """Return each tag of a file as ``O`` or ``PREFIX-KIND`` if the tags mark entities."""
     named = sorted(tag for tag in places if tag not in ("O", "o", "0", "_", "-"))
     is_plain = any(tag.startswith(("B-", "I-")) for tag in named)
-    for pattern in (_PREFIXED, _SUFFIXED):
+    for pattern in (PREFIXED, _SUFFIXED):
         matches = {tag: match for tag in named if (match := pattern.fullmatch(tag))}
         found = {tag: f"{m['prefix'].upper()}-{m['kind']}" for tag, m in matches.items()}
         found |= {tag: tag.upper() for tag in named if tag in ("B", "I", "b", "i")}
@@ -153,20 +148,34 @@ def _unify_tags(places: dict[str, str]) -> dict[str, str]:
             for tag in named:
                 if tag not in found:
                     rule = f"tag = {tag} has no prefix, but {min(found)} has one"
-                    raise CorpusError(f"{places[tag]}: {rule}. Write B-…, I-… or O.")
+                    header = "Is it a header? Remove it. " * places[tag].endswith(":1")
+                    raise CorpusError(f"{places[tag]}: {rule}. {header}Write B-…, I-… or O.")
             return {tag: found.get(tag, OUTSIDE) for tag in places}
     # Beside names, "0" is no entity; among numbers and single letters, it is one of them.
     is_named = all(len(tag) > 1 and not tag.isdecimal() for tag in named)
     return {tag: OUTSIDE if is_named and tag in ("0", "o") else tag for tag in places}
 
 
-def read_words(path: Path | str, word: int | None = None) -> Iterator[Sentence]:
-    """Yield the words of each sentence of a file, with or without tags; raise as `read_conll`."""
-    return (words for _, words, _ in _read_sentences(path, word, None, has_tags=False))
+def read_words(
+    path: Path | str, word: int | None = None, usual: object = None
+) -> Iterator[Sentence]:
+    """Yield the words of each sentence of a file, with or without tags; raise as `read_conll`.
+
+    Args:
+        word: the position of their column; default: `usual` if it is one of a file of this layout.
+        usual: the position in the files of training.
+    """
+    if word is None and isinstance(usual, int) and usual:
+        layout = find_layout(list(open_lines(path)[1]), has_tags=False)
+        # A file may lack the index or the tags of those of training.
+        is_known = -layout.width <= usual < layout.width and layout.width > 2
+        word = None if layout.is_indexed or not is_known else usual
+    found = _read_sentences(path, word, None, has_tags=False, notes=None)
+    return (words for _, words, _ in found)
 
 
 def _read_sentences(
-    path: Path | str, word: int | None, tag: int | None, has_tags: bool
+    path: Path | str, word: int | None, tag: int | None, has_tags: bool, notes: list[str] | None
 ) -> Iterator[tuple[str, Sentence, list[str]]]:
     """Yield file and line of each sentence, its words, and their tags.
 
@@ -174,34 +183,33 @@ def _read_sentences(
     """
     name, lines = open_lines(path)
     lines = list(lines)
-    kept = (line for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-")))
-    first = _split_columns(next(kept, ""), 2)
-    is_conllu = len(first) == _UD_COLUMNS and _UD_ID.fullmatch(first[0]) is not None
-    word, tag = (
-        default if given is None else given
-        for given, default in ((word, int(is_conllu)), (tag, 3 if is_conllu else -1))
-    )
+    layout = find_layout(lines, has_tags=has_tags)
+    if notes is not None:
+        notes += layout.describe()
+    is_conllu = layout.is_conllu
+    word, tag = layout.word if word is None else word, layout.tag if tag is None else tag
     needed = max(word + 1, -word, *((tag + 1, -tag, 2) if has_tags else ()))
-    width = 0
+    if layout.is_indexed and word == 0:
+        rule = "column 0 counts the words of each sentence, and is none of them"
+        raise CorpusError(f"{name}: {rule}. Name theirs, such as --columns word={layout.word}.")
+    if has_tags and layout.width > 1 and (word - tag) % layout.width == 0:
+        rule = f"has {layout.width} columns in most lines: word = {word} and tag = {tag} are one"
+        raise CorpusError(f"{name} {rule}. Give --columns word=… tag=…")
     words, tags, text = list[Word](), list[str](), ""
     begin = covered = start = end = 0
     is_empty = True
-    for number, line in enumerate([*lines, ""], start=1):
-        if not line.strip() or _SKIPPED.match(line) or (is_conllu and line.startswith("#")):
+    for number, (line, kind) in enumerate(zip([*lines, ""], [*layout.kinds, "break"], strict=True)):
+        if kind == "break":
             if words:
                 is_empty = False
                 joined = join_words([word.text for word in words])
                 yield f"{name}:{begin}", Sentence(text[:end], words) if is_conllu else joined, tags
             words, tags, text, covered = [], [], "", 0
+        if kind != "line":
             continue
-        columns = _split_columns(line, needed)
-        width = width or len(columns)
-        if len(columns) < needed or (has_tags and len(columns) != width):
-            rule = f"needs {needed}" if len(columns) < needed else f"the first line has {width}"
-            hint = "Is it a comment? Remove it." if line.startswith("#") else "Correct the line."
-            noun = "column" if len(columns) == 1 else "columns"
-            raise CorpusError(f"{name}:{number} has {len(columns)} {noun}, but {rule}. {hint}")
-        identity = _UD_ID.fullmatch(columns[0]) if is_conllu else None
+        columns = layout.split(line)
+        layout.check(columns, needed, f"{name}:{number + 1}", is_exact=has_tags)
+        identity = UD_ID.fullmatch(columns[0]) if is_conllu else None
         if is_conllu and (identity is None or identity[2] == "." or (identity[2] and word != 1)):
             continue  # an empty node, or a range of words whose forms are not read
         if identity is None or identity[2] or int(identity[1]) > covered:
@@ -211,18 +219,11 @@ def _read_sentences(
         if identity and identity[2]:
             covered = int(identity[3])
             continue
-        begin = begin if words else number
+        begin = begin if words else number + 1
         words.append(Word(columns[word], start, end))
         tags.append(columns[tag] if has_tags else "")
     if is_empty:
         raise CorpusError(f"{name} holds no sentence. Add one, or check the path.")
-
-
-def _split_columns(line: str, needed: int) -> list[str]:
-    """Return the columns between tabs, whose words may contain blanks, or else between blanks."""
-    columns = line.strip(_BLANKS).split("\t")
-    is_tabbed = len(columns) >= max(needed, 2)
-    return columns if is_tabbed else re.split(f"[{_BLANKS}]+", line.strip(_BLANKS))
 
 
 def split_words(text: str, splitting: WordSplitting = "blanks") -> list[Word]:

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from maskwright.console import Pulse
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import InputBatch, collate
-from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
-from maskwright.finetuning.metrics import VALID_LOSS, compute_metric, rank
+from maskwright.finetuning.loop import BestWeights, EarlyStopping, Loop, StoppedSeed
+from maskwright.finetuning.metrics import VALID_LOSS, Scores, compute_metric, rank
 from maskwright.finetuning.network import batch_tokens_on
 from maskwright.inference.embed import Pooling
 from maskwright.inference.text_model import plan_batches
@@ -239,6 +239,7 @@ class ContrastiveFitting:
         log: Callable[[Record], None],
         pulse: Pulse | None = None,
         pooling: Pooling = "mean",
+        stopped: StoppedSeed | None = None,
     ) -> None:
         self.model, self.train, self.valid, self.pooling = model, train, valid, pooling
         self.pad_id, self.num_added = tokenizer.pad_id, len(list_added_ids(tokenizer))
@@ -247,25 +248,37 @@ class ContrastiveFitting:
         lengths = [len(a.ids) + len(b.ids) for a, b in zip(*train.sides, strict=True)]
         self.loop = Loop(self.config, lengths, config.first_seed, self.device, pulse)
         self.metric = "found" if valid.scores is None else "spearman"
+        self.stopped, self.history = stopped or StoppedSeed(), list[Record]()
         self._best: Record = {}
-        self._weights: dict[str, Tensor] = {}
+        self._weights = BestWeights(model)
+        self._stopping = EarlyStopping(self.config, self.loop.num_steps, self.metric)
 
     def run(self) -> Record:
         """Train until the budget is spent or early stopping ends the run; return the best record.
 
         The first record is of step 0, before training. If it is the best, training did not help.
         """
-        stopping = EarlyStopping(self.config, self.loop.num_steps, self.metric)
-        stopping.is_over(0, self._evaluate({"step": 0, "epoch": 0.0, "seconds": 0.0}))
+        loop, stopping = self.loop, self._stopping
         trained, compute_loss = nn.ModuleDict({"encoder": self.model.encoder}), self._compute_loss
         if self.config.objective == "tsdae":
             assert isinstance(self.model, MaskedLanguageModel), "the decoder has its head"
             trained["decoder"] = decoder = Decoder(self.model)
             compute_loss = partial(self._rebuild, decoder)
-        for point in self.loop.run(trained, compute_loss):
-            if stopping.is_over(point["step"], self._evaluate(point)):
-                break
-        self.model.load_state_dict(self._weights)
+        state = self.stopped.read(loop, trained, stopping, self._weights)
+        if state is None:
+            self._keep({"step": 0, "epoch": 0.0, "seconds": 0.0}, self.score())
+        else:
+            self._best, self.history = state["best"], state["history"]
+            for record in self.history:
+                self.log(record)
+        with self.stopped.keeping(loop, stopping, self._weights, self._describe):
+            for point in loop.run(compute_loss) if not stopping.has_ended else ():
+                scores = self.score()
+                with loop.undivided():
+                    self._keep(point, scores)
+                if stopping.has_ended:
+                    break
+        self._weights.restore()
         return self._best
 
     def _compute_loss(self, numbers: list[int]) -> Tensor:
@@ -294,13 +307,19 @@ class ContrastiveFitting:
             vectors = self._embed(delete_tokens(texts, self.num_added))
             return decoder(self.model, collate(texts, self.pad_id).to(self.device), vectors)
 
-    def _evaluate(self, point: Record) -> Record:
-        """Return the scores of the model, and keep its weights if they are the best so far."""
-        record = {"seed": self.config.first_seed, **point, **self.score()}
+    def _keep(self, point: Record, scores: Scores) -> None:
+        """Record an evaluation, and keep the weights if they are the best so far."""
+        record = {"seed": self.config.first_seed, **point, **scores}
         if not self._best or rank(self.metric, record) > rank(self.metric, self._best):
-            self._best, self._weights = record, copy_weights(self.model)
+            self._best = record
+            self._weights.copy()
+        self.history.append(record)
+        self._stopping.note(point["step"], scores)
+        self.loop.point = None
         self.log(record)
-        return record
+
+    def _describe(self) -> Record:
+        return {"best": self._best, "history": self.history}
 
     @torch.no_grad()
     def score(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ becomes one again.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -17,9 +18,7 @@ from pathlib import Path
 import torch
 
 from maskwright.console import Pulse
-from maskwright.errors import ConfigError, CorpusError, InputError
-from maskwright.files import write_json
-from maskwright.finetuning.column_roles import (
+from maskwright.corpus.column_roles import (
     FIRST,
     NEGATIVE,
     SCORE,
@@ -29,16 +28,19 @@ from maskwright.finetuning.column_roles import (
     find_usual,
     normalize_name,
 )
+from maskwright.corpus.table_files import TableRow, list_names, open_lines, read_columns
+from maskwright.errors import ConfigError, CorpusError, InputError
+from maskwright.files import write_json
 from maskwright.finetuning.config import FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs, find_same, number_texts
 from maskwright.finetuning.examples import encode_texts
+from maskwright.finetuning.loop import StoppedSeed
 from maskwright.finetuning.metrics import RESULTS_NAME
 from maskwright.finetuning.network import with_dropout
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
-from maskwright.finetuning.table_files import TableRow, list_names, open_lines, read_columns
 from maskwright.finetuning.task import SPLIT_FLAGS, CustomTask, Tell, report_columns
-from maskwright.formatting import describe_cut, write_code, write_code_block
+from maskwright.formatting import describe_cut, show_score, write_code, write_code_block
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.card import SIMILARITY, HubMetadata
@@ -56,7 +58,13 @@ from maskwright.model_folder.sentence_modules import (
     read_settings,
     write_modules,
 )
-from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME
+from maskwright.runs.evaluation_file import to_plain
+from maskwright.runs.run_directory import (
+    CHECKPOINTS_NAME,
+    METRICS_NAME,
+    MODEL_NAME,
+    STOPPED_NAME,
+)
 from maskwright.tokenizer.lost import check_known
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device, describe_computation
@@ -142,6 +150,8 @@ class Embedding(CustomTask):
         computation = describe_computation(config.precision, device)
         report(config.describe_budget(computation))
         record_start(out, request, config, report)
+        (out / METRICS_NAME).unlink(missing_ok=True)  # a stopped seed has its records
+        stopped = StoppedSeed(out / CHECKPOINTS_NAME / STOPPED_NAME)
         log, pulse, records = MetricsLog(out / METRICS_NAME), Pulse(report), list[Record]()
 
         def keep(record: Record) -> None:
@@ -149,15 +159,15 @@ class Embedding(CustomTask):
             records.append(record)
             pulse.say(_describe(record))
 
-        parts = tokenizer, config, keep, pulse, settings.pooling
-        fitting = ContrastiveFitting(model, train, valid, *parts)
-        if config.negatives == "mined":
-            report("mining negatives")
-            fitting.mine()
-        best = fitting.run()
-        log.close()
+        parts = tokenizer, config, keep, pulse, settings.pooling, stopped
+        with closing(log):
+            fitting = ContrastiveFitting(model, train, valid, *parts)
+            if config.negatives == "mined":
+                report("mining negatives")
+                fitting.mine()
+            best = fitting.run()
         facts = {"before": records[0], "train_pairs": len(train), "computation": computation}
-        write_json(out / RESULTS_NAME, {**best, **facts})
+        write_json(out / RESULTS_NAME, to_plain({**best, **facts}))
         card = _write_card(request.origin, len(train), records[0], best)
         settings = replace(settings, max_seq_length=max_length)
         _save(out / MODEL_NAME, loaded, settings, card, config.dimensions)
@@ -182,7 +192,7 @@ def _describe(record: Record) -> str:
     if record["step"]:
         step = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
     if "spearman" in record:
-        return f"  {step}  Spearman's correlation: {record['spearman']:.4f}"
+        return f"  {step}  Spearman's correlation: {show_score(record['spearman'])}"
     return (
         f"  {step}  retrieved among {record['candidates']}: {record['found']:.4f}  recall@10 "
         f"{record['recall_10']:.4f}  MRR {record['mrr']:.4f}"

@@ -1,12 +1,11 @@
-"""Training: the loop, early stopping, the best weights, one run for each seed, and teachers.
+"""Training: the best weights, one run for each seed, finished seeds, and teachers.
 
 A teacher reads each training example once, since inputs do not change between epochs. N examples,
 K labels.
 """
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,25 +14,30 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from maskwright.console import Pulse
-from maskwright.errors import CheckpointError, InputError, TrainingError
+from maskwright.errors import CheckpointError, InputError
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.examples import Examples, plan_steps
+from maskwright.finetuning.examples import Examples
+from maskwright.finetuning.loop import (
+    BestWeights,
+    EarlyStopping,
+    Loop,
+    StoppedSeed,
+    check_finite,
+)
 from maskwright.finetuning.metrics import (
     VALID_LOSS,
     Results,
     Scores,
-    beats,
-    is_perfect,
+    SetResults,
     rank,
     summarize,
 )
 from maskwright.finetuning.network import (
     build_classifier,
     compute_logits,
-    group_parameters,
     rescaled_output,
 )
 from maskwright.finetuning.task import Logits, TaskData
@@ -44,121 +48,10 @@ from maskwright.model.init import initialize
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.classifier_folder import open_classifier
 from maskwright.objectives.distillation import diverge
-from maskwright.optim.eager import AdamW
+from maskwright.runs.evaluation_file import to_plain
+from maskwright.runs.run_directory import STOPPED_NAME
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
 from maskwright.train.device import autocast, choose_device
-
-_MIN_SHARE = 0.5  # of the steps of a run, before early stopping counts
-
-
-def scale_rate(step: int, num_steps: int, warmup_share: float) -> float:
-    """Return the learning rate factor of a step: a linear warm-up to 1, a linear decay to 0."""
-    warmup = warmup_share * num_steps
-    if step < warmup:
-        return (step + 1) / (warmup + 1)
-    return max(0.0, (num_steps - step) / max(1.0, num_steps - warmup))
-
-
-class Loop:
-    """The training loop: learning rate schedule, gradient clipping, evaluation points.
-
-    The config is resolved; `lengths` are the tokens of each training example.
-    """
-
-    def __init__(
-        self,
-        config: FinetuneConfig,
-        lengths: Sequence[int],
-        seed: int,
-        device: torch.device,
-        pulse: Pulse | None = None,
-    ) -> None:
-        assert config.epochs is not None, "the config is not resolved"
-        self.config, self.lengths, self.seed, self.device = config, lengths, seed, device
-        self.pulse = pulse or Pulse()
-        self.steps_an_epoch = math.ceil(len(lengths) / config.batch_size)
-        self.num_steps = max(1, math.ceil(config.epochs * self.steps_an_epoch))
-
-    def run(
-        self, module: nn.Module, compute_loss: Callable[[list[int]], Tensor]
-    ) -> Iterator[Record]:
-        """Train `module`, and yield when it is to be scored: step, epoch, loss and seconds.
-
-        The loss is the mean since the last evaluation; `compute_loss` returns that of the examples
-        at some indices. Raise TrainingError if a loss is not finite.
-        """
-        torch.manual_seed(self.seed)
-        config, began, losses = self.config, time.perf_counter(), list[float]()
-        fused = self.device.type in ("cpu", "cuda")
-        optimizer = AdamW(group_parameters(module, config), fused=fused)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: scale_rate(step, self.num_steps, config.warmup_share)
-        )
-        apart = min(self.num_steps, self.steps_an_epoch / config.evaluations_an_epoch)
-        every = max(1, round(apart))
-        steps = plan_steps(self.lengths, config.batch_size, self.num_steps, self.seed)
-        for step, numbers in enumerate(steps, start=1):
-            module.train()
-            loss = compute_loss(numbers)
-            loss.backward()
-            if config.grad_clip:
-                nn.utils.clip_grad_norm_(module.parameters(), config.grad_clip)
-            losses.append(loss.item())
-            _check_finite(losses[-1], f"loss of step {step}", config.learning_rate)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            self.pulse.beat(
-                f"  seed {self.seed}  step {step:,} of {self.num_steps:,}  loss {losses[-1]:.4f}"
-            )
-            if step % every == 0 or step == self.num_steps:
-                point: Record = {"step": step, "epoch": step / self.steps_an_epoch}
-                mean, seconds = sum(losses) / len(losses), time.perf_counter() - began
-                yield {**point, "loss": mean, "seconds": seconds}
-                losses = []
-
-
-class EarlyStopping:
-    """The rule that ends a run after `config.patience` evaluations without improvement; 0: never.
-
-    A better score and a lower loss than ever before are improvements. Evaluations do not count in
-    the first part of the run, nor without a better score than the `majority`: a small encoder may
-    predict the most frequent label for a while. After a perfect score no improvement counts, as the
-    loss would fall until the end of the budget.
-    """
-
-    def __init__(
-        self, config: FinetuneConfig, num_steps: int, metric: str, majority: Scores | None = None
-    ) -> None:
-        self.patience, self.metric, self.majority = config.patience, metric, majority
-        self.warmup = config.warmup_share * num_steps
-        self.least = max(self.warmup, _MIN_SHARE * num_steps)
-        self._best: Scores = {VALID_LOSS: math.inf}
-        self._waited = 0
-
-    def is_over(self, step: int, scores: Mapping[str, float]) -> bool:
-        """Return True if the run ends after this evaluation."""
-        metric, best, loss = self.metric, self._best, scores[VALID_LOSS]
-        was_perfect = metric in best and is_perfect(metric, best)
-        is_better = metric not in best or beats(metric, scores[metric], best[metric])
-        is_ahead = not self.majority or beats(metric, scores[metric], self.majority[metric])
-        is_learning = step < self.least or is_better or loss < best[VALID_LOSS] or not is_ahead
-        if is_better:
-            best[metric] = scores[metric]
-        best[VALID_LOSS] = min(best[VALID_LOSS], loss)
-        is_early = step < self.warmup if was_perfect else is_learning
-        self._waited = 0 if is_early else self._waited + 1
-        return 0 < self.patience <= self._waited
-
-
-def copy_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of a model's weights."""
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def _check_finite(loss: float, name: str, rate: float | None) -> None:
-    if not math.isfinite(loss):
-        raise TrainingError(f"the {name} is not finite. Try a lower learning_rate than {rate}.")
 
 
 def score_model(
@@ -169,7 +62,7 @@ def score_model(
     targets = examples.select_targets(range(len(examples)))
     found = torch.as_tensor(np.vstack(logits)).double()  # squares of large numbers may overflow
     loss = data.task.loss(found, targets)
-    _check_finite(loss.item(), "loss on held-out examples", config.learning_rate)
+    check_finite(loss.item(), "loss on held-out examples", config.learning_rate)
     predictions = data.task.collect(examples, logits)
     scores = data.task.score(data.labels, data.metrics, examples, predictions)
     return {**scores, VALID_LOSS: loss.item()}
@@ -222,6 +115,18 @@ class RunResult:
     seconds: float = 0.0
     history: list[Record] = field(default_factory=list[Record])
 
+    def to_plain(self) -> Record:
+        """Return the run as JSON values; undefined scores are null."""
+        return to_plain(asdict(self))
+
+    @classmethod
+    def read(cls, values: Record) -> "RunResult":
+        """Return the run of JSON values; raise TypeError if they are not its fields."""
+        run = cls(**values)
+        for scores in (run.scores, run.test_scores):
+            scores |= {name: math.nan for name, value in scores.items() if value is None}
+        return run
+
 
 class Fitting:
     """One run of fine-tuning; afterwards the model has the weights that scored best.
@@ -237,8 +142,10 @@ class Fitting:
         seed: int,
         log: Callable[[Record], None] = lambda record: None,
         pulse: Pulse | None = None,
+        stopped: StoppedSeed | None = None,
     ) -> None:
         self.model, self.data, self.log = model, data, log
+        self.stopped = stopped or StoppedSeed()
         self.config = config.resolve(len(data.train), model.config.hidden_size)
         self.device = next(model.parameters()).device
         self.result = RunResult(seed)
@@ -252,22 +159,31 @@ class Fitting:
             weights = weigh_labels(data.task.problem, data.labels.counts, len(data.train))
             self.weights = torch.as_tensor(weights).to(self.device)
         self.loop = Loop(self.config, data.train.lengths, seed, self.device, pulse)
-        self._best: dict[str, Tensor] = {}
+        self._best = BestWeights(model)
+        majority = data.baselines["majority"]
+        self._stopping = EarlyStopping(self.config, self.loop.num_steps, data.deciding, majority)
 
     def run(self) -> RunResult:
         """Train until the budget is spent or `EarlyStopping` ends the run; raise as `Loop.run`."""
-        data, self.result.max_steps = self.data, self.loop.num_steps
-        majority = data.baselines["majority"]
-        stopping = EarlyStopping(self.config, self.loop.num_steps, data.deciding, majority)
-        for point in self.loop.run(self.model, self._compute_loss):
-            self.result.num_steps = point["step"]
-            scores = self._evaluate(point)
-            self.result.seconds = point["seconds"]
-            if stopping.is_over(point["step"], scores):
-                break
-        self.model.load_state_dict(self._best)
-        if self.data.test is not None:
-            self.result.test_scores = self._score(self.data.test)
+        data, loop, stopping = self.data, self.loop, self._stopping
+        self.result.max_steps = loop.num_steps
+        state = self.stopped.read(loop, self.model, stopping, self._best)
+        if state is not None:
+            self.result = RunResult.read(state["result"])
+            for record in self.result.history:
+                self.log(record)
+        with self.stopped.keeping(loop, stopping, self._best, self._describe):
+            for point in loop.run(self._compute_loss) if not stopping.has_ended else ():
+                with rescaled_output(self.model, self.mean, self.deviation):
+                    scores = self._score(data.valid)
+                    with loop.undivided():
+                        self._keep(point, scores)
+                if stopping.has_ended:
+                    break
+            with loop.undivided():
+                self._best.restore()
+            if data.test is not None:
+                self.result.test_scores = self._score(data.test)
         return self.result
 
     def _compute_loss(self, numbers: list[int]) -> Tensor:
@@ -294,18 +210,20 @@ class Fitting:
             return (targets - self.mean) / self.deviation
         return targets
 
-    def _evaluate(self, point: Record) -> Scores:
-        """Return the scores of the model, and keep its weights if they are the best so far."""
-        result = self.result
-        with rescaled_output(self.model, self.mean, self.deviation):
-            scores = self._score(self.data.valid)
-            deciding = self.data.deciding
-            if not result.scores or rank(deciding, scores) > rank(deciding, result.scores):
-                result.scores, result.best_step = scores, point["step"]
-                self._best = copy_weights(self.model)
+    def _keep(self, point: Record, scores: Scores) -> None:
+        """Record an evaluation, and keep the weights if they are the best so far."""
+        result, deciding = self.result, self.data.deciding
+        if not result.scores or rank(deciding, scores) > rank(deciding, result.scores):
+            result.scores, result.best_step = scores, point["step"]
+            self._best.copy()
+        result.num_steps, result.seconds = point["step"], point["seconds"]
         result.history.append({"seed": result.seed, **point, **scores})
+        self._stopping.note(point["step"], scores)
+        self.loop.point = None
         self.log(result.history[-1])
-        return scores
+
+    def _describe(self) -> Record:
+        return {"result": self.result.to_plain()}
 
     def _score(self, examples: Examples) -> Scores:
         return score_model(self.model, self.data, examples, self.config, self.loop.pulse)
@@ -315,9 +233,9 @@ class Fitting:
 class FinishedSeeds:
     """The finished runs, in order, in a checkpoint with the weights of the best one.
 
-    Each run replaces the checkpoint of the previous one. An interrupted seed is trained again from
-    its beginning, with the same result: data order, head and dropout depend on the seed alone.
-    `folder` is None if no checkpoint is written.
+    Each run replaces the checkpoint of the previous one. A seed whose process is killed is trained
+    again from its beginning, with the same result: data order, head and dropout depend on the seed
+    alone. `folder` is None if no checkpoint is written.
     """
 
     folder: Path | None = None
@@ -336,18 +254,23 @@ class FinishedSeeds:
         if checkpoint is None:
             return cls(folder)
         try:
-            runs = [RunResult(**run) for run in checkpoint.state["runs"]]
+            runs = [RunResult.read(run) for run in checkpoint.state["runs"]]
         except (KeyError, TypeError) as error:
             raise CheckpointError(
                 f"{checkpoint.path} holds no finished seeds ({error}). Remove it."
             ) from None
         return cls(folder, runs, checkpoint)
 
+    @property
+    def stopped(self) -> StoppedSeed:
+        """The seed after them, if a signal stopped it."""
+        return StoppedSeed(self.folder and self.folder / STOPPED_NAME)
+
     def add(self, run: RunResult, best: Classifier) -> None:
         """Add a run; `best` is the classifier of the best run so far."""
         self.runs.append(run)
         if self.folder is not None:
-            state = {"runs": [asdict(each) for each in self.runs]}
+            state = {"runs": [each.to_plain() for each in self.runs]}
             save_checkpoint(self.folder, len(self.runs), best.state_dict(), state, keep=1)
 
 
@@ -398,7 +321,7 @@ def train_seeds(
         finished.checkpoint.read_into(best.state_dict())
     for seed in range(config.first_seed + len(finished.runs), config.first_seed + config.seeds):
         model = build(seed)
-        run = Fitting(model, data, config, seed, log, pulse).run()
+        run = Fitting(model, data, config, seed, log, pulse, finished.stopped).run()
         runs = [*finished.runs, run]
         if best is None or find_best(runs, data.deciding) == len(finished.runs):
             best = model
@@ -418,23 +341,28 @@ def collect_results(data: TaskData, seeds: SeedsResult, computation: dict[str, s
         "train_examples": len(data.train.rows),
         "valid_examples": len(data.valid.rows),
         "skipped_rows": dict(data.skipped),
-        "baselines": data.baselines,
+        "baselines": to_plain(data.baselines),
         "scores": summarize([run.scores for run in seeds.runs]),
-        "runs": [asdict(run) for run in seeds.runs],
+        "runs": [run.to_plain() for run in seeds.runs],
     }
+    if void := data.task.list_void(data.labels, data.metrics, data.valid):
+        results["void"] = void
     if data.test is not None:
-        results["test"] = {
+        test: SetResults = {
             "examples": len(data.test.rows),
-            "baselines": data.test_baselines,
+            "baselines": to_plain(data.test_baselines),
             "scores": summarize([run.test_scores for run in seeds.runs]),
         }
+        if void := data.task.list_void(data.labels, data.metrics, data.test):
+            test["void"] = void
+        results["test"] = test
     return results
 
 
 def add_control(results: Results, control: SeedsResult) -> None:
     """Add the scores of an encoder of the same shape that started from random weights."""
     results["random_encoder"] = summarize([run.scores for run in control.runs])
-    results["random_encoder_runs"] = [asdict(run) for run in control.runs]
+    results["random_encoder_runs"] = [run.to_plain() for run in control.runs]
     if "test" in results:
         results["test"]["random_encoder"] = summarize([run.test_scores for run in control.runs])
 

@@ -1,8 +1,10 @@
 """Metrics under their GLUE names, F1 of entities, and ``results.json`` with its comparisons.
 
-N examples, K labels.
+An undefined score (a correlation with a constant, an F1 of a label that neither occurs nor is
+predicted) is NaN, null in files, and is shown as ``undefined``. N examples, K labels.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from maskwright.extras import import_extra
 from maskwright.files import read_json
 from maskwright.finetuning.conll import find_entities
+from maskwright.formatting import show_score
 from maskwright.logs import Record
 
 Metric = Literal[
@@ -24,6 +27,7 @@ Metric = Literal[
     "mean_squared_error", "exact_match", "mrr", "span_f1",
 ]  # fmt: skip
 Scores = dict[str, float]
+SavedScores = Mapping[str, float | None]  # None: undefined
 Baselines = dict[str, Scores]  # by the name of the baseline
 LOWER_IS_BETTER: frozenset[str] = frozenset({"mean_squared_error"})
 VALID_LOSS = "valid_loss"
@@ -31,12 +35,26 @@ RESULTS_NAME = "results.json"
 _MAX_BYTES = 64 << 20
 
 
+_CONSTANTS = {
+    "multilabel": "the labels of more than half of the examples",
+    "regression": "the mean of the numbers",
+    "ranking": "one number for all passages",
+    "tokens": "the most frequent tag",
+    "spans": "no answer",
+}
+_RIVALS = {
+    "tokens": "logistic regression on words and their neighbors",
+    "spans": "the words near those of the question",
+}
+
+
 def compute_metric(name: str, true: NDArray[Any], found: NDArray[Any]) -> float:
     """Return a metric of label ids [N], of 0 and 1 for multi-label tasks [N, K], or of numbers [N].
 
-    A correlation with constant predictions, which is undefined, is 0.
+    NaN if it is undefined, as in SciPy and scikit-learn. Matthews' correlation with constant
+    predictions is 0, as in scikit-learn; if all examples have one label, it is undefined.
     """
-    return _METRICS[name](true, found)
+    return _METRICS[name](true, found) if len(true) else math.nan
 
 
 def _sklearn() -> Any:
@@ -44,20 +62,20 @@ def _sklearn() -> Any:
 
 
 def _matthews(true: NDArray[Any], found: NDArray[Any]) -> float:
-    if len(np.union1d(true, found)) < 2:
-        return 0.0  # scikit-learn warns about a single label
+    if len(np.unique(true)) < 2:
+        return math.nan
     return float(_sklearn().matthews_corrcoef(true, found))
 
 
 def _f1(average: str, true: NDArray[Any], found: NDArray[Any]) -> float:
     if true.shape[1:] == (1,):  # one label of several a text can have
         average = "binary"
-    return float(_sklearn().f1_score(true, found, average=average, zero_division=0))
+    return float(_sklearn().f1_score(true, found, average=average, zero_division=np.nan))
 
 
 def _correlate(name: str, true: NDArray[Any], found: NDArray[Any]) -> float:
     if np.ptp(true) == 0 or np.ptp(found) == 0:
-        return 0.0
+        return math.nan  # SciPy warns
     stats: Any = import_extra("scipy.stats", "finetune", "correlations")
     return float(getattr(stats, name)(true, found).statistic)
 
@@ -76,7 +94,7 @@ _METRICS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {
 
 @dataclass(frozen=True)
 class SpanScores:
-    """Precision, recall and F1 of entities, or of one label.
+    """Precision, recall and F1 of entities, or of one label; NaN without a denominator.
 
     Attributes:
         num_true: the number in the examples.
@@ -90,16 +108,16 @@ class SpanScores:
 
     @property
     def precision(self) -> float:
-        return self.num_right / self.num_found if self.num_found else 0.0
+        return self.num_right / self.num_found if self.num_found else math.nan
 
     @property
     def recall(self) -> float:
-        return self.num_right / self.num_true if self.num_true else 0.0
+        return self.num_right / self.num_true if self.num_true else math.nan
 
     @property
     def f1(self) -> float:
         both = self.num_true + self.num_found
-        return 2 * self.num_right / both if both else 0.0
+        return 2 * self.num_right / both if both else math.nan
 
 
 def score_spans(
@@ -137,13 +155,19 @@ def rank(metric: str, scores: Mapping[str, float]) -> tuple[float, float]:
     A small encoder may predict only the most frequent label for a while; then the loss alone shows
     progress.
     """
-    value = scores[metric]
+    value = _as_number(scores[metric])
     return -value if metric in LOWER_IS_BETTER else value, -scores[VALID_LOSS]
 
 
-def beats(metric: str, ours: float, theirs: float) -> bool:
+def beats(metric: str, ours: float | None, theirs: float | None) -> bool:
     """Return True if one value of a metric is better than another."""
+    ours, theirs = _as_number(ours), _as_number(theirs)
     return ours < theirs if metric in LOWER_IS_BETTER else ours > theirs
+
+
+def _as_number(value: float | None) -> float:
+    """Return a score to compare; an undefined one is 0, the correlation or F1 of no skill."""
+    return 0.0 if value is None or math.isnan(value) else value
 
 
 def is_perfect(metric: str, scores: Mapping[str, float]) -> bool:
@@ -153,22 +177,26 @@ def is_perfect(metric: str, scores: Mapping[str, float]) -> bool:
 
 def describe_scores(scores: Mapping[str, float]) -> str:
     """Return the scores as one line, without those of each kind of entity."""
-    return "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)
+    shown = {name: show_score(value) for name, value in scores.items() if "/" not in name}
+    return "  ".join(f"{name} {value}" for name, value in shown.items())
 
 
 class Summary(TypedDict):
-    """Mean and standard deviation of a score over all runs; a single run has no deviation."""
+    """Mean and standard deviation of a score over all runs; a single run has no deviation.
 
-    mean: float
+    The mean is None if the score of a run is undefined.
+    """
+
+    mean: float | None
     deviation: float | None
 
 
 class ClassScores(TypedDict):
     """The scores of one label or kind of entity; `examples` counts its true occurrences."""
 
-    precision: float
-    recall: float
-    f1: float
+    precision: float | None
+    recall: float | None
+    f1: float | None
     examples: int
 
 
@@ -176,11 +204,13 @@ class SetResults(TypedDict):
     """The scores on one set of examples.
 
     `random_encoder` has the control's scores; `confusion_matrix` maps true label -> prediction ->
-    count, without zeros. `classes` and `confusion_matrix` are the saved model's.
+    count, without zeros. `classes` and `confusion_matrix` are the saved model's. `void` names the
+    metrics that say nothing, because of the labels of the examples.
     """
 
     examples: NotRequired[int]
-    baselines: Baselines
+    void: NotRequired[list[str]]
+    baselines: Mapping[str, SavedScores]
     scores: dict[str, Summary]
     classes: NotRequired[dict[str, ClassScores]]
     confusion_matrix: NotRequired[dict[str, dict[str, int]]]
@@ -222,8 +252,11 @@ def read_results(run: Path) -> Results | None:
     return cast(Results, results) if "scores" in results else None
 
 
-def read_deciding_score(run: Path) -> float:
-    """Return the validation score that selected the weights of a run; that of vectors, too."""
+def read_deciding_score(run: Path) -> float | None:
+    """Return the validation score that selected the weights of a run; that of vectors, too.
+
+    None if it is undefined.
+    """
     results = read_json(run / RESULTS_NAME, _MAX_BYTES)
     if "scores" in results:
         return results["scores"][results["deciding_metric"]]["mean"]
@@ -231,12 +264,18 @@ def read_deciding_score(run: Path) -> float:
 
 
 def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
-    """Return mean and deviation of each score over runs."""
-    values = {name: [run.get(name, 0.0) for run in runs] for name in runs[0]}
-    return {
-        name: {"mean": mean(found), "deviation": stdev(found) if len(found) > 1 else None}
-        for name, found in values.items()
-    }
+    """Return mean and deviation of each score over runs.
+
+    A kind of entity that a run lacks is neither in its examples nor predicted.
+    """
+    names = dict.fromkeys(name for run in runs for name in run)
+    return {name: _summarize([run.get(name, math.nan) for run in runs]) for name in names}
+
+
+def _summarize(values: Sequence[float]) -> Summary:
+    if any(map(math.isnan, values)):
+        return {"mean": None, "deviation": None}
+    return {"mean": mean(values), "deviation": stdev(values) if len(values) > 1 else None}
 
 
 def get_judged(results: Results) -> SetResults:
@@ -246,9 +285,9 @@ def get_judged(results: Results) -> SetResults:
 
 
 def show_mean(found: Summary) -> str:
-    """Return ``0.9012 ± 0.0034``, or the value of a single run."""
+    """Return ``0.9012 ± 0.0034``, or the value of a single run, or ``undefined``."""
     deviation = found["deviation"]
-    return f"{found['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation is not None else "")
+    return show_score(found["mean"]) + (f" ± {deviation:.4f}" if deviation is not None else "")
 
 
 def list_scores(results: SetResults | FoldResults) -> list[tuple[str, list[str]]]:
@@ -256,33 +295,47 @@ def list_scores(results: SetResults | FoldResults) -> list[tuple[str, list[str]]
 
     Scores of each kind of entity are omitted.
     """
-    columns: list[Mapping[str, float | Summary]] = [*results["baselines"].values()]
+    columns: list[Mapping[str, float | Summary | None]] = [*results["baselines"].values()]
     columns += [results["random_encoder"]] if "random_encoder" in results else []
     columns.append(results["scores"])
     names = [name for name in results["baselines"]["majority"] if "/" not in name]
     return [(name, [_show(column[name]) for column in columns]) for name in names]
 
 
-def _show(score: float | Summary) -> str:
-    return f"{score:.4f}" if isinstance(score, float | int) else show_mean(score)
+def _show(score: float | Summary | None) -> str:
+    return show_mean(score) if isinstance(score, dict) else show_score(score)
+
+
+def describe_constant(task: str) -> str:
+    """Return what the baseline ``majority`` of a task predicts."""
+    return _CONSTANTS.get(task, "the most frequent label")
 
 
 def describe_defeats(results: Results) -> list[str]:
     """Return a message for each baseline that the model does not beat."""
     metric, judged = results["deciding_metric"], get_judged(results)
     ours, baselines = judged["scores"][metric]["mean"], judged["baselines"]
+    if metric in judged.get("void", ()):
+        kind = "test" if "test" in results else "validation"
+        return [f"{metric} says nothing, so no model is compared: {describe_void(kind)}"]
     lines, advice = list[str](), _advise(results["runs"])
     if not beats(metric, ours, baselines["majority"][metric]):
-        lines.append(
-            f"The model does not beat a constant prediction of the most frequent label. {advice}."
-        )
+        constant = describe_constant(results["task"])
+        lines.append(f"The model does not beat a constant prediction: {constant}. {advice}.")
     bag = baselines["bag of words"][metric]
     if beats(metric, bag, ours):
-        lines.append(
-            f"A bag of words is better: {metric} {bag:.4f}, this model {ours:.4f}. {advice}, or "
-            "deploy the bag of words."
-        )
+        name = _RIVALS.get(results["task"], "a bag of words")
+        scores = f"{metric} {show_score(bag)}, this model {show_score(ours)}"
+        lines.append(f"Better than this model: {name} ({scores}). {advice}, or deploy that.")
     return lines
+
+
+def describe_void(kind: str) -> str:
+    """Return why no score says anything about a set of examples, and what to do."""
+    return (
+        f"the labels of the {kind} examples are all equal, or none. Check them; hidden labels "
+        "cannot be scored."
+    )
 
 
 def _advise(runs: Sequence[Record]) -> str:

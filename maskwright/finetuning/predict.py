@@ -13,28 +13,16 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.console import Pulse, tell
-from maskwright.corpus.sources import recognize_name
-from maskwright.errors import InputError
-from maskwright.finetuning.column_roles import (
+from maskwright.corpus.column_roles import (
+    SENTENCE,
     TEXT_ROLES,
     Column,
     find_roles,
     looks_like_header,
     name_roles,
 )
-from maskwright.finetuning.conll import (
-    OUTSIDE,
-    Sentence,
-    find_entities,
-    has_conll_name,
-    marks_entities,
-    read_words,
-    split_words,
-)
-from maskwright.finetuning.examples import Examples, encode_texts, encode_words
-from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.span_task import choose_answers, encode_questions, read_questions
-from maskwright.finetuning.table_files import (
+from maskwright.corpus.table_files import (
+    find_joined,
     is_named_sequences,
     is_named_table,
     list_names,
@@ -44,7 +32,20 @@ from maskwright.finetuning.table_files import (
     read_sequence_file,
     read_text_lines,
 )
+from maskwright.corpus.text_inputs import find_file, has_conll_name
+from maskwright.errors import InputError
+from maskwright.finetuning.conll import (
+    OUTSIDE,
+    Sentence,
+    find_entities,
+    marks_entities,
+    split_words,
+)
+from maskwright.finetuning.examples import Examples, encode_texts, encode_words
+from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.span_task import choose_answers, encode_questions, read_questions
 from maskwright.finetuning.task import Answer, Labels, Tell, make_answers
+from maskwright.finetuning.token_tables import find_words, read_given_words
 from maskwright.formatting import describe_cut
 from maskwright.inference.text_model import check_finite, show_text
 from maskwright.model_folder.classifier_folder import open_classifier
@@ -205,7 +206,7 @@ class AnsweredText:
 
 def predict(
     folder: str | Path,
-    text: str | Iterable[str] = (),
+    text: str | Path | Iterable[str] = (),
     *,
     file: str | Path | None = None,
     table: str | Path | None = None,
@@ -237,23 +238,23 @@ def predict(
     Raises:
         MaskwrightError: an argument is wrong, or, during iteration, a line cannot be read.
     """
-    texts = [text] if isinstance(text, str) else text
-    named = name_roles(columns or {}, (*TEXT_ROLES, _WORD), "predict")
+    texts = [str(text)] if isinstance(text, str | Path) else text
+    named = name_roles(columns or {}, (*TEXT_ROLES, _WORD, SENTENCE), "predict")
     if sum((texts != (), file is not None, table is not None)) > 1:
         raise InputError("texts, --file and --table cannot be combined. Give one of them")
-    path = _find_file(texts, file if table is None else table)
-    kind = _find_kind(path, table is not None, named, header)
+    given = file if table is None else table
+    path = find_file(texts) if given is None else Path(given)
     predictor = Predictor(find_model_folder(folder), device or "auto")
+    kind = _find_kind(path, table is not None, named, header, predictor.labels_tokens)
     if entities and not (predictor.labels_tokens and marks_entities(predictor.loaded.labels)):
         rule = f"its labels, such as {predictor.loaded.labels[0]}, are not of entities"
         raise InputError(f"--entities has no effect with {folder}: {rule}. Remove it.")
     trained: Mapping[str, Any] = read_example_files(Path(folder))
-    if kind == "conll":
+    if kind == "words":
         if not predictor.labels_tokens:
             raise InputError(f"{path} holds words, but this model labels texts. Give texts.")
-        word = {**trained.get("columns", {}), **named}.get(_WORD)
-        sentences = read_words(path or "", None if word is None else int(word))
-        return _answer_all(predictor, sentences, report)
+        assert path is not None
+        return _answer_all(predictor, read_given_words(path, named, trained, header), report)
     if path is None:
         found: Iterator[Texts] = ((one,) for one in texts)
     elif kind == "sequences":
@@ -307,17 +308,24 @@ def _has_text(texts: Texts) -> bool:
 
 
 def _find_kind(
-    path: Path | None, is_table: bool, columns: Mapping[str, Column], header: bool | None
-) -> Literal["conll", "table", "sequences", "lines"]:
-    """Return how the input is read; raise InputError for columns or a header that it lacks."""
-    if path is not None and (_WORD in columns or has_conll_name(path)):
-        if header is not None or not columns.keys() <= {_WORD}:
-            raise InputError(f"{path} is read as CoNLL, which takes only --columns word=N")
-        if not str(columns.get(_WORD, 0)).lstrip("-").isdecimal():
-            raise InputError(f"--columns word={columns[_WORD]} must be a position, from 0")
-        return "conll"
+    path: Path | None,
+    is_table: bool,
+    columns: Mapping[str, Column],
+    header: bool | None,
+    has_words: bool,
+) -> Literal["words", "table", "sequences", "lines"]:
+    """Return how the input is read; raise InputError for columns or a header that it lacks.
+
+    `has_words` is True if the model labels words, so that a table may be one of words.
+    """
+    is_words = has_words and path is not None and find_words(path) is not None
+    if path is not None and (_WORD in columns or has_conll_name(path) or is_words):
+        is_table = is_words or not str(columns.get(_WORD, 0)).lstrip("-").isdecimal()
+        if not columns.keys() <= {_WORD, SENTENCE} or (header is not None and not is_table):
+            raise InputError(f"{path} is read as CoNLL, which takes only --columns word=…")
+        return "words"
     if _WORD in columns:
-        raise InputError(f"--columns word={columns[_WORD]} requires a CoNLL file. Give one.")
+        raise InputError(f"--columns word={columns[_WORD]} requires a file of words. Give one.")
     if path is not None and (is_table or is_named_table(path)):
         return "table"
     if columns or header is not None:
@@ -367,30 +375,12 @@ def _check_first(
     raise InputError(f"{path or 'the input'} holds no text. Give at least one.")
 
 
-def _find_file(texts: Iterable[str], given: str | Path | None) -> Path | None:
-    """Return the file that is given, or that a single text names; None if there is none.
-
-    Raise InputError if the text looks like a path, but the file is missing.
-    """
-    if not isinstance(texts, Sequence) or len(texts) != 1:
-        return None if given is None else Path(given)
-    path = Path(texts[0])
-    try:
-        if path.is_file():
-            return path
-    except (OSError, ValueError):  # a long text, or one with a NUL, is no valid path
-        return None
-    if (recognize_name(path)[0] or has_conll_name(path)) and " " not in texts[0]:
-        raise InputError(
-            f"{path} does not exist. Check the path. (To pass a text that looks like a path, echo "
-            "it to standard input.)"
-        )
-    return None
-
-
 def has_columns(path: Path, columns: Mapping[str, Column]) -> bool:
     """Return True if a table has these columns; positions are of one without a header."""
     names = list_names(path)
     if all(isinstance(column, str) for column in columns.values()):
-        return bool(columns) and {*columns.values()} <= {*names}
+        joined = find_joined(columns, names)
+        parts = {part for found in joined.values() for part in found}
+        parts |= {str(column) for role, column in columns.items() if role not in joined}
+        return bool(parts) and parts <= {*names}
     return not {".jsonl", ".parquet"} & {*path.suffixes} and not looks_like_header([names])

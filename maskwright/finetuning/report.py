@@ -22,6 +22,7 @@ from maskwright.finetuning.metrics import (
     Results,
     SetResults,
     SpanScores,
+    describe_constant,
     describe_defeats,
     get_judged,
     list_scores,
@@ -47,13 +48,13 @@ from maskwright.model.classifier import Classifier
 from maskwright.provenance import show_computation
 from maskwright.report.charts import COLORS, FAINT, annotate_level, has_matplotlib, render
 from maskwright.report.pages import fill_template
+from maskwright.runs.evaluation_file import to_plain
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 
 _MAX_CLASSES = 20  # in a confusion matrix; a larger one is unreadable
 _MAX_MISTAKES, _MAX_CONFUSIONS = 30, 20
 _MAX_CHARACTERS = 600
 Probability = float | list[float] | None  # of an answer: of its label, or of each of its labels
-_TITLES = {"majority": "most frequent answer", "bag of words": "bag of words"}
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,13 @@ class Predictions:
             known = score_sets((true, found, true & found) for true, found in sets)
             names = self.labels.names if sets else ()
             classes = {name: known.get(name, SpanScores(0, 0, 0)) for name in names}
-        return {
-            name: {"precision": s.precision, "recall": s.recall, "f1": s.f1, "examples": s.num_true}
-            for name, s in classes.items()
-        }
+        return to_plain(
+            {
+                name: {"precision": s.precision, "recall": s.recall, "f1": s.f1}
+                | {"examples": s.num_true}
+                for name, s in classes.items()
+            }
+        )
 
     def count_confusions(self) -> dict[str, dict[str, int]]:
         """Return label or tag -> prediction -> count, without zeros; {} for other tasks."""
@@ -282,7 +286,7 @@ def render_page(
         "finetuning.html.j2",
         title=name,
         facts=list(_list_facts(results, judged, predictions.task)),
-        columns=[*(_TITLES.get(each, each) for each in judged["baselines"]), *models],
+        columns=[*(_entitle(each, results) for each in judged["baselines"]), *models],
         scores=list_scores(judged),
         notes=describe_defeats(results),
         judged="test" if "test" in results else "validation",
@@ -295,6 +299,10 @@ def render_page(
         curves=_draw_curves(records, results) if has_matplotlib() else None,
         config=[(key, str(value)) for key, value in config.items()],
     )
+
+
+def _entitle(baseline: str, results: Results) -> str:
+    return describe_constant(results["task"]) if baseline == "majority" else baseline
 
 
 def _list_facts(results: Results, judged: SetResults, task: LabelTask) -> Iterator[tuple[str, str]]:
@@ -385,14 +393,16 @@ def _draw_curves(records: Sequence[Record], results: Results) -> str:
             for run, seed in keys:
                 mine = [r for r in records if (str(r.get("run", "")), r["seed"]) == (run, seed)]
                 known = [(r["epoch"], r[name]) for r in mine if isinstance(r[name], int | float)]
+                known = known or [(math.nan, math.nan)]
                 color = FAINT if run else COLORS[seed % len(COLORS)]
                 label = "random encoder" if run else f"seed {seed}"
                 style = "--" if run else "-"
                 axes.plot(*zip(*known, strict=True), style, color=color, linewidth=1.4, label=label)
             if name == metric:
                 for baseline, scores in results["baselines"].items():
-                    axes.axhline(scores[metric], color=FAINT, linewidth=1, linestyle=(0, (2, 3)))
-                    annotate_level(axes, scores[metric], _TITLES.get(baseline, baseline))
+                    if (level := scores[metric]) is not None:
+                        axes.axhline(level, color=FAINT, linewidth=1, linestyle=(0, (2, 3)))
+                        annotate_level(axes, level, _entitle(baseline, results))
             axes.set_title(title, loc="left", fontsize=9.5)
             axes.set_xlabel("epochs")
             axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)

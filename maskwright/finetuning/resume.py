@@ -1,8 +1,9 @@
 """The run directory of ``maskwright finetune``: lock, provenance, resumption.
 
 ``OUT/provenance.json`` is written first and records everything that the scores depend on.
-``OUT/checkpoints`` holds the finished seeds and is removed last: a run is finished if it has a
-model and no checkpoints. Every file is replaced atomically, since the process may be killed.
+``OUT/checkpoints`` holds the finished seeds, and the seed that a signal stopped. It is removed
+last: a run is finished if it has a model and no checkpoints. Every file is replaced atomically,
+since the process may be killed.
 """
 
 import shutil
@@ -39,14 +40,11 @@ from maskwright.runs.run_directory import (
     locking_run,
     read_asked,
 )
+from maskwright.train.signals import TerminatedError
 
 _ENDED_NAME = ".checkpoints.ended"  # the checkpoints while they are deleted
 _MAX_BYTES = 64 << 20
 _WEIGHTS = ("*.safetensors", "config.json", "tokenizer.json")
-
-
-class _TerminatedError(BaseException):
-    """SIGTERM was received; not an Exception, so that no ``except Exception`` catches it."""
 
 
 def _describe(request: Request) -> Plain:
@@ -109,7 +107,7 @@ def owning_run(out: Path, request: Request, report: Tell) -> Generator[bool]:
     try:
         with _raising_on_sigterm(), locking_run(out, report):
             yield _is_due(out, request)
-    except _TerminatedError:
+    except TerminatedError:
         raise StoppedError(_describe_stop(out, "SIGTERM")) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_describe_stop(out, "SIGINT")) from None
@@ -128,13 +126,13 @@ def _is_due(out: Path, request: Request) -> bool:
         return True
     is_finished = (out / MODEL_NAME).is_dir() and not (out / CHECKPOINTS_NAME).exists()
     if not is_finished and not has_checkpoint(out):
-        return True  # there is no finished seed to lose
+        return True  # there is nothing to lose
     name, old, new = next(_list_differences(read_asked(out), request), ("", None, None))
     if name and is_finished:
         check_new_folder(out)
     if name:
         raise InputError(
-            f"{out} holds finished seeds of a run with {name} = {old}, not {new}. Repeat the "
+            f"{out} holds trained seeds of a run with {name} = {old}, not {new}. Repeat the "
             f"original command (maskwright finetune --resume {out}), or choose another --out."
         )
     if is_finished:
@@ -192,10 +190,10 @@ def record_end(out: Path) -> None:
 
 @contextmanager
 def _raising_on_sigterm() -> Generator[None]:
-    """Raise `_TerminatedError` on SIGTERM; do nothing outside the main thread."""
+    """Raise `TerminatedError` on SIGTERM; do nothing outside the main thread."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise _TerminatedError
+        raise TerminatedError
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -210,7 +208,8 @@ def _raising_on_sigterm() -> Generator[None]:
 def _describe_stop(out: Path, name: str) -> str:
     if not is_fine_tuning(out):
         return f"stopped by {name} before training began"
+    kept = "finished seeds and the steps of this one" if has_checkpoint(out) else "no step"
     return (
-        f"stopped by {name}; finished seeds are saved. Resume with the same command, or with "
+        f"stopped by {name}; saved: {kept}. Resume with the same command, or with "
         f"maskwright finetune --resume {out}"
     )

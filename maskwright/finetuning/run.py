@@ -15,9 +15,10 @@ import torch
 
 from maskwright.config import from_mapping
 from maskwright.console import Pulse, tell
+from maskwright.corpus.column_roles import Column, name_roles
+from maskwright.corpus.table_files import parse_columns
 from maskwright.errors import ConfigError, InputError, suggest
 from maskwright.files import write_json
-from maskwright.finetuning.column_roles import Column, name_roles
 from maskwright.finetuning.config import GLUE_TASKS, TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.conll import TaggedSentence, find_word_rule
 from maskwright.finetuning.examples import Row
@@ -35,6 +36,7 @@ from maskwright.finetuning.metrics import (
     Baselines,
     FoldResults,
     Results,
+    describe_constant,
     describe_scores,
     get_judged,
     show_mean,
@@ -44,7 +46,6 @@ from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import add_classes, predict_sets, write_page, write_predictions
 from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
 from maskwright.finetuning.split import cut_folds, split_examples
-from maskwright.finetuning.table_files import parse_columns
 from maskwright.finetuning.task import (
     CustomTask,
     TaskData,
@@ -55,7 +56,7 @@ from maskwright.finetuning.task import (
     read_task,
     report_columns,
 )
-from maskwright.formatting import count_noun, describe_cut, write_code
+from maskwright.formatting import count_noun, describe_cut, show_score, write_code
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import EncoderModel
@@ -254,6 +255,9 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
         card = _write_card(results, request.origin)
+        if not config.private:  # words of the vocabulary, which may be of a private text, too
+            num_texts = len(data.held_out[-1].rows[0].texts)
+            card = add_example(card, make_examples(loaded.tokenizer, num_texts))
         _save_model(out / MODEL_NAME, outcome.model, card, data, loaded, config.max_length)
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted
@@ -282,7 +286,7 @@ def _save_model(
         loaded.tokenizer,
         data.labels.names,
         data.task.problem,
-        add_example(card, make_examples(loaded.tokenizer, num_texts)),
+        card,
         add_special_tokens=loaded.add_special_tokens,
         max_length=max_length,
         num_texts=None if level == "token" else num_texts,
@@ -312,7 +316,7 @@ def _train_logged(
     for run in finished.runs:
         for record in run.history:
             metrics.write({**record, **marks})
-        score = f"{deciding} {run.scores[deciding]:.4f}"
+        score = f"{deciding} {show_score(run.scores[deciding])}"
         pulse.say(f"  seed {run.seed} is already finished: {score}")
 
     def log(record: Record) -> None:
@@ -374,10 +378,10 @@ def _write_card(results: Results, origin: str) -> str:
         f"{results['train_examples']:,} examples. {deciding} on "
         f"{judged.get('examples', 0):,} {'test' if 'test' in results else 'validation'} examples"
         f"{'' if 'test' in results else ', which selected the weights'}: "
-        f"{judged['scores'][deciding]['mean']:.4f} "
-        f"({count_noun(len(results['runs']), 'run')}; always the most frequent answer: "
-        f"{baselines['majority'][deciding]:.4f}, bag of words: "
-        f"{baselines['bag of words'][deciding]:.4f}).{in_folds}\n"
+        f"{show_score(judged['scores'][deciding]['mean'])} "
+        f"({count_noun(len(results['runs']), 'run')}; always {describe_constant(results['task'])}: "
+        f"{show_score(baselines['majority'][deciding])}, bag of words: "
+        f"{show_score(baselines['bag of words'][deciding])}).{in_folds}\n"
     )
 
 
@@ -397,7 +401,9 @@ def cross_validate(
         [run] = train_seeds(data, loaded.model, config, device, pulse=pulse).runs
         scores.append({**data.test_baselines, _MODEL: run.test_scores})
         num_scored += len(data.held_out[-1].rows)
-        shown = "  ".join(f"{name} {each[data.deciding]:.4f}" for name, each in scores[-1].items())
+        shown = "  ".join(
+            f"{name} {show_score(each[data.deciding])}" for name, each in scores[-1].items()
+        )
         pulse.say(f"  fold {number} of {config.folds}  {data.deciding}  {shown}")
     # A kind of entity, such as span_f1/PER, may be missing in a fold.
     kept = [metric for metric in scores[0]["majority"] if "/" not in metric]

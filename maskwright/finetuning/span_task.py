@@ -21,12 +21,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.corpus.table_files import TableRow, list_names, read_columns
 from maskwright.errors import CorpusError, show_value
 from maskwright.files import read_json
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples, Row, Windows
 from maskwright.finetuning.metrics import Scores
-from maskwright.finetuning.table_files import TableRow, list_names, read_columns
 from maskwright.finetuning.task import (
     EMBEDDING_SETTINGS,
     SPLIT_FLAGS,

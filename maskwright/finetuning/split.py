@@ -9,10 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
+from maskwright.corpus.column_roles import AFTER
+from maskwright.corpus.table_files import GROUP_MARK, TableRow
 from maskwright.errors import CorpusError
-from maskwright.finetuning.column_roles import AFTER
 from maskwright.finetuning.examples import Row
-from maskwright.finetuning.table_files import GROUP_MARK, TableRow
 
 RowType = TypeVar("RowType", bound=Row)
 Texts = Sequence[str]
@@ -112,13 +112,14 @@ def count_shared(train: Sequence[TableRow], valid: Sequence[TableRow]) -> int:
 
 def count_repeated(known: Sequence[Row], scored: Sequence[Row]) -> int:
     """Return the number of scored examples whose texts are those of a known example."""
+    seen = {spell_texts(row) for row in known}
+    return sum(spell_texts(row) in seen for row in scored)
 
-    def spell(row: Row) -> tuple[str, ...]:
-        texts = (text for text in row.group_texts if not text.startswith(GROUP_MARK))
-        return tuple(" ".join(text.split()) for text in texts)
 
-    seen = {spell(row) for row in known}
-    return sum(spell(row) in seen for row in scored)
+def spell_texts(row: Row) -> tuple[str, ...]:
+    """Return the texts of an example, which are equal whatever blanks they have, without its group."""
+    texts = (text for text in row.group_texts if not text.startswith(GROUP_MARK))
+    return tuple(" ".join(text.split()) for text in texts)
 
 
 def find_connected(texts: Sequence[Texts]) -> list[str]:

@@ -4,10 +4,11 @@ A `Task` is one class and one line in `config.TASKS`. Most label texts or words:
 six methods of its own. N examples, K labels.
 """
 
+import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,20 +19,26 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.errors import ConfigError, CorpusError
-from maskwright.finetuning.column_roles import FIRST, Column, LabelKind, find_roles, infer_roles
+from maskwright.corpus.column_roles import FIRST, Column, LabelKind, find_roles, infer_roles
+from maskwright.corpus.table_files import (
+    fold_name,
+    list_names,
+    parse_columns,
+    peek_rows,
+    read_columns,
+)
+from maskwright.errors import ConfigError, CorpusError, show_value
 from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.conll import marks_entities
+from maskwright.finetuning.doubts import describe_doubts
 from maskwright.finetuning.examples import Examples, Row
-from maskwright.finetuning.metrics import Baselines, Metric, Scores
-from maskwright.finetuning.split import count_repeated, split_after, split_examples
-from maskwright.finetuning.table_files import list_names, parse_columns, peek_rows, read_columns
+from maskwright.finetuning.metrics import Baselines, Metric, Scores, describe_void
+from maskwright.finetuning.split import split_after, split_examples
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.lost import check_known
 from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.words import has_long_words
 
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
@@ -54,16 +61,21 @@ class Labels:
     num_unanswerable: int = 0
 
     def encode(self, names: Sequence[str], place: str) -> list[int]:
-        """Return the ids of the labels of an example; raise CorpusError for an unknown one."""
-        numbers = {name: number for number, name in enumerate(self.names)}
-        for name in names:
-            if name not in numbers:
+        """Return the ids of the labels of an example, whose width and case may differ.
+
+        Raise CorpusError for an unknown one.
+        """
+        numbers = {fold_name(name): number for number, name in enumerate(self.names)}
+        numbers |= {name: number for number, name in enumerate(self.names)}
+        found = [numbers.get(name, numbers.get(fold_name(name))) for name in names]
+        for name, number in zip(names, found, strict=True):
+            if number is None:
                 known = ", ".join(self.names[:10]) + ", …" * (len(self.names) > 10)
                 raise CorpusError(
                     f"{place} has the label {name}, which no training example has: they have "
                     f"{known}."
                 )
-        return [numbers[name] for name in names]
+        return [number for number in found if number is not None]
 
 
 @dataclass(frozen=True)
@@ -193,6 +205,15 @@ class LabelTask(Task):
         self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
     ) -> Scores:
         """Return the scores of the predictions that `collect` or a baseline returned."""
+
+    def list_void(self, labels: Labels, metrics: Sequence[str], examples: Examples) -> list[str]:
+        """Return the metrics that are undefined even for the labels of these examples."""
+        if self.level == "span" or not examples.rows:
+            return []
+        truth = examples.targets if examples.sentences is None else examples.sentences.targets
+        truth = truth if self.level == "token" else np.asarray(truth)
+        scores = self.score(labels, metrics, examples, truth)
+        return [name for name, value in scores.items() if math.isnan(value)]
 
     @abstractmethod
     def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
@@ -336,7 +357,8 @@ def encode_sets(
     for rows, path in zip(sets, paths, strict=False):
         check_known(tokenizer, (text for row in rows for text in row.texts), str(path))
     labels = task.find_labels(sets[0])
-    task.notes += _describe_doubtful(sets, labels)
+    named = [[task.list_labels(row) for row in rows] for rows in sets]
+    task.notes += describe_doubts(sets, named, labels.names)
     deciding, metrics = choose_metrics(task, labels, config.metric, files.metrics)
     train, *held_out = (task.encode(rows, labels, tokenizer, max_length) for rows in sets)
     fitted = task.fit_baselines(labels, train)
@@ -344,6 +366,10 @@ def encode_sets(
         {name: task.score(labels, metrics, each, answer(each)) for name, answer in fitted.items()}
         for each in held_out
     ]
+    for kind, each in zip(("validation", "test"), held_out, strict=False):
+        if void := task.list_void(labels, metrics, each):
+            verb = "says" if len(void) == 1 else "say"
+            task.notes.append(f"{' and '.join(void)} {verb} nothing: {describe_void(kind)}")
     test = {"test": held_out[1], "test_baselines": scores[1]} if len(held_out) > 1 else {}
     data = TaskData(task, labels, train, held_out[0], metrics, deciding, tokenizer.pad_id)
     return replace(data, pooling=pooling, baselines=scores[0], **test)
@@ -357,25 +383,6 @@ def _choose_inputs(
     pooling = config.choose_pooling(width, "sentence2" in files.columns, is_number)
     tokenizer = wrap_apart(loaded.tokenizer) if pooling == "bi" else loaded.tokenizer
     return pooling, tokenizer, config.find_length(loaded.model.config.max_position_embeddings)
-
-
-def _describe_doubtful(sets: Sequence[Sequence[Row]], labels: Labels) -> Iterator[str]:
-    """Yield lines about text without blanks, labels that differ by case only, and examples that
-    are in earlier sets.
-    """
-    if has_long_words(text for row in sets[0] for text in row.texts):
-        yield "words are as long as texts: the bag of words is one of 1 to 3 characters"
-    groups: dict[str, list[str]] = {}
-    for name in labels.names:
-        groups.setdefault(name.casefold(), []).append(name)
-    if alike := [" and ".join(names) for names in groups.values() if len(names) > 1]:
-        yield f"labels that differ by case only: {'; '.join(alike)}. Are they one label?"
-    known, place = [*sets[0]], "training"
-    for kind, rows in zip(("validation", "test"), sets[1:], strict=False):
-        if count := count_repeated(known, rows):
-            rule = f"{count:,} of {len(rows):,} {kind} examples are also in {place}"
-            yield f"{rule}: scores on new text will be lower. Remove them."
-        known, place = [*known, *rows], "training or validation"
 
 
 def read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:
@@ -400,7 +407,14 @@ def read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -
             f"{files.train}: each of its {len(train):,} examples has a different label. Check "
             "--columns label=…, or use --task regression for numbers."
         )
-    raise CorpusError(
-        f"{files.train} holds too few examples for training and validation. Add some, or give "
-        "--valid or another --valid-share."
-    )
+    raise CorpusError(f"{files.train} {_explain_split(train)}, or give --valid.")
+
+
+def _explain_split(rows: Sequence[Row]) -> str:
+    """Return why examples cannot be split into training and validation, and a remedy."""
+    first = {row.group_texts[0] for row in rows}
+    if len(rows) > 2 and len(first) == 1:
+        shown = show_value(next(iter(first)).replace("\x1f", " "))
+        return f"has {len(rows):,} examples of one text, {shown}. Check --columns, add others"
+    rule = "holds too few examples for training and validation"
+    return f"{rule}. Add some, give another --valid-share"

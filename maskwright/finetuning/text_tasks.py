@@ -18,13 +18,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.corpus.column_roles import FIRST, LABEL, NEGATIVE, SECOND, Column, find_usual
+from maskwright.corpus.table_files import TableRow, clean_name, list_names, read_columns
 from maskwright.errors import CorpusError, show_value
 from maskwright.finetuning.baselines import fit_bag_of_words, predict_constant
-from maskwright.finetuning.column_roles import FIRST, LABEL, NEGATIVE, SECOND, Column, find_usual
 from maskwright.finetuning.config import TaskFiles
+from maskwright.finetuning.doubts import join_counts
 from maskwright.finetuning.examples import Examples, Row, encode_texts
 from maskwright.finetuning.metrics import Scores, compute_metric
-from maskwright.finetuning.table_files import TableRow, clean_name, list_names, read_columns
 from maskwright.finetuning.task import (
     EMBEDDING_SETTINGS,
     Baseline,
@@ -57,7 +58,7 @@ class TextTask(LabelTask):
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the labels of training examples, sorted as numbers if they are numbers."""
         each = (dict.fromkeys(self.list_labels(row)) for row in rows)
-        counts = Counter(name for names in each for name in names)
+        counts = join_counts(Counter(name for names in each for name in names))
         least = 1 if self.problem == "multi_label_classification" else 2
         if len(counts) < least:
             raise CorpusError(

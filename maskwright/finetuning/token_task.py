@@ -1,5 +1,6 @@
 """The task that labels words: entities, parts of speech, and other tags of CoNLL files."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,11 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.errors import CorpusError, InputError
+from maskwright.corpus.column_roles import Column
+from maskwright.corpus.table_files import open_lines
+from maskwright.corpus.text_inputs import has_conll_name
+from maskwright.errors import CorpusError
 from maskwright.finetuning.baselines import fit_tagger
-from maskwright.finetuning.column_roles import Column
 from maskwright.finetuning.config import TaskFiles
-from maskwright.finetuning.conll import TaggedSentence, read_conll
+from maskwright.finetuning.conll import (
+    TaggedSentence,
+    read_conll,
+    unify_sentences,
+)
+from maskwright.finetuning.conll_layout import find_layout
+from maskwright.finetuning.doubts import join_counts
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Scores, score_spans
 from maskwright.finetuning.task import (
@@ -24,6 +33,7 @@ from maskwright.finetuning.task import (
     Logits,
     decide,
 )
+from maskwright.finetuning.token_tables import find_word_table, is_word_table, read_word_table
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # the tag ids of the words of each sentence
@@ -33,40 +43,51 @@ class Tokens(LabelTask):
     """A tag for each word: cross-entropy on its first token, scored on whole sentences."""
 
     name = "tokens"
-    roles = ("word", "tag")
+    roles = ("word", "tag", "sentence")
     level = "token"
     metrics = ("span_f1", "accuracy")
     unused = (*EMBEDDING_SETTINGS, *SPLIT_FLAGS)
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
-        for role, column in given.items():
-            if not str(column).lstrip("-").isdecimal():
-                raise InputError(
-                    f"--columns {role}={column} must be a position, from 0; -1 is the last column"
-                )
-        return {role: int(column) for role, column in given.items()}
+        """Return the columns of a table by name, and those of a CoNLL file by position."""
+        if (found := find_word_table(train, given)) is not None:
+            return found
+        layout = find_layout(list(open_lines(train)[1]), has_tags=True)
+        usual = {"word": layout.word, "tag": layout.tag}
+        return {role: int(given.get(role, column)) for role, column in usual.items()}
 
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
-        columns = {role: int(column) for role, column in files.columns.items()}
-        rewritten: dict[str, str] = {}
-        sentences: list[Row] = [*read_conll(path, **columns, rewritten=rewritten)]
-        if rewritten:
-            shown = [f"{tag} is read as {name}" for tag, name in sorted(rewritten.items())]
-            more = f", and {len(shown) - 5} more" if len(shown) > 5 else ""
-            self.notes.append(f"{path.name}: the tag {', '.join(shown[:5])}{more}")
+        columns, notes = files.columns, list[str]()
+        if not columns or (path != files.train and self._differs(path, columns)):
+            columns = self.find_columns(path, {})
+        if is_word_table(columns):
+            found = read_word_table(path, columns, files.has_header)
+            sentences: list[Row] = [*unify_sentences(found, notes)]
+            notes.insert(0, f"a table of words, in {len(sentences):,} sentences")
+        else:
+            positions = {role: int(column) for role, column in columns.items()}
+            sentences = [*read_conll(path, **positions, notes=notes)]
+        self.notes += [f"{path.name}: {note}" for note in notes]
         if path == files.train and len(sentences) == 1:
             raise CorpusError(
                 f"{path} holds one sentence of {len(_sentence(sentences[0]).words):,} words. "
-                "Separate sentences by blank lines."
+                "Separate sentences by blank lines, or name the column that counts them: "
+                "--columns sentence=… word=… tag=…"
             )
         return sentences
+
+    def _differs(self, path: Path, columns: Mapping[str, Column]) -> bool:
+        """Return True if a file is a table, and the training file with these columns is not."""
+        if is_word_table(columns):
+            return has_conll_name(path)
+        return find_word_table(path, {}) is not None
 
     def list_labels(self, row: Row) -> list[str]:
         return [*_sentence(row).tags]
 
     def find_labels(self, rows: Sequence[Row]) -> Labels:
         """Return the tags, with ``O`` first."""
-        counts = Counter(tag for row in rows for tag in _sentence(row).tags)
+        counts = join_counts(Counter(tag for row in rows for tag in _sentence(row).tags))
         if len(counts) < 2:
             tag = next(iter(counts), "none")
             raise CorpusError(f"all words have the tag {tag}. Check the files and --columns tag=…")
@@ -137,6 +158,6 @@ def score_tags(labels: Labels, targets: Tags, found: Tags) -> Scores:
         "span_f1": scores.f1,
         "span_precision": scores.precision,
         "span_recall": scores.recall,
-        "accuracy": sum(t == f for t, f in pairs) / max(1, len(pairs)),
+        "accuracy": sum(t == f for t, f in pairs) / len(pairs) if pairs else math.nan,
         **{f"span_f1/{kind}": each.f1 for kind, each in kinds.items()},
     }

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.console import Pulse, tell
+from maskwright.corpus.text_inputs import Texts, list_texts_of
 from maskwright.errors import InputError
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
 from maskwright.inference.vector_files import AddRows, Vectors, check_out, writing_vectors
@@ -57,7 +58,7 @@ class EmbedResult:
 
 def embed(
     folder: str | Path,
-    texts: str | Iterable[str],
+    texts: Texts,
     *,
     out: str | Path,
     ids: Iterable[str] | None = None,
@@ -77,7 +78,8 @@ def embed(
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME``.
-        texts: one text or an iterable, which is read in blocks of a few thousand texts.
+        texts: one text, the path of a file (a table, or text lines), or an iterable, which is read
+            in blocks of a few thousand texts.
         out: a new file: ``.npy``, float32 [texts, width], or ``.parquet``, with the texts.
         ids: an id for each text: a column of ``.parquet``, and a file ``NAME.ids.txt`` beside
             ``NAME.npy``, an id a line.
@@ -147,7 +149,7 @@ def _check_inputs(texts: str | Iterable[str], batch_tokens: int | None) -> Itera
     """Return the texts in blocks; raise InputError if there is none, or for a size below 1."""
     if batch_tokens is not None and batch_tokens < 1:
         raise InputError(f"--batch-tokens = {batch_tokens} must be at least 1")
-    blocks = split_blocks([texts] if isinstance(texts, str) else texts)
+    blocks = split_blocks(list_texts_of(texts))
     first = next(blocks, None)
     if first is None:
         raise InputError("there is no text to embed")
@@ -411,8 +413,8 @@ class Match:
 
 def search(
     folder: str | Path,
-    queries: str | Iterable[str],
-    texts: Iterable[str],
+    queries: Texts,
+    texts: Texts,
     *,
     top: int = 10,
     pooling: Pooling | None = None,
@@ -430,8 +432,8 @@ def search(
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME``.
-        queries: one query or several.
-        texts: the texts to search.
+        queries: one query or several, or the path of a file.
+        texts: the texts to search, or the path of a file: a table, or text lines.
         top: the number of texts to find for each query.
         pooling: ``mean`` of all tokens, or ``cls``, the first token; default: as in `Embedder`.
         batch_tokens: the maximum tokens per batch; default: chosen for the device.
@@ -445,14 +447,14 @@ def search(
     for name, value in (("top", top), ("batch-tokens", batch_tokens)):
         if value is not None and value < 1:
             raise InputError(f"--{name} = {value} must be at least 1")
-    asked = [queries] if isinstance(queries, str) else list(queries)
+    asked = list(list_texts_of(queries))
     if not asked or not all(query.strip() for query in asked):
         raise InputError("a query is missing or blank. Give some words to search for.")
     embed = Embedder(folder, device, pooling)
     vectors = embed.comparable(embed(asked, batch_tokens, QUERY))
     best: list[list[Match]] = [[] for _ in asked]
     num_texts = 0
-    for block in split_blocks(texts):
+    for block in split_blocks(list_texts_of(texts)):
         kept = [(number, text) for number, text in enumerate(block, num_texts + 1) if text.strip()]
         num_texts += len(block)
         found = embed([text for _, text in kept], batch_tokens, DOCUMENT)

@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.corpus.column_roles import LABEL, NEGATIVE, TEXT_ROLES, Column
+from maskwright.corpus.table_files import list_names
+from maskwright.corpus.text_inputs import has_conll_name
 from maskwright.errors import InputError
 from maskwright.files import write_text
-from maskwright.finetuning.column_roles import LABEL, NEGATIVE, TEXT_ROLES, Column
 from maskwright.finetuning.config import TaskFiles
-from maskwright.finetuning.conll import TaggedSentence, has_conll_name
+from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import Examples, collate, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.table_files import list_names
 from maskwright.finetuning.task import (
     Labels,
     LabelTask,

@@ -143,6 +143,9 @@ class ModelConfig:
     init_output: InitOutput | None = setting(
         None, "initial output projections: normal, scaled by 1/sqrt(2 x layers), or zero"
     )
+    init_embedding_norm: float | None = setting(
+        None, "initial weights of the norm of the embeddings; small ones let the blocks speak early"
+    )
     attention_backend: AttentionBackend = setting("auto", "attention kernel")
 
     def __post_init__(self) -> None:
@@ -210,6 +213,7 @@ class EncoderConfig:
     initializer_range: float = 0.02
     initializer_cutoff_factor: float = 0.0
     init_output: InitOutput = "normal"
+    init_embedding_norm: float = 1.0
     pad_token_id: int = 0
     cls_token_id: int | None = None
     sep_token_id: int | None = None
@@ -394,7 +398,7 @@ def _check_numbers(config: EncoderConfig) -> None:
         at_least = 2 if name == "position_buckets" else int(name not in _MAY_BE_ZERO)
         if field.type is int and value < at_least:
             raise ConfigError(name, value, f"must be at least {at_least}")
-        if name.endswith(("_theta", "_eps")) and value <= 0:
+        if name.endswith(("_theta", "_eps", "init_embedding_norm")) and value <= 0:
             raise ConfigError(name, value, "must be positive")
         if name.startswith("initializer_") and value < 0:
             raise ConfigError(name, value, "must not be negative")

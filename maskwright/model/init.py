@@ -20,7 +20,7 @@ def initialize(model: Network, seed: int) -> None:
     Matrices and embeddings are normal with deviation ``initializer_range`` (truncated if
     ``initializer_cutoff_factor`` is not 0), except the output projections of attention and MLP
     (``init_output``), the zero row of the padding token, and the deltas of shared embeddings,
-    which are 0. Biases are 0, norms 1.
+    which are 0. Biases are 0, norms 1, that of the embeddings ``init_embedding_norm``.
     """
     _draw_parameters(model, model.config, seed)
     for module in model.modules():
@@ -43,13 +43,19 @@ def _draw_parameters(model: nn.Module, config: EncoderConfig, seed: int) -> None
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2:
-            parameter.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+            parameter.fill_(_initial_constant(config, name))
             continue
         deviation = _deviation(config, name)
         if deviation == 0:
             parameter.zero_()
         else:
             parameter.copy_(_draw(parameter.shape, deviation, config, generator))
+
+
+def _initial_constant(config: EncoderConfig, name: str) -> float:
+    if name.endswith("embeddings.norm.weight"):
+        return config.init_embedding_norm
+    return 1.0 if name.endswith("norm.weight") else 0.0
 
 
 def _deviation(config: EncoderConfig, name: str) -> float:

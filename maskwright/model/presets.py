@@ -29,7 +29,7 @@ _BERT: Plain = {
     "prediction_head_size": 0, "decoder_bias": True, "next_token_prediction": False,
     "embedding_dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1,
     "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 0.0,
-    "init_output": "normal",
+    "init_output": "normal", "init_embedding_norm": 1.0,
 }  # fmt: skip
 # Warner et al., 2024.
 _MODERNBERT: Plain = {
@@ -43,7 +43,7 @@ _MODERNBERT: Plain = {
     "prediction_head_size": 0, "decoder_bias": True, "next_token_prediction": False,
     "embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0,
     "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 2.0,
-    "init_output": "scaled",
+    "init_output": "scaled", "init_embedding_norm": 1.0,
 }  # fmt: skip
 # Boizard et al., 2025.
 _EUROBERT: Plain = {

@@ -29,7 +29,7 @@ from maskwright.model_folder.folder import (
     with_ids_of,
     write_folder,
 )
-from maskwright.model_folder.native.family import NativeHead, RawConfig
+from maskwright.model_folder.native.family import NativeHead, RawConfig, find_stated
 from maskwright.model_folder.weights import read_model
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import trim_blanks, wrap_apart, wrap_inputs
@@ -126,7 +126,7 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
             "maskwright finetune trains one from it."
         )
     level, native = found
-    extra = raw.get(EXTRA_KEY) or {}
+    extra = find_stated(raw, {}, EXTRA_KEY)
     config = read_architecture(raw, extra, native.family, folder)
     tokenizer = Tokenizer.load(folder)
     check_tokenizer(tokenizer, config, extra, folder)
@@ -185,7 +185,7 @@ def _read_problem(raw: RawConfig, num_labels: int) -> ProblemType:
 
 def _read_words(extra: RawConfig, folder: Path) -> WordRule:
     try:
-        return from_mapping(WordRule, extra.get(_WORDS) or {}, f"{EXTRA_KEY}.{_WORDS}.")
+        return from_mapping(WordRule, find_stated(extra, {}, _WORDS), f"{EXTRA_KEY}.{_WORDS}.")
     except ConfigError as error:
         raise ModelFolderError(f"{folder}: {error}") from None
 

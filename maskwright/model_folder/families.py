@@ -37,7 +37,7 @@ FAMILIES: dict[str, Family] = {
 # field, the value is stored under "maskwright" in config.json.
 TRAINING_FIELDS = (
     "embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout",
-    "initializer_range", "initializer_cutoff_factor", "init_output",
+    "initializer_range", "initializer_cutoff_factor", "init_output", "init_embedding_norm",
 )  # fmt: skip
 # Fields that only `Family.write_more` may write; the preset does not fix them.
 _WRITTEN_APART = ("rope_theta", "local_rope_theta", "local_attention")

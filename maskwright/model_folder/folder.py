@@ -32,7 +32,7 @@ from maskwright.model_folder.native.bert_like import (
     ELECTRA_DISCRIMINATOR,
     OWN_DISCRIMINATOR,
 )
-from maskwright.model_folder.native.family import Family, RawConfig, read_value
+from maskwright.model_folder.native.family import Family, RawConfig, find_stated, read_value
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.sentence_modules import FILES as SENTENCE_FILES
 from maskwright.model_folder.weights import WEIGHTS, is_headless, read_model, write_weights
@@ -271,7 +271,7 @@ def describe_folder(folder: Path) -> FolderDescription:
 
 def _describe_any(folder: Path) -> FolderDescription:
     raw = read_config_file(folder)
-    extra = raw.get(EXTRA_KEY) or {}
+    extra = find_stated(raw, {}, EXTRA_KEY)
     model_type, classes = show_value(raw.get("model_type")), list_classes(raw)
     family, discriminator = FAMILIES.get(model_type), DISCRIMINATORS.get(model_type)
     if discriminator and discriminator.architecture in classes:
@@ -308,7 +308,7 @@ def read_architecture(
     """
     try:
         config = family.read_config(raw)
-        kept = extra.get("training") or {}
+        kept = find_stated(extra, {}, "training")
         if not isinstance(kept, dict):
             raise ConfigError(f"{EXTRA_KEY}.training", kept, "must hold fields and values")
         training = {
@@ -339,7 +339,7 @@ def read_config_file(folder: Path) -> RawConfig:
         raw = read_json(path, MAX_CONFIG_BYTES)
     except (OSError, ValueError) as error:
         raise ModelFolderError(f"{path} cannot be read: {error}.") from None
-    if not isinstance(raw, dict) or not isinstance(raw.get(EXTRA_KEY) or {}, dict):
+    if not isinstance(raw, dict) or not isinstance(find_stated(raw, {}, EXTRA_KEY), dict):
         raise ModelFolderError(f"{path} does not hold a model's configuration.")
     return raw
 
@@ -351,9 +351,12 @@ def read_dimensions(folder: Path) -> list[int]:
     Raises:
         ModelFolderError: they are not a list of sizes.
     """
-    sizes = read_config_file(folder).get(DIMENSIONS) or []
+    sizes = find_stated(read_config_file(folder), [], DIMENSIONS)
     try:
-        return sorted(set(convert(sizes, tuple[int, ...], DIMENSIONS)))
+        found = sorted(set(convert(sizes, tuple[int, ...], DIMENSIONS)))
+        if found and found[0] < 1:
+            raise ConfigError(DIMENSIONS, found[0], "must be at least 1", "Correct it.")
+        return found
     except ConfigError as error:
         raise ModelFolderError(f"{folder / CONFIG}: {error}") from None
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from maskwright.config import from_mapping
 from maskwright.errors import ConfigError, InputError, ModelFolderError, show_value
 from maskwright.files import JsonObject, read_json, read_object, write_json
+from maskwright.model_folder.native.family import find_stated
 from maskwright.tokenizer.files import SENTENCE_CONFIG, read_max_length
 
 Pooling = Literal["mean", "cls"]
@@ -143,7 +144,7 @@ def parse_settings(stated: Mapping[str, Any], path: Path) -> VectorSettings:
     Raises:
         ModelFolderError: a value of the file at `path` is wrong.
     """
-    raw: Any = stated.get("prompts") or {}
+    raw: Any = find_stated(stated, {}, "prompts")
     # A prompt may be null, which is no prompt.
     prompts = {name: raw[name] or "" for name in raw} if isinstance(raw, dict) else {"": raw}
     if not all(isinstance(text, str) for text in prompts.values()) or not isinstance(raw, dict):
@@ -188,13 +189,13 @@ def _read_case(folder: Path) -> bool:
     others: JsonObject = {name: stated[name] for name in _UNSUPPORTED if stated.get(name)}
     if stated.get("transformer_task", "feature-extraction") != "feature-extraction":
         others["transformer_task"] = stated["transformer_task"]
-    modes: Any = stated.get("modality_config") or {"text": _TEXT_OUTPUT}
+    modes: Any = find_stated(stated, {"text": _TEXT_OUTPUT}, "modality_config")
     if not isinstance(modes, dict) or modes.get("text") != _TEXT_OUTPUT:
         others["modality_config"] = modes
     for name, value in others.items():
         rule = f"{name} = {show_value(value)} is not supported"
         raise ModelFolderError(f"{path}: {rule}. Use sentence-transformers for this model.")
-    lower = stated.get("do_lower_case") or False
+    lower = find_stated(stated, False, "do_lower_case")
     if not isinstance(lower, bool):
         rule = f"do_lower_case = {show_value(lower)} must be true or false"
         raise ModelFolderError(f"{path}: {rule}. Correct it.")

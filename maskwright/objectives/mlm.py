@@ -36,7 +36,7 @@ from maskwright.objectives.objective import (
     TermSums,
     TrainedModel,
 )
-from maskwright.objectives.scores import MASKED_LM_SCORES, ScoreLine
+from maskwright.objectives.scores import MASKED_LM_SCORES, ScoreLine, divide
 
 MLM = "mlm"
 MLM_TERM = Term(1.0, "loss", "masked_accuracy", attrgetter("num_predictions"))
@@ -216,8 +216,8 @@ def _sum_up(
 
 def _to_scores(sums: Sequence[float]) -> MaskedLMScores:
     *totals, seen_correct, seen_top5, num_seen, count = sums
-    loss, accuracy, top5, unigram_loss, unigram_accuracy = (t / max(count, 1) for t in totals)
-    seen = (seen_correct / max(num_seen, 1), seen_top5 / max(num_seen, 1))
+    loss, accuracy, top5, unigram_loss, unigram_accuracy = (divide(t, count) for t in totals)
+    seen = (divide(seen_correct, num_seen), divide(seen_top5, num_seen))
     return MaskedLMScores(
         loss, accuracy, top5, *seen, unigram_loss, unigram_accuracy, num_predictions=int(count)
     )

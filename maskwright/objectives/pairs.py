@@ -32,7 +32,7 @@ from maskwright.objectives.mlm import (
     run_model,
 )
 from maskwright.objectives.objective import HeldOut, Loss, Term, TermSums
-from maskwright.objectives.scores import ScoreLine
+from maskwright.objectives.scores import ScoreLine, divide
 
 PAIRS = "pairs"
 PAIR_TERM = Term(1.0, "pair_loss", "pair_accuracy", attrgetter("num_pairs"))
@@ -149,6 +149,6 @@ def evaluate_sentence_pairs(
         sums += torch.stack([one.cpu().double() for one in found])  # Apple's GPUs have no float64
         count += len(labels)
     *totals, count = world.sum(*sums.tolist(), count)
-    loss, accuracy, second = (total / max(count, 1) for total in totals)
-    baseline = max(second, 1 - second) if count else 0.0
+    loss, accuracy, second = (divide(total, count) for total in totals)
+    baseline = max(second, 1 - second)
     return SentencePairScores(loss, accuracy, baseline, int(count))

@@ -51,7 +51,7 @@ from maskwright.objectives.objective import (
     TermSums,
     TrainedModel,
 )
-from maskwright.objectives.scores import ScoreLine
+from maskwright.objectives.scores import ScoreLine, divide
 
 RTD = "rtd"
 
@@ -268,13 +268,13 @@ def evaluate_replaced_tokens(
         counts = ((said == truth).sum(), truth.sum(), (said & truth).sum())
         sums += torch.tensor([loss.item(), *(n.item() for n in counts), len(truth)])
     loss, right, replaced, found, count = world.sum(*sums.tolist())
-    total = max(count, 1)
-    share = replaced / total
+    share = divide(replaced, count)
+    parts = [-p * math.log(p) for p in (share, 1 - share) if p != 0]
     return ReplacedTokenScores(
-        rtd_loss=loss / total,
-        rtd_accuracy=right / total,
-        rtd_base_loss=-sum(p * math.log(p) for p in (share, 1 - share) if p > 0),
+        rtd_loss=divide(loss, count),
+        rtd_accuracy=divide(right, count),
+        rtd_base_loss=sum(parts),
         rtd_base_accuracy=1 - share,
-        rtd_recall=found / max(replaced, 1),
+        rtd_recall=divide(found, replaced),
         num_judged=int(count),
     )

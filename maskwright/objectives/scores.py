@@ -5,7 +5,13 @@ model can copy them, and no baseline does. The accuracy over all masked tokens, 
 is recorded beside it and not shown. This module does not import torch, so that reports can use it.
 """
 
+import math
 from dataclasses import dataclass
+
+
+def divide(total: float, count: float) -> float:
+    """Return a mean; NaN of no samples, which is null in metrics.jsonl."""
+    return total / count if count else math.nan
 
 
 @dataclass(frozen=True)

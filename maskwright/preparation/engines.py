@@ -351,15 +351,19 @@ def find_jobs(out: Path) -> list[str]:
     return sorted(set(listed.stdout.split()), key=int)
 
 
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
 def choose_engine(config: PrepareConfig) -> Engine | None:
     """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`).
 
     Raises:
         ConfigError: a package or program that the engine needs is missing.
     """
-    has_affinity = hasattr(os, "sched_getaffinity")  # the cores that this process may use
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    workers = config.workers or cores
+    workers = config.workers or count_cores()
     if config.engine == "local":
         return partial(run_locally, workers)
     check_extra("datatrove", "cluster", f"engine = {config.engine}")

@@ -86,8 +86,8 @@ def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> Pretr
     """Return `config` with the preparation settings of the prepared folder that it names, if any.
 
     Several folders have one tokenizer, and the settings of the first one are returned. Raise
-    ConfigError if `given`, which the user set over recipe and file, has other settings, which
-    would have no effect; or if a mixture is set for one folder, or for text.
+    ConfigError if `given`, which the user set over the recipe, has other settings, which would
+    have no effect; or if a mixture is set for one folder, or for text.
     """
     folders = named_sources(config)
     _check_mixture(config, len(folders))

@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 import torch
 
-from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.formatting import count_noun, show_duration
-from maskwright.model.config import SIZE_FIELDS, EncoderConfig, ModelConfig, parse_sizes
+from maskwright.model.config import EncoderConfig, parse_sizes
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import count_parameters
 from maskwright.model.init import initialize
@@ -37,32 +36,27 @@ from maskwright.pretraining.build import (
     resolve_model,
 )
 from maskwright.pretraining.cards import Cards, find_card, own_tokens
-from maskwright.runs.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.pretraining.sizes import (
+    WIDE,
+    Size,
+    adopt_size,
+    find_recipe,
+    may_fill_step,
+    set_batch_tokens,
+    set_vocab_size,
+)
+from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.settled import Settled
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import clip_gradients, compute_gradients, count_predictions
 
 COUNTED_EPOCHS = 20
-# From this width on, the values of the recipe `wide` replace those of `auto`.
-_WIDE, _WIDE_RECIPE, _NARROW_RECIPE = 384, "wide", DEFAULT_RECIPE
-_SECTIONS = ("data", "masking", "optim", "train")
-_RATES = ("learning_rate", "muon_learning_rate")
 # A step that takes a GPU so long at its peak keeps it four fifths as busy as larger ones: 12 layers
 # of width 384 and 16,384 tokens, 2.5 ms at the peak, reach 0.77 (benchmarks gpu-variants).
 _BUSY_SECONDS, _UPDATES = 0.003, 5
 _MIN_STEPS, _MIN_TOKENS = 2000, 8192
-
-
-class Size(NamedTuple):
-    """A size with the petaFLOP from which on it pays."""
-
-    least: float
-    width: int
-    layers: int
-
-    def __str__(self) -> str:
-        return f"width {self.width}, layers {self.layers}"
 
 
 class Pay(NamedTuple):
@@ -112,82 +106,8 @@ def _explain(size: Size, found: Pay, where: str) -> str:
     return f"about {show_duration(seconds)} on {where} would buy {size}"
 
 
-def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:
-    """Return the model with this size: heads of 64, an MLP three times as wide."""
-    return replace(
-        model,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=None,
-        intermediate_size=3 * width,
-    )
-
-
-def find_recipe(width: int) -> str:
-    """Return the recipe whose values go with a width."""
-    return _WIDE_RECIPE if width >= _WIDE else _NARROW_RECIPE
-
-
-def scale_rates(width: int) -> dict[str, float]:
-    """Return the learning rates that go with a width, if they are not those of its recipe.
-
-    They fall with the width, from those measured at 384 (Yang et al., "Tuning Large Neural Networks
-    via Zero-Shot Hyperparameter Transfer", 2022).
-    """
-    optim = resolve(_WIDE_RECIPE).optim
-    factor = _WIDE / width
-    scaled = {name: float(f"{getattr(optim, name) * factor:.6g}") for name in _RATES}
-    return scaled if factor < 1 else {}
-
-
-def adopt_size(config: PretrainConfig, size: Size) -> PretrainConfig:
-    """Return the configuration with this size and what goes with it.
-
-    Values that differ from those of `auto` were set by the user and stay.
-    """
-    config = replace(config, model=set_size(config.model, size.width, size.layers))
-    if size.width < _WIDE:
-        return config
-    plain, narrow, wide = map(to_mapping, (config, resolve(_NARROW_RECIPE), resolve(_WIDE_RECIPE)))
-    wide["optim"] |= scale_rates(size.width)
-    for section in _SECTIONS:
-        for name, value in wide[section].items():
-            if plain[section][name] == narrow[section][name]:
-                plain[section][name] = value
-    return from_mapping(PretrainConfig, plain)
-
-
-def _set_vocab_size(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
-    """Return the configuration with a vocabulary size, unless the user set one.
-
-    A size that differs from that of `auto` was set by the user.
-    """
-    tokenizer = config.tokenizer
-    if tokenizer.path or tokenizer.vocab_size != resolve(_NARROW_RECIPE).tokenizer.vocab_size:
-        return config
-    return replace(config, tokenizer=replace(tokenizer, vocab_size=vocab_size))
-
-
-def keep_size(config: PretrainConfig, begun: PretrainConfig) -> PretrainConfig:
-    """Return the configuration with the size of a run that began, and what goes with it."""
-    size = Size(0.0, begun.model.hidden_size, begun.model.num_hidden_layers)
-    kept = adopt_size(config, size)
-    chosen = {name: getattr(begun.model, name) for name in SIZE_FIELDS}
-    kept = replace(kept, model=replace(kept.model, **chosen))
-    kept = _set_vocab_size(kept, begun.tokenizer.vocab_size)
-    if kept.train.batch_tokens == config.train.batch_tokens:
-        return kept
-    return replace(kept, train=replace(kept.train, batch_tokens=begun.train.batch_tokens))
-
-
-def fill_step(
-    config: PretrainConfig,
-    peak_flops: float,
-    flops_per_token: float,
-    update_flops: float,
-    tokens: float,
-) -> PretrainConfig:
-    """Return the configuration with the fewest tokens a step that keep the device busy.
+def fill_step(peak_flops: float, flops_per_token: float, update_flops: float, tokens: float) -> int:
+    """Return the fewest tokens of a step that keep the device busy.
 
     They are a power of two, and no more than a run of 2,000 steps allows: larger steps learn less
     from each token (McCandlish et al., "An Empirical Model of Large-Batch Training", 2018).
@@ -197,13 +117,10 @@ def fill_step(
         update_flops: operations of an update, which should be a fifth of a step at most.
         tokens: the tokens of the run.
     """
-    wide = resolve(_WIDE_RECIPE).train.batch_tokens
-    if config.model.hidden_size < _WIDE or config.train.batch_tokens != wide:
-        return config
     busy = (_BUSY_SECONDS * peak_flops + _UPDATES * update_flops) / flops_per_token
     most = max(_MIN_TOKENS, tokens / _MIN_STEPS)
     count = min(2 ** math.ceil(math.log2(busy)), 2 ** math.floor(math.log2(most)))
-    return replace(config, train=replace(config.train, batch_tokens=max(_MIN_TOKENS, count)))
+    return max(_MIN_TOKENS, count)
 
 
 def count_tokens(train: TrainConfig, step_seconds: float, epoch_tokens: float | None) -> float:
@@ -378,12 +295,12 @@ def _now(device: torch.device) -> float:
 
 
 def choose_size(
-    config: PretrainConfig,
+    settled: Settled,
     tokenizer: Tokenizer | None,
     epoch_tokens: float | None,
     world: World = ALONE,
     cards: Cards | None = None,
-) -> tuple[PretrainConfig, str]:
+) -> tuple[Settled, str]:
     """Return the configuration with the size that its budget pays for on `cards`, or here, and why.
 
     The speed of a known card is that of the table, compiled; rank 0 measures that of other devices.
@@ -392,14 +309,14 @@ def choose_size(
     Args:
         tokenizer, epoch_tokens: that of the text and its tokens, if they are known.
     """
-    sizes = [Size(*size) for size in parse_sizes(config.model.sizes)]
+    sizes = [Size(*size) for size in parse_sizes(settled.config.model.sizes)]
     if not sizes:
-        return config, ""
-    cards = cards or find_cards_here(config, world)
-    filled = dict[Size, PretrainConfig]()
+        return settled, ""
+    cards = cards or find_cards_here(settled.config, world)
+    steps = dict[Size, int]()  # tokens of each size's step
 
     def pay(size: Size) -> Pay:
-        sized = adopt_size(config, size)
+        sized = adopt_size(settled, size).config
         model = resolve_model(sized, tokenizer)
         flops = count_flops(sized, model)
         if cards:
@@ -410,21 +327,22 @@ def choose_size(
             seconds = whole / world.size
             speed = flops * sized.train.mean_batch_tokens / seconds
         tokens = count_tokens(sized.train, seconds, epoch_tokens)
-        filled[size] = fill_step(sized, speed, flops, count_update_flops(sized, model), tokens)
+        steps[size] = sized.train.batch_tokens
+        if size.width >= WIDE and may_fill_step(settled):
+            steps[size] = fill_step(speed, flops, count_update_flops(sized, model), tokens)
         duration = sized.train.estimate_seconds(seconds, epoch_tokens)
         return count_pay(tokens, epoch_tokens, flops, duration)
 
     def find() -> str:
         size, reason = pick_size(sizes, pay, f"{cards}, computed" if cards else "this machine")
-        return f"{sizes.index(size)} {filled[size].train.batch_tokens} {reason}"
+        return f"{sizes.index(size)} {steps[size]} {reason}"
 
     # Nothing is measured for known cards, so that no rank waits for another.
     found = find() if cards else world.text_from_first(find)
     number, batch_tokens, reason = found.split(" ", 2)
     size = sizes[int(number)]
-    chosen = adopt_size(config, size)
-    train = replace(chosen.train, batch_tokens=int(batch_tokens))
-    return replace(chosen, train=train), f"{size}: {reason}"
+    chosen = set_batch_tokens(adopt_size(settled, size), int(batch_tokens))
+    return chosen, f"{size}: {reason}"
 
 
 _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
@@ -447,20 +365,21 @@ def guess_tokens(
 
 
 def choose_vocabulary(
-    config: PretrainConfig, world: World = ALONE, cards: Cards | None = None
-) -> PretrainConfig:
+    settled: Settled, world: World = ALONE, cards: Cards | None = None
+) -> Settled:
     """Return the configuration with the vocabulary of the size that GPUs will be given.
 
     Text is tokenized before its tokens are counted, so this size is that of an estimate for `cards`
     or those of this machine. Without a known GPU nothing changes.
     """
+    config = settled.config
     known = cards or find_cards_here(config, world)
     if known is None or not config.model.sizes or named_folder(config) is not None:
-        return config
+        return settled
     tokens, _ = guess_tokens(find_sources(config.text))
-    chosen, _ = choose_size(config, None, tokens, cards=known)
-    recipe = find_recipe(chosen.model.hidden_size)
-    return _set_vocab_size(config, resolve(recipe).tokenizer.vocab_size)
+    chosen, _ = choose_size(settled, None, tokens, cards=known)
+    recipe = find_recipe(chosen.config.model.hidden_size)
+    return set_vocab_size(settled, resolve(recipe).tokenizer.vocab_size)
 
 
 def find_cards_here(config: PretrainConfig, world: World = ALONE) -> Cards | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.sources import check_sources, find_sources
 from maskwright.distributed.world import ALONE, World
 from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
@@ -33,11 +33,12 @@ from maskwright.pretraining.prepared_data import (
 )
 from maskwright.pretraining.text_probe import knows_size, probe_text
 from maskwright.runs.config import PretrainConfig
+from maskwright.runs.settled import Settled
 from maskwright.train.device import GIGABYTE, choose_device, should_compile
 
 
 def describe_run(
-    config: PretrainConfig, data_dir: Path, world: World = ALONE, cards: Cards | None = None
+    settled: Settled, data_dir: Path, world: World = ALONE, cards: Cards | None = None
 ) -> Iterator[str]:
     """Yield lines that describe the run; those that need a measurement come last.
 
@@ -49,16 +50,19 @@ def describe_run(
     Raises:
         MaskwrightError: any error that would stop the run.
     """
+    config = settled.config
     initial = load_initial(config)
     if named_folder(config) is None:
         check_config(config)
-    config = choose_vocabulary(config, world, cards)
+    settled = choose_vocabulary(settled, world, cards)
+    config = settled.config
     data, tokens, described = find_tokens(config, data_dir)
     if data is None and (probe := probe_text(config)) and knows_size(config, probe):
         tokens, described = guess_tokens(find_sources(config.text), probe.bytes_per_token)
     tokenizer = data.tokenizer if data else None
     teacher = load_teacher(config, tokenizer)
-    config, size = choose_size(config, tokenizer, tokens, world, cards)
+    settled, size = choose_size(settled, tokenizer, tokens, world, cards)
+    config = settled.config
     model, objective = resolve_model(config, tokenizer), objective_of(config)
     with torch.device("meta"):
         network = objective.build_network(model)
@@ -89,10 +93,12 @@ def find_tokens(
 ) -> tuple[PreparedData | None, float | None, str]:
     """Return the prepared data if there is any, the tokens of an epoch, and a description.
 
-    The tokens of text that is not prepared are estimated; None if they are unknown.
+    The tokens of text that is not prepared are estimated; None if they are unknown. Raise
+    CorpusError for text that the run would refuse.
     """
     folders = find_existing(config, data_dir)
     if not folders:
+        check_sources(config.text, config.corpus)
         return None, *guess_tokens(find_sources(config.text))
     data = open_data(folders, config.mixture)
     return data, count_epoch_tokens(config, data), _describe_data(data)

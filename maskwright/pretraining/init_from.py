@@ -24,7 +24,7 @@ from maskwright.model_folder.sentence_modules import VectorSettings, read_settin
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
 from maskwright.preparation.find_data import named_folder
 from maskwright.pretraining.vocabulary_transfer import Transfer, grow_vocabulary, mix_vocabulary
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import PretrainConfig, is_set
 from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
 from maskwright.shards.manifest import TOKENIZER_NAME
@@ -203,17 +203,16 @@ def adopt_model(
         ModelFolderError, TokenizerError: the folder is not a model.
         ShardError: the text is data that was prepared with another tokenizer.
     """
-    if config.teacher is not None:
-        find_model_folder(config.teacher)  # which knows names nearby
-        # A relative path would change with the directory of a resumed run.
-        if not is_hub_name(config.teacher):
-            config = replace(config, teacher=str(Path(config.teacher).absolute()))
     source = config.init_from or config.teacher
     if source is None:
         return config
     if begun is not None and config.init_from is not None and begun.init_from == source:
         facts = ModelFacts(begun.model, begun.tokenizer, begun.data.special_tokens)
     else:
+        asked = config.tokenizer
+        if asked.replace_vocab and _asked(given, "tokenizer", "vocab_size"):
+            rule = "cannot be combined with tokenizer.replace_vocab, which is the size"
+            raise ConfigError("tokenizer.vocab_size", asked.vocab_size, rule, "Remove one.")
         facts = read_model_facts(source, config)
     tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, source)
     data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given, source))
@@ -225,7 +224,28 @@ def adopt_model(
         return config
     else:
         model = _halve(facts.model, config.model, given)
-    return _shorten_rows(replace(config, model=model), source, given)
+    config = replace(config, model=model)
+    shorter = shorten_rows(config, given)
+    if shorter != config:
+        longest, length = shorter.data.max_seq_length, config.data.max_seq_length
+        tell_on_first_rank(
+            f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions"
+        )
+    return shorter
+
+
+def locate_teacher(config: PretrainConfig) -> PretrainConfig:
+    """Return `config` with the absolute path of its teacher, if it has one.
+
+    A relative path would change with the directory of a resumed run. Raise ModelFolderError unless
+    it is there.
+    """
+    if config.teacher is None:
+        return config
+    find_model_folder(config.teacher)  # which knows names nearby
+    if is_hub_name(config.teacher):
+        return config
+    return replace(config, teacher=str(Path(config.teacher).absolute()))
 
 
 def _halve(teacher: ModelConfig, asked: ModelConfig, given: Mapping[str, Any]) -> ModelConfig:
@@ -307,8 +327,7 @@ def fit_vocabulary(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainConf
 
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
     """Return True if the user set a field to a value other than none and an empty list."""
-    value = as_mapping(given.get(section)).get(name)
-    return value is not None and str(value).lower() not in ("", "none", "null", "[]")
+    return is_set(as_mapping(given.get(section)).get(name))
 
 
 def _adopt_section(
@@ -362,22 +381,27 @@ def _choose_wrapping(
     return asked if stated is None else stated
 
 
-def _shorten_rows(config: PretrainConfig, source: str, given: Mapping[str, Any]) -> PretrainConfig:
-    """Return the configuration with rows that are no longer than the model's positions."""
+def shorten_rows(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
+    """Return the configuration with rows that are no longer than the positions of its model.
+
+    They are those of ``init_from`` or of a teacher; a model from scratch has as many as its rows
+    need. Raise ConfigError if `given` has longer rows, or a schedule of them.
+    """
+    source = config.init_from or config.teacher
     length, longest = config.data.max_seq_length, config.model.max_position_embeddings
-    if longest is None or length <= longest:
+    if source is None or longest is None or length <= longest:
         return config
     if _asked(given, "data", "max_seq_length"):
         more = f", or --model.{_POSITIONS} {length} as well"
         remedy = f"Give at most {longest}{more * (config.model.positions not in _FIXED_LENGTH)}."
         rule = f"is longer than the {longest} positions of {source}"
         raise ConfigError("data.max_seq_length", length, rule, remedy)
-    tell_on_first_rank(
-        f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions"
-    )
     stages = config.train.seq_length_schedule
-    if stages:
-        parsed = parse_schedule("seq_length_schedule", stages, longest)
+    parsed = parse_schedule("seq_length_schedule", stages, longest)
+    if any(length > longest for _, length in parsed):
+        if _asked(given, "train", "seq_length_schedule"):
+            rule = f"has rows longer than the {longest} positions of {source}"
+            raise ConfigError("train.seq_length_schedule", list(stages), rule, "Shorten them.")
         stages = tuple(f"{start:g}:{min(length, longest)}" for start, length in parsed)
     return replace(
         config,

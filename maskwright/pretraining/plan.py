@@ -15,15 +15,12 @@ from maskwright.model.flops import count_parameters
 from maskwright.pretraining.budget import (
     COUNTED_EPOCHS,
     Pay,
-    Size,
     count_flops,
     count_pay,
     count_tokens,
     count_update_flops,
     fill_step,
-    find_recipe,
     pick_size,
-    scale_rates,
     time_on_cards,
 )
 from maskwright.pretraining.build import resolve_model
@@ -31,6 +28,7 @@ from maskwright.pretraining.cards import CARDS_A_NODE, Cards, parse_cards
 from maskwright.pretraining.dry_run import find_tokens
 from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
 from maskwright.pretraining.prepared_data import warn_of_epochs
+from maskwright.pretraining.sizes import WIDE, Size, find_recipe, scale_rates
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.config import BUDGETS
@@ -245,10 +243,12 @@ def _plan_size(
     seconds, how = time_on_cards(cards, config, model)
     tokens = count_tokens(config.train, seconds, epoch_tokens)
     flops, update = count_flops(config, model), count_update_flops(config, model)
-    filled = fill_step(config, cards.peak_flops, flops, update, tokens)
-    if filled != config:
-        config = filled
-        overrides["train"]["batch_tokens"] = config.train.batch_tokens
+    count = config.train.batch_tokens
+    if width >= WIDE:
+        count = fill_step(cards.peak_flops, flops, update, tokens)
+    if count != config.train.batch_tokens:
+        config = replace(config, train=replace(config.train, batch_tokens=count))
+        overrides["train"]["batch_tokens"] = count
         seconds, how = time_on_cards(cards, config, model)
         tokens = count_tokens(config.train, seconds, epoch_tokens)
     micro = estimate_micro_batch(config, [model], cards)

@@ -26,7 +26,6 @@ from maskwright.pretraining.budget import (
     choose_size,
     choose_vocabulary,
     count_tokens,
-    keep_size,
     time_step,
 )
 from maskwright.pretraining.build import check_config, check_machine, fetch_ahead, resolve_model
@@ -37,6 +36,7 @@ from maskwright.pretraining.init_from import (
     fit_vocabulary,
     load_initial,
     load_teacher,
+    locate_teacher,
     tell_on_first_rank,
 )
 from maskwright.pretraining.prepared_data import (
@@ -46,7 +46,8 @@ from maskwright.pretraining.prepared_data import (
     warn_of_epochs,
 )
 from maskwright.pretraining.run_session import Session, open_console, open_session
-from maskwright.runs.config import ConfigLayers, PretrainConfig, list_ignored
+from maskwright.pretraining.sizes import fix_size, keep_size, write_open
+from maskwright.runs.config import PretrainConfig, list_ignored
 from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
     INIT_FROM,
@@ -68,6 +69,7 @@ from maskwright.runs.run_directory import (
     read_provenance,
     record_resumption,
 )
+from maskwright.runs.settled import Settled
 from maskwright.shards.reader import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
@@ -102,8 +104,7 @@ def pretrain(
     Args:
         text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders or their URLs,
             which ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
-        texts: the documents themselves, instead of `text`: any iterable, which is read once. They
-            are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
+        texts: documents instead of `text`, read once; ``data_dir/texts-HASH.jsonl`` keeps them.
         init_from: a model to continue, with its tokenizer: a folder, a run, or ``hf:NAME``.
         teacher: a model whose predictions are learned, too, by default with half of its layers.
         recipe: the recipe to start from; default: ``auto``, or ``continue`` with `init_from`.
@@ -113,7 +114,7 @@ def pretrain(
         resume: a run directory to resume as it is, from its newest checkpoint, instead of a new
             run in `out`; only `sections` of ``train``, ``optim`` and ``evaluate`` can change.
         auto_resume: resume from the newest checkpoint in `out`, if there is one.
-        print_config: print the resolved configuration, and train nothing.
+        print_config: print the configuration (comments: left to the budget), and train nothing.
         dry_run: check everything and print sizes and times, and train nothing.
         for_device: GPUs that the dry run is for, such as ``8xH100``; default: this machine.
         sections: values over the recipe, by section: ``train={"max_minutes": 5}``.
@@ -134,7 +135,8 @@ def pretrain(
     elif text or texts is not None or recipe or config or auto_resume:
         raise InputError("--resume continues a run. Remove text, recipe, config, --auto-resume.")
     else:
-        request = _Request(Path(resume), folder, load_run_config(Path(resume), given), resumes=True)
+        begun = Settled(load_run_config(Path(resume), given))
+        request = _Request(Path(resume), folder, begun, resumes=True)
     return _carry_out(request, print_config, dry_run, for_device)
 
 
@@ -143,58 +145,60 @@ class _Request:
     """A run to start or to resume.
 
     Attributes:
-        recipe: the name of the recipe that `config` began with, for the report.
         resumes: True for a run to resume, False for one to start.
     """
 
     run: Path
     data_dir: Path
-    config: PretrainConfig
-    recipe: str | None = None
+    settled: Settled
     resumes: bool = False
+
+    @property
+    def config(self) -> PretrainConfig:
+        return self.settled.config
 
 
 def _resolve(
     recipe: str | None, config: PretrainConfig | str | Path | None, given: Mapping[str, Any]
-) -> tuple[ConfigLayers, PretrainConfig]:
+) -> Settled:
     """Return the layers of a configuration, and what they resolve to; a whole one has none."""
     if not isinstance(config, PretrainConfig):
-        layers = ConfigLayers.read(recipe, Path(config) if config is not None else None, given)
-        return layers, layers.resolve()
+        return Settled.read(recipe, Path(config) if config is not None else None, given)
     if recipe is not None or given:
         raise TypeError("give a whole config, or a recipe and sections over it; not both")
     if config.init_from is not None or config.teacher is not None:
         raise TypeError(
             "a whole config cannot name init_from or teacher; give it as an argument, and sections"
         )
-    return ConfigLayers(), config
+    return Settled(config)
 
 
 def _request(
     text: str | Path | Sequence[str | Path],
     texts: Iterable[str] | None,
-    asked: tuple[ConfigLayers, PretrainConfig],
+    asked: Settled,
     out: str | Path,
     data_dir: Path,
     auto_resume: bool,
 ) -> _Request:
     """Adopt what data and models fix; resume the run if there is one and it is asked for."""
-    layers, config = asked
-    run, asked_for = Path(out), layers.singly  # by flags or arguments, not by a file
+    config, given = asked.config, asked.layers.given
+    run = Path(out)
     if texts is not None:
         text = keep_texts(text, texts, data_dir, config.corpus.text_field)
     paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
-    config = adopt_preparation(replace(config, text=paths or config.text), asked_for)
+    settled = replace(asked, config=locate_teacher(replace(config, text=paths or config.text)))
+    settled = settled.change(adopt_preparation(settled.config, given), "data")
     begun = load_run_config(run, {}) if auto_resume and has_checkpoint(run) else None
-    for line in list_ignored(config, asked_for):
+    for line in list_ignored(settled.config, asked.layers.singly):
         tell_on_first_rank(line)
-    config = adopt_model(config, layers.given, begun)
+    settled = settled.change(adopt_model(settled.config, given, begun), "model")
     if begun is None:
-        return _Request(run, data_dir, config, layers.recipe)
-    if config.model.sizes and config.model.sizes == begun.model.sizes:
-        config = keep_size(config, begun)
-    check_changes(list_changes(begun, config))
-    return _Request(run, data_dir, config, layers.recipe, resumes=True)
+        return _Request(run, data_dir, settled)
+    if settled.config.model.sizes == begun.model.sizes:
+        settled = keep_size(settled, begun)
+    check_changes(list_changes(begun, settled.config))
+    return _Request(run, data_dir, settled, resumes=True)
 
 
 def _carry_out(
@@ -205,7 +209,8 @@ def _carry_out(
     if cards and not dry_run:
         raise ConfigError("for_device", for_device, "needs --dry-run", "Add it.")
     if print_config:
-        say(write_yaml(request.config), end="")
+        found = request.settled
+        say(write_yaml(found.config) if request.resumes else write_open(found), end="")
         return request.run / MODEL_NAME
     if not request.config.text:
         raise InputError("no text given. Name files or folders, or try pydocs.")
@@ -222,12 +227,15 @@ def _carry_out(
 
 def _describe(request: _Request, cards: Cards | None) -> None:
     """Print what would run; the first rank prints for all."""
-    if not request.resumes:
+    settled = request.settled
+    if request.resumes:
+        settled = fix_size(settled)
+    else:
         check_new(request.run)
     # An estimate for other cards measures nothing, so that no rank waits for another.
     joined = nullcontext(read_world()) if cards else _joined(request.config)
     with joined as world:
-        for line in describe_run(request.config, request.data_dir, world, cards):
+        for line in describe_run(settled, request.data_dir, world, cards):
             if world.is_first:
                 say(line, flush=True)
 
@@ -261,15 +269,18 @@ def _start(request: _Request) -> None:
             check_config(config)
         else:
             console.print("checking the prepared data")
-        config = choose_vocabulary(config, world)
+        settled = choose_vocabulary(request.settled, world)
+        config = settled.config
         data = _open_data(world, config, lambda: find_or_prepare(config, data_dir, console.print))
-        config = fit_vocabulary(config, data.tokenizer)
+        settled = settled.change(fit_vocabulary(config, data.tokenizer), "data")
+        config = settled.config
         teacher = load_teacher(config, data.tokenizer)
         origin = initial.describe() if initial is not None else None
         if config.model.sizes:
             console.print("choosing the size of the model: measuring the speed of this machine")
             tokens = count_epoch_tokens(config, data)
-            config, reason = choose_size(config, data.tokenizer, tokens, world)
+            settled, reason = choose_size(settled, data.tokenizer, tokens, world)
+            config = settled.config
             console.print(f"size: {reason}")
             seconds, _ = time_step(config, resolve_model(config, data.tokenizer), world)
             if warning := warn_of_epochs(count_tokens(config.train, seconds, tokens) / tokens):
@@ -283,7 +294,7 @@ def _start(request: _Request) -> None:
         with _owning(run, world):
             if world.is_first:
                 models = {INIT_FROM: origin, TEACHER: session.teacher}
-                facts = _describe_run(request.recipe, session, models)
+                facts = _describe_run(settled, session, models)
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
@@ -405,13 +416,14 @@ def _open_data(
 
 
 def _describe_run(
-    recipe: str | None, session: Session, models: Mapping[str, Origin | None]
+    settled: Settled, session: Session, models: Mapping[str, Origin | None]
 ) -> RunFacts:
     data = session.data
     manifest = data.train.manifest
     folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}
     facts: RunFacts = {
-        "recipe": recipe,
+        "recipe": settled.layers.recipe,
+        "origins": settled.list_origins(),
         "num_parameters": count_parameters_of(session.trainer.model),
         "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
         "prepared_data": folders or str(data.folder.resolve()),

@@ -20,8 +20,8 @@ from maskwright.config import to_mapping, write_yaml
 from maskwright.console import Console
 from maskwright.distributed.world import World
 from maskwright.files import as_mapping
-from maskwright.formatting import escape_markdown, write_code, write_code_block
-from maskwright.logs import Record, of_sources, read_metrics
+from maskwright.formatting import escape_markdown, show_score, write_code, write_code_block
+from maskwright.logs import Record, describe_samples, of_sources, read_metrics
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
 from maskwright.model_folder.sentence_modules import parse_settings, write_modules
@@ -157,11 +157,15 @@ class Session:
             origin=self.origin,
             teacher=self.teacher,
         )
-        return add_example(card, [self._prompt]) if trained.fills_masks else card
+        if self.config.private or not trained.fills_masks:
+            return card
+        return add_example(card, [self._prompt])
 
     @cached_property
     def _prompt(self) -> str:
-        """Frequent words around a mask."""
+        """Frequent words around a mask; in a private run, none of the text's."""
+        if self.config.private:
+            return f"A sentence with a {self.data.tokenizer.mask_token} in it."
         counts = self.data.train.unigram_counts
         tokenizer = self.data.tokenizer
         before, after = make_examples(tokenizer, 2, counts)
@@ -192,9 +196,9 @@ class Session:
             say(line)
         for name in HEADLINES:
             if name in final:
-                say(f"  {name:<26} {final[name]:.3f}")
-        if final.get("samples"):
-            say("\nHeld-out text with words or characters masked:")
+                say(f"  {name:<26} {show_score(final[name], 3)}")
+        if caption := describe_samples(final):
+            say(f"\n{caption}:")
         for line in final.get("samples", []):
             say(Text("  ").append_text(color_sample(line)))
         self._show_next(final.get("samples", []))
@@ -209,6 +213,7 @@ class Session:
             places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
             if trained.fills_masks:
                 commands.append(f"  maskwright fill {folder} {shlex.quote(prompt)}")
+                commands.append(f"  maskwright serve {folder}   # a page to try it in a browser")
             else:
                 commands.append(f"  maskwright embed {folder} --file texts.txt --out vectors.npy")
         self.console.print("\n" + "\n".join([*places, "Try", *commands]))
@@ -367,10 +372,10 @@ def list_results(
     for line in lines:
         old = before.get(line.name) if before is not None else None
         baseline = final.get(line.baseline)
-        beside = "" if old is None else f"   before {old:.3f}"
+        beside = "" if old is None else f"   before {show_score(old, 3)}"
         if baseline is not None:
-            beside += f"   ({line.baseline_name}: {baseline:.3f})"
-        yield f"  {line.title:<{width}}  {final[line.name]:.3f}{beside}"
+            beside += f"   ({line.baseline_name}: {show_score(baseline, 3)})"
+        yield f"  {line.title:<{width}}  {show_score(final[line.name], 3)}{beside}"
 
 
 def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None) -> str:
@@ -384,7 +389,7 @@ def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None)
         figures = [final[line.name], final.get(line.baseline)]
         if before is not None:
             figures.insert(1, before.get(line.name))
-        cells = ["" if figure is None else f"{figure:.4f}" for figure in figures]
+        cells = ["" if figure is None else show_score(figure) for figure in figures]
         rows.append(f"| {escape_markdown(line.title)} | {' | '.join(cells)} |")
     return "\n".join(rows)
 

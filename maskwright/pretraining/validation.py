@@ -161,7 +161,8 @@ class Validation:
         self.suites = TrainingSuites(config, data, self.model)
         longest = self.model.config.max_position_embeddings - config.data.special_per_segment
         count = 0 if config.private else NUM_SAMPLES
-        self.samples = HeldOutSamples(data.valid, data.tokenizer, count, longest)
+        frequencies = data.train.unigram_counts
+        self.samples = HeldOutSamples(data.valid, data.tokenizer, frequencies, count, longest)
         # The baseline may only predict what can be a label: [UNK] is often frequent and never one.
         ordinary = data.vocabulary.ordinary_ids
         self._label_counts = np.zeros_like(data.train.unigram_counts)
@@ -186,8 +187,11 @@ class Validation:
             scores = self.objective.validate(self.network, self.hold_out(final, self.world, check))
             is_turn = final or number % self.config.evaluate.every_validations == 0
             of_suites = self.suites.score(check) if is_turn else {}
-            lines = self.samples.predict(self.model, self.config.data.special_tokens)
-        return {**scores, **of_suites, "final": final, "samples": lines}
+            wraps = self.config.data.special_tokens
+            lines = self.samples.predict(self.model, wraps)
+            counts = self.samples.count_right(self.model, wraps)._asdict() if final else {}
+        counts = counts if lines else {}
+        return {**scores, **of_suites, "final": final, "samples": lines, **counts}
 
     def _check_stop(self, is_asked_to_stop: Callable[[], bool]) -> None:
         # Agreed upon: where weights are spread, ranks need one another to compute.

@@ -6,6 +6,7 @@ hardware, time, result, command) and are shown by ``maskwright recipes``; the re
 """
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -38,8 +39,9 @@ def list_recipes() -> list[Recipe]:
     return [load_recipe(name) for name in dict.fromkeys((*_FIRST_LISTED, *_NAMES))]
 
 
+@cache
 def load_recipe(name: str) -> Recipe:
-    """Read a recipe by name.
+    """Read a recipe by name; its values must not be changed.
 
     Raises:
         ConfigError: there is none of this name; names the nearest.

@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from maskwright.errors import make_line
 from maskwright.extras import check_extra
 from maskwright.files import replacing_file
@@ -63,15 +65,39 @@ _TRAINING = (
 
 @dataclass(frozen=True)
 class Curve:
-    """The name of a run and the records of its metrics.jsonl in order."""
+    """The name of a run and the records of its metrics.jsonl in order.
+
+    `others` are the records of further runs: those of other seeds, drawn as one curve with a band.
+    """
 
     name: str
     records: Sequence[Record]
+    others: Sequence[Sequence[Record]] = ()
 
     def points(self, x: str, y: str, scale: float = 1.0) -> tuple[list[float], list[float]]:
-        """Return `x` divided by `scale`, and `y`, of the records that have both."""
-        known = [(r[x] / scale, r[y]) for r in self.records if _can_draw(r, x) and _can_draw(r, y)]
-        return [a for a, _ in known], [b for _, b in known]
+        """Return `x` divided by `scale`, and the mean of `y`, of the records that have both."""
+        xs, values = self.find_runs(x, y, scale)
+        return xs, [fmean(column) for column in zip(*values, strict=True)]
+
+    def find_runs(
+        self, x: str, y: str, scale: float = 1.0
+    ) -> tuple[list[float], list[list[float]]]:
+        """Return the points `x` that all runs have passed, and `y` of each run there."""
+        known = [
+            [(r[x] / scale, r[y]) for r in run if _can_draw(r, x) and _can_draw(r, y)]
+            for run in (self.records, *self.others)
+        ]
+        known = [run for run in known if run]
+        if len(known) < 2:
+            [only] = known or [[]]
+            return [a for a, _ in only], [[b for _, b in only]] * len(known)
+        # Runs of one arm may be validated at other times: at those of the first one, interpolate.
+        begin, end = max(run[0][0] for run in known), min(run[-1][0] for run in known)
+        xs = sorted({min(max(a, begin), end) for a, _ in known[0]} if begin <= end else ())
+        return xs, [
+            [float(b) for b in np.interp(xs, [a for a, _ in run], [b for _, b in run])]
+            for run in known
+        ]
 
 
 def _can_draw(record: Record, name: str) -> bool:
@@ -169,13 +195,18 @@ def _draw_panel(
 ) -> None:
     (x, _, scale), (y, baseline, _) = cost, score
     for number, curve in enumerate(curves):
-        xs, ys = curve.points(x, y, scale)
+        xs, runs = curve.find_runs(x, y, scale)
         if not xs:
             continue
+        color = COLORS[number % len(COLORS)]
+        columns = list(zip(*runs, strict=True))
+        if len(runs) > 1:
+            lows, highs = ([pick(column) for column in columns] for pick in (min, max))
+            axes.fill_between(xs, lows, highs, color=color, alpha=0.2, linewidth=0)
         axes.plot(
             xs,
-            ys,
-            color=COLORS[number % len(COLORS)],
+            [fmean(column) for column in columns],
+            color=color,
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=4.5,
             linewidth=1.6,

@@ -12,6 +12,7 @@ from maskwright.runs.run_directory import shorten_provenance
 from maskwright.selection.selector import KEPT, Tally
 from maskwright.shards.manifest import Manifest
 
+NO_SCORE = "no score"  # of a trial that failed, or whose score is undefined
 _MAX_DEPTH = 8  # of a configuration file, which is not validated
 
 
@@ -111,7 +112,7 @@ def render_sweep(name: str, goal: str, best: Sequence[str], rows: Sequence[Row])
         if scored and has_matplotlib()
     ]
     shown = [
-        (trial, reports, "failed" if score is None else f"{score:.4f}", map(str, found.values()))
+        (trial, reports, NO_SCORE if score is None else f"{score:.4f}", map(str, found.values()))
         for trial, reports, score, found in rows
     ]
     return fill_template(

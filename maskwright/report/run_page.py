@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from maskwright.errors import InputError, show_value
 from maskwright.files import as_mapping, write_text
-from maskwright.logs import of_sources, split_sample
+from maskwright.formatting import show_score
+from maskwright.logs import describe_samples, of_sources, split_sample
 from maskwright.objectives.scores import ACCURACY, LOSS, ScoreLine
 from maskwright.report.charts import (
     Curve,
@@ -66,6 +67,7 @@ class Section:
 
     Attributes:
         scores, details: name, value, interval and baseline of scores; details are collapsed.
+        note: a caption of the samples.
         times, rows: samples as a table with a column for each time.
         samples: other samples, as the time and the lines, each as parts with their CSS class.
     """
@@ -75,6 +77,7 @@ class Section:
     table: Sequence[Row] = ()
     scores: Sequence[tuple[str, str, str, str]] = ()
     details: Sequence[tuple[str, str, str, str]] = ()
+    note: str = ""
     times: Sequence[str] = ()
     rows: Sequence[SampleRow] = ()
     samples: Sequence[tuple[str, list[list[tuple[str, str]]]]] = ()
@@ -156,32 +159,32 @@ def _describe_model(run: RunFacts) -> str:
     return ", ".join(parts) or "not recorded"
 
 
-def _show_number(value: float) -> str:
-    """Return a number with three decimals, or three digits if it is large."""
-    return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
+def _show_number(value: float | None) -> str:
+    """Return a number with three decimals, or three digits if it is large; None: `UNDEFINED`."""
+    return f"{value:.3g}" if value is not None and abs(value) >= 1e6 else show_score(value, 3)
 
 
 def _describe_score(
     record: Mapping[str, Any], line: ScoreLine, first: Mapping[str, Any], of_source: str = ""
 ) -> str:
     """Return a score with that of the model that the run began with, and the baseline."""
-    value = record.get(line.name + of_source)
-    if not isinstance(value, int | float):
+    name = line.name + of_source
+    if name not in record:
         return "not measured yet"
     beside = [
         f"{what}: {_show_number(other)}"
         for what, other in (
-            ("before", first.get(line.name + of_source)),
+            ("before", first.get(name)),
             (line.baseline_name, record.get(line.baseline + of_source)),
         )
         if isinstance(other, int | float)
     ]
-    return f"{_show_number(value)}" + (f" ({', '.join(beside)})" if beside else "")
+    return f"{_show_number(record[name])}" + (f" ({', '.join(beside)})" if beside else "")
 
 
 def _list_sections(run: RunFacts) -> Iterator[Section]:
     if picked := run.pick_samples():
-        yield _describe_samples(picked)
+        yield _describe_samples(picked, describe_samples(run.last))
     for result in run.evaluation:
         rows = list(_list_scores(result))
         name = show_value(result.data.get("name", "a text"))
@@ -216,12 +219,12 @@ def _draw_steps(runs: Sequence[RunFacts]) -> Section:
     return Section("Training curves", draw_training(curves))
 
 
-def _describe_samples(picked: Sequence[tuple[str, Sequence[str]]]) -> Section:
+def _describe_samples(picked: Sequence[tuple[str, Sequence[str]]], caption: str) -> Section:
     title = "Predictions for masked words"
     if rows := tabulate_samples([lines for _, lines in picked]):
-        return Section(title, times=[time for time, _ in picked], rows=rows)
+        return Section(title, note=caption, times=[time for time, _ in picked], rows=rows)
     samples = [(time, [list(split_sample(line)) for line in lines]) for time, lines in picked]
-    return Section(title, samples=samples)
+    return Section(title, note=caption, samples=samples)
 
 
 def tabulate_samples(samples: Sequence[Sequence[str]]) -> list[SampleRow] | None:

@@ -1,10 +1,11 @@
 """The whole configuration of a pretraining run: recipe, file and flags, in this order."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from maskwright.config import Plain, fields_of, from_mapping, merge, read_yaml, section, setting
 from maskwright.corpus.config import CorpusConfig
@@ -20,6 +21,8 @@ from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.train.config import BUDGETS, TrainConfig
 
 SuiteName = Literal["mlm", "fill", "pll", "blimp"]
+# The layer that a value is from; a value given in Python counts as a flag.
+GivenBy = Literal["default", "recipe", "file", "flag"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ class EvaluateConfig:
         if ("blimp" in self.suites) != (self.blimp is not None):
             rule = "and evaluate.suites contradict each other: the suite blimp needs its folder"
             raise ConfigError("blimp", self.blimp, rule, "Set both, or neither.")
+
+
+@cache
+def _defaults() -> Plain:
+    return {info.name: info.default for info in fields_of(PretrainConfig)}
 
 
 DEFAULT_RECIPE = "auto"  # suits any budget (docs/experiments.md)
@@ -101,8 +109,7 @@ class PretrainConfig:
 
     def _check_objective(self) -> None:
         name = choose_name(self.objective, self.data, self.masking)
-        entry = OBJECTIVES[name]
-        defaults = {info.name: info.default for info in fields_of(PretrainConfig)}
+        entry, defaults = OBJECTIVES[name], _defaults()
         for other, reason in entry.conflicts.items():
             value = attrgetter(other)(self)
             if value != defaults[other]:
@@ -151,10 +158,43 @@ class ConfigLayers:
         """The values that the user set over the recipe."""
         return put_over(self.file, self.singly)
 
-    def resolve(self) -> PretrainConfig:
-        """Return the merged configuration; raise as the function `resolve`."""
-        values = load_recipe(self.recipe).values if self.recipe is not None else {}
-        values = put_over(put_over(values, self.file), self.singly)
+    @property
+    def leaves_size_open(self) -> bool:
+        """True if the recipe leaves the size, and what goes with it, to the budget."""
+        return self.recipe is not None and bool(
+            as_mapping(load_recipe(self.recipe).values.get("model")).get("sizes")
+        )
+
+    def gives(self, name: str) -> bool:
+        """Return True if the user set the field `name`, dotted, over the recipe."""
+        return _holds(self.given, name)
+
+    def find_origin(self, name: str) -> GivenBy:
+        """Return the layer that the value of the field `name`, dotted, is from."""
+        layers = {"flag": self.singly, "file": self.file, "recipe": self._recipe_values}
+        merged = self._merge({})  # without what a higher layer has put out of force
+        found = (layer for layer, values in layers.items() if _holds(values, name))
+        return cast(GivenBy, next(found, "default")) if _holds(merged, name) else "default"
+
+    @property
+    def _recipe_values(self) -> Plain:
+        return load_recipe(self.recipe).values if self.recipe is not None else {}
+
+    def _merge(self, suited: Mapping[str, Any]) -> Plain:
+        values = self._recipe_values
+        for layer in (suited, self.file, self.singly):
+            values = put_over(values, layer)
+        return values
+
+    def resolve(self, suited: Mapping[str, Any] | None = None) -> PretrainConfig:
+        """Return the merged configuration; raise as the function `resolve`.
+
+        Args:
+            suited: values that the budget chose, over the recipe and under what was given. Row
+                lengths belong together: a schedule that ends elsewhere than a length that was
+                given, or a length beside a schedule that was given, is left out.
+        """
+        values = self._merge(_leave_lengths(suited or {}, self.given))
         if self.recipe == CONTINUE_RECIPE and not values.get("init_from"):
             rule = f"is required by the recipe {self.recipe}, which continues an existing model"
             raise ConfigError("init_from", None, rule, "Name a model in init_from.")
@@ -201,38 +241,90 @@ def list_ignored(config: PretrainConfig, given: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _holds(values: Mapping[str, Any], name: str) -> bool:
+    """Return True if nested values hold the field `name`, dotted."""
+    *section_names, own = name.split(".")
+    for section_name in section_names:
+        values = as_mapping(values.get(section_name))
+    return own in values
+
+
+def _leave_lengths(suited: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return values that the budget chose, without row lengths that contradict what was given."""
+    train, data = dict(as_mapping(suited.get("train"))), dict(as_mapping(suited.get("data")))
+    length = as_mapping(given.get("data")).get("max_seq_length")
+    is_elsewhere = length is not None and not _ends_at(train, length)
+    if is_elsewhere:
+        train.pop("seq_length_schedule", None)
+    if is_elsewhere or is_set(as_mapping(given.get("train")).get("seq_length_schedule")):
+        data.pop("max_seq_length", None)
+    return {**suited, "train": train, "data": data} if suited else suited
+
+
 def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     """Merge a higher layer into `values`: a file over a recipe, flags over a file.
 
     Fields with the same purpose are replaced, too: a budget replaces all budgets, batch tokens and
-    their schedule replace each other, a row length replaces the schedule of row lengths, and a
-    model size replaces its choice by the budget.
+    their schedule replace each other, a row length replaces a schedule of row lengths that ends at
+    another one, and a model size and its choice by the budget replace each other.
 
     Raises:
-        ConfigError: the layer sets both batch tokens and their schedule.
+        ConfigError: the layer sets two of them. One with every field, the config.yaml of a run,
+            may: there the schedule of batch tokens decides, and the size that the run had.
     """
     train, data, model = (as_mapping(layer.get(name)) for name in ("train", "data", "model"))
+    below = {name: as_mapping(values.get(name)) for name in ("train", "model")}
     replaced: set[str] = set()
-    if any(train.get(name) is not None for name in BUDGETS):
+    if any(is_set(train.get(name)) for name in BUDGETS):
         replaced.update(BUDGETS)
-    if "batch_tokens" in train or "batch_tokens_schedule" in train:
-        _check_batch_tokens(train)
-        replaced.update(("batch_tokens", "batch_tokens_schedule"))
-    if "max_seq_length" in data:
+    if is_set(train.get("batch_tokens_schedule")):
+        _check_one("train", train, TrainConfig, "batch_tokens_schedule", ("batch_tokens",))
+        replaced.add("batch_tokens")
+    if "batch_tokens" in train:
+        replaced.add("batch_tokens_schedule")
+    if "max_seq_length" in data and not _ends_at(below["train"], data["max_seq_length"]):
         replaced.add("seq_length_schedule")
-    if any(name in model for name in SIZE_FIELDS):
+    sized = [name for name in SIZE_FIELDS if name in model]
+    if sized:
         replaced.add("sizes")
-    below = dict(values)
-    for section_name in ("train", "model"):
-        if isinstance(below.get(section_name), Mapping):
-            kept = below[section_name].items()
-            below[section_name] = {name: value for name, value in kept if name not in replaced}
-    return merge(below, layer)
+    if is_set(model.get("sizes")):
+        _check_one("model", model, ModelConfig, "sizes", SIZE_FIELDS)
+        replaced.update(SIZE_FIELDS)
+        if sized:
+            layer = {**layer, "model": {n: v for n, v in model.items() if n != "sizes"}}
+    kept = {
+        section_name: {n: value for n, value in fields.items() if n not in replaced}
+        for section_name, fields in below.items()
+        if fields
+    }
+    return merge({**values, **kept}, layer)
 
 
-def _check_batch_tokens(train: Mapping[str, Any]) -> None:
-    """Raise if both are set; a default does not count, because config.yaml has every field."""
-    given = train.get("batch_tokens", TrainConfig.batch_tokens)
-    if train.get("batch_tokens_schedule") and str(given) != str(TrainConfig.batch_tokens):
-        rule = "cannot be combined with train.batch_tokens_schedule"
-        raise ConfigError("train.batch_tokens", given, rule, "Remove one of the two.")
+def _ends_at(train: Mapping[str, Any], length: Any) -> bool:
+    """Return True if the schedule of row lengths ends at a length, given as a number or text."""
+    stages: Any = train.get("seq_length_schedule") or [""]
+    last = str(stages).rpartition(",")[2] if isinstance(stages, str) else str(stages[-1])
+    return last.rpartition(":")[2].strip() == str(length).strip()
+
+
+def is_set(value: Any) -> bool:
+    """Return True if a value, which may be text, is neither none nor an empty list."""
+    return value is not None and str(value).lower() not in ("", "none", "null", "[]", "()")
+
+
+def _check_one(
+    section_name: str,
+    values: Mapping[str, Any],
+    cls: type,
+    name: str,
+    others: tuple[str, ...],
+) -> None:
+    """Raise if a layer sets a field and one of `others`, unless it sets every field of `cls`."""
+    if not is_set(values.get(name)) or values.keys() >= {f.name for f in fields(cls)}:
+        return
+    for other in others:
+        if other in values:
+            rule = f"cannot be combined with {section_name}.{name}"
+            raise ConfigError(
+                f"{section_name}.{other}", values[other], rule, "Remove one of the two."
+            )

@@ -80,7 +80,7 @@ class SuiteResult:
 
 
 class ScoreRecord(TypedDict):
-    """A `Score` in JSON: a value that is not finite is null."""
+    """A `Score` in JSON: a value that is undefined, or not finite, is null."""
 
     name: str
     value: float | None
@@ -185,7 +185,7 @@ def _count_unusual(result: SuiteResult) -> tuple[bool, int]:
 def parse_results(values: Any, where: str) -> list[SuiteResult]:
     """Return the results of an ``evaluation.json`` of unknown origin, validated.
 
-    A score whose value is null (it was not finite) is skipped.
+    A value that is null is NaN: it was undefined, or not finite.
 
     Args:
         where: the name of the file, for messages.
@@ -202,18 +202,19 @@ def parse_results(values: Any, where: str) -> list[SuiteResult]:
             for n, score in enumerate(_get(suite, "scores", list, place))
         ]
         name, data = _get(suite, "suite", str, place), _get(suite, "data", dict, place)
-        kept = tuple(score for score in scores if score is not None)
-        found.append(SuiteResult(name, data, _get(suite, "settings", dict, place), kept))
+        settings = _get(suite, "settings", dict, place)
+        found.append(SuiteResult(name, data, settings, tuple(scores)))
     return found
 
 
-def _parse_score(values: Any, where: str) -> Score | None:
+def _parse_score(values: Any, where: str) -> Score:
     name = _get(values, "name", str, where)
     numbers = {field.name: values.get(field.name) for field in fields(Score)[1:]}
     for field, value in numbers.items():
         if value is not None and not is_number(value):
             _refuse(value, "a finite number or null", f"{where}.{field}")
-    return None if numbers["value"] is None else Score(name, **numbers)
+    value = numbers.pop("value")
+    return Score(name, math.nan if value is None else value, **numbers)
 
 
 def _get(entries: Any, field: str, kind: type, where: str) -> Any:

@@ -111,6 +111,7 @@ CONFIG_NAME = "config.yaml"
 REPORT_NAME = "report.html"
 METRICS_NAME = "metrics.jsonl"
 CHECKPOINTS_NAME = "checkpoints"
+STOPPED_NAME = "seed"  # in the checkpoints: the seed of fine-tuning that a signal stopped
 MODEL_NAME = "model"
 PROVENANCE_NAME = "provenance.json"
 INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
@@ -140,6 +141,8 @@ class RunFacts(TypedDict):
     """The entries of a pretraining run in provenance.json, beside its environment.
 
     Attributes:
+        origins: the fields that are not defaults, by the origin of their values: recipe, file,
+            flag, data, model, budget. Empty for a whole configuration.
         corpus: the fingerprint of the prepared data, and the entries of its manifest on the text.
         prepared_data: its folder, or its folders by name.
         config: the configuration, with which an edited config.yaml is compared.
@@ -149,6 +152,7 @@ class RunFacts(TypedDict):
     """
 
     recipe: str | None
+    origins: Mapping[str, list[str]]
     num_parameters: int
     corpus: JsonObject
     prepared_data: str | dict[str, str]
@@ -222,9 +226,10 @@ def check_pretraining(run: Path) -> None:
 
 def has_checkpoint(run: Path) -> bool:
     """Return True if the run can be resumed."""
-    folder = run / CHECKPOINTS_NAME
+    folders = (run / CHECKPOINTS_NAME, run / CHECKPOINTS_NAME / STOPPED_NAME)
     # The second pattern: the process died while it replaced a checkpoint.
-    return any(folder.glob("step_*")) or any(folder.glob(".step_*.old"))
+    patterns = ("step_*", ".step_*.old")
+    return any(path for folder in folders for name in patterns for path in folder.glob(name))
 
 
 def _is_dead(run: Path) -> bool:

@@ -11,6 +11,7 @@ import ipaddress
 import json
 import logging
 import os
+import re
 import resource
 import socket
 import time
@@ -41,6 +42,7 @@ _CONNECTION = "maskwright.connection"  # in ``scope["state"]`` of each request
 # No token is needed for health checks, nor for the pages that ask for it: a browser sends none with
 # an address that is typed or with the files of a page.
 _OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health", *DOCS_PATHS)}
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[\w.-]*))(?::[0-9]*)?")
 _MAX_SHOWN_HOST = 100  # characters
 _MAX_DISCARD_BYTES = 16 << 20
 _MAX_OPEN_BYTES = 1 << 30  # of the bodies of all requests that are not answered yet
@@ -193,8 +195,14 @@ class AllowedHosts:
 
     def allow(self, host: str) -> bool:
         """Return True if a request may have this host, with or without a port."""
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        name = name.lower().removesuffix(".")
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name, bracketed = (found["name"] or "").lower().removesuffix("."), found["address"]
+        if bracketed is not None:  # only an address of IPv6 is written in brackets (RFC 3986)
+            name = bracketed.lower()
+            if not isinstance(_parse_address(name), ipaddress.IPv6Address):
+                return False
         if name in self._names or is_loopback(name) or name.endswith(".localhost"):
             return True
         return self._allows_addresses and _parse_address(name) is not None

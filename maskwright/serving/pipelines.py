@@ -31,6 +31,7 @@ from maskwright.model_folder.folder import (
     read_dimensions,
 )
 from maskwright.model_folder.sentence_modules import VectorSettings, read_settings
+from maskwright.runs.evaluation_file import to_plain
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.schemas import (
     EntityGroup,
@@ -139,7 +140,7 @@ class Pipeline(ABC, Generic[Parameters]):
             results.append(
                 {
                     "score": found.total,
-                    "mean": found.mean,
+                    "mean": to_plain(found.mean),
                     "tokens": [
                         {"token": token, "start": start, "end": end, "score": score}
                         for token, (start, end), score in tokens

@@ -207,7 +207,7 @@ class ScoredText(TypedDict):
     """The pseudo-log-likelihood of a text, in nats, its mean over the tokens, and the tokens."""
 
     score: float
-    mean: float
+    mean: float | None
     tokens: list[ScoredToken]
 
 

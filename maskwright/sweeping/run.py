@@ -8,13 +8,10 @@ alone. Lists of choices without a range have finitely many combinations, and eac
 """
 
 import math
-import random
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
@@ -26,29 +23,25 @@ from maskwright.console import say
 from maskwright.errors import ConfigError, InputError, StoppedError, TrainingError, suggest
 from maskwright.extras import import_extra
 from maskwright.files import locking_folder, write_text
-from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.metrics import LOWER_IS_BETTER, RESULTS_NAME, read_deciding_score
 from maskwright.logs import read_metrics
-from maskwright.report.pages import render_sweep
-from maskwright.runs.config import PretrainConfig
+from maskwright.report.pages import NO_SCORE, render_sweep
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
-from maskwright.train.signals import StopRequest
+from maskwright.sweeping.plan import (
+    CONFIGS,
+    INCOMPARABLE,
+    Command,
+    add_budget,
+    find_value,
+    list_flags,
+)
+from maskwright.sweeping.processes import STOPPED, run_process
 
-Command = Literal["pretrain", "finetune"]
 STUDY_NAME = "study.db"
-_CONFIGS: dict[Command, type] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
 # Of fine-tuning; the rates are those of narrow and of wide encoders.
 DEFAULT_SPACE = ("learning_rate=5e-5..3e-3:log", "epochs=2..10", "layer_decay=0.7..1.0")
 _MAX_FAILURES = 3  # one after the other: then it is not the settings
-_STOPPED = {code for n in (signal.SIGINT, signal.SIGTERM) for code in (-n, 128 + n)}
-_POLL_SECONDS = 0.2
 Value = float | int | str
-# Settings that change what a trial is scored on, or by which metric; a dot ends a whole section.
-_INCOMPARABLE = (
-    "corpus.", "data.max_seq_length", "data.packed", "data.special_tokens", "init_from", "metric",
-    "objective.", "select.", "teacher", "text", "tokenizer.", "train.final_valid_tokens",
-    "train.valid_seq_length",
-)  # fmt: skip
 _RANGE = re.compile(r"(?P<low>[^.:]+(?:\.\d+[^.:]*)?)\.\.(?P<high>[^:]+?)(?P<log>:log)?")
 
 
@@ -89,18 +82,24 @@ def parse_space(specifications: Iterable[str], config: type) -> list[Dimension]:
     return dimensions
 
 
-def list_combinations(space: Sequence[Dimension], seed: int) -> list[dict[str, str]]:
-    """Return all combinations of choices in an order set by `seed`; none if one is a range."""
-    combinations = list(product(*(dimension.choices for dimension in space)))
-    random.Random(seed).shuffle(combinations)
-    return [{one.name: v for one, v in zip(space, values, strict=True)} for values in combinations]
+def list_arms(space: Sequence[Dimension]) -> dict[str, dict[str, str]] | None:
+    """Return an arm for each combination of choices, by name; None if a dimension is a range."""
+    if not space or not all(dimension.choices for dimension in space):
+        return None
+    combinations = product(*(dimension.choices for dimension in space))
+    arms: dict[str, dict[str, str]] = {}
+    for values in combinations:
+        fields = {one.name: value for one, value in zip(space, values, strict=True)}
+        name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in fields.items())
+        arms[name] = fields
+    return arms
 
 
 def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:
     name, _, text = specification.partition("=")
     if name not in known:
         raise suggest("setting", name, list(known), "--over FIELD=LOW..HIGH or FIELD=A,B")
-    if name.startswith(_INCOMPARABLE):
+    if name.startswith(INCOMPARABLE):
         rule = "cannot be varied: trials with another loss, metric or held-out text do not compare"
         remedy = "Run each value by itself, and put the runs side by side with maskwright compare."
         raise ConfigError(name, text, rule, remedy)
@@ -125,7 +124,8 @@ def _parse(specification: str, known: dict[str, FieldInfo]) -> Dimension:
 
 @dataclass(frozen=True)
 class Trial:
-    """One run: its number, its settings, and its score, which is None if it failed."""
+    """One run: its number, its settings, and its score, which is None if it failed
+    or its score is undefined."""
 
     number: int
     settings: Mapping[str, Value]
@@ -146,16 +146,12 @@ class Sweep:
     @property
     def direction(self) -> Literal["minimize", "maximize"]:
         """Whether small or large scores are good: losses and errors should be small."""
-        metric = _find_value(self.arguments, "--metric")
+        metric = find_value(self.arguments, "--metric")
         is_small = self.command == "pretrain" or metric in LOWER_IS_BETTER
         return "minimize" if is_small else "maximize"
 
     def folder(self, number: int) -> Path:
         return self.out / f"trial-{number:03}"
-
-    def flags(self, settings: Mapping[str, Value]) -> list[str]:
-        """Return the settings as flags; a float as its shortest text."""
-        return [part for name, value in settings.items() for part in (f"--{name}", str(value))]
 
     def process(self, number: int, settings: Mapping[str, Value]) -> list[str]:
         """Return the command of a trial, which also resumes it."""
@@ -164,7 +160,7 @@ class Sweep:
         if self.command == "pretrain":
             where = ["--runs-dir", str(folder.parent), "--name", folder.name, "--auto-resume"]
         program = [sys.executable, "-m", "maskwright", self.command]
-        return [*program, *self.arguments, *self.flags(settings), *where]
+        return [*program, *self.arguments, *list_flags(settings), *where]
 
 
 def sweep(
@@ -201,17 +197,18 @@ def sweep(
     """
     if trials < 1:
         raise InputError(f"--trials = {trials} must be at least 1")
-    if minutes is not None:
-        if command == "finetune":
-            raise InputError("--minutes applies to pretrain only. Vary epochs, or set --epochs.")
-        arguments = [*arguments, "--train.max_minutes", str(minutes)]
+    arguments = add_budget(command, arguments, minutes)
     if not over and command == "pretrain":
         raise InputError("--over is missing: name what to vary, e.g. masking.rate=0.15,0.3,0.4")
-    space = parse_space(over or DEFAULT_SPACE, _CONFIGS[command])
-    given = [one for one in space if _find_value(arguments, f"--{one.name}") is not None]
+    space = parse_space(over or DEFAULT_SPACE, CONFIGS[command])
+    given = [one for one in space if find_value(arguments, f"--{one.name}") is not None]
     if given and (over or given == space):
         raise InputError(f"--{given[0].name} sets what the sweep varies. Remove it, or set --over.")
     space = [one for one in space if one not in given]
+    if list_arms(space):
+        raise InputError(
+            "--over has lists alone, which are arms of an experiment: use maskwright.experiment"
+        )
     plan = Sweep(command, tuple(arguments), tuple(space), Path(out), seed)
     plan.out.mkdir(parents=True, exist_ok=True)
 
@@ -225,16 +222,12 @@ def sweep(
 def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Trial]:
     optuna: Any = import_extra("optuna", "sweep", "maskwright sweep")
     study = _open_study(plan, optuna)
-    if combinations := list_combinations(plan.space, plan.seed)[:trials]:
-        trials = len(combinations)
-        for settings in combinations:
-            study.enqueue_trial(settings, skip_if_exists=True)
     num_before = len(_list_finished(study))
     while len(finished := _list_finished(study)) < trials:
         last = finished[num_before:][-_MAX_FAILURES:]
         if len(last) == _MAX_FAILURES and all(trial.value is None for trial in last):
             log = plan.folder(last[-1].number).with_suffix(".log")
-            raise TrainingError(f"{_MAX_FAILURES} trials failed one after the other; see {log}")
+            raise TrainingError(f"{_MAX_FAILURES} trials in a row have no score; see {log}")
         trial = _ask(study, plan, optuna)
         settings = dict(trial.params)
         shown = ", ".join(
@@ -245,22 +238,12 @@ def _search(plan: Sweep, trials: int, report: Callable[[str], None]) -> list[Tri
         score = _run(plan, trial.number, settings)
         state = optuna.trial.TrialState["FAIL" if score is None else "COMPLETE"]
         study.tell(trial.number, score, state=state)
-        report(f"trial {trial.number + 1}: {'failed' if score is None else f'{score:.4f}'}")
+        report(f"trial {trial.number + 1}: {NO_SCORE if score is None else f'{score:.4f}'}")
         _write_page(plan, study)
     found = list_trials(plan, study)
     if found[0].score is None:
         log = found[0].folder.with_suffix(".log")
         raise TrainingError(f"no trial has a score; see {log}. Remove the cause and repeat it.")
-    return found
-
-
-def _find_value(arguments: Sequence[str], flag: str) -> str | None:
-    """Return the value of the last ``FLAG VALUE`` or ``FLAG=VALUE``."""
-    found = None
-    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
-        name, equals, value = argument.partition("=")
-        if name == flag:
-            found = value if equals else following
     return found
 
 
@@ -315,14 +298,14 @@ def _ask(study: Any, plan: Sweep, optuna: Any) -> Any:
 
 
 def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | None:
-    """Run a trial; return its score, or None if it fails.
+    """Run a trial; return its score, or None if it fails or its score is undefined.
 
     Raise InputError if its input is wrong, whatever the settings; StoppedError or KeyboardInterrupt
     if it was stopped, or the sweep while it ran.
     """
     folder, log = plan.folder(number), plan.folder(number).with_suffix(".log")
     code, stopped_by = run_process(plan.process(number, settings), log)
-    if stopped_by is not None or code in _STOPPED:
+    if stopped_by is not None or code in STOPPED:
         message = f"stopped in {folder}; the same command resumes the sweep"
         raise KeyboardInterrupt(message) if stopped_by == signal.SIGINT else StoppedError(message)
     if code == 2 and number == 0:
@@ -331,29 +314,6 @@ def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | Non
             raise InputError(f"the first trial fails: {lines[-1] or f'see {log}'}")
     score = read_score(plan.command, folder) if code == 0 else None
     return score if score is not None and math.isfinite(score) else None
-
-
-def run_process(command: Sequence[str], log: Path) -> tuple[int, signal.Signals | None]:
-    """Run a command, its output appended to `log`; return its exit code and what stopped us.
-
-    When this process is asked to stop, it waits for the command, which may save a checkpoint.
-    SIGTERM is passed on; Ctrl-C reaches the whole process group by itself.
-    """
-    with (
-        StopRequest() as stop,
-        log.open("ab") as file,
-        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
-    ):
-        # Ctrl-C is passed on, too, if it came before the command started.
-        to_pass_on = {signal.SIGINT, signal.SIGTERM}
-        while process.poll() is None:
-            if stop.signal in to_pass_on:
-                process.terminate()
-                to_pass_on.clear()
-            to_pass_on.discard(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_POLL_SECONDS)
-        return process.returncode, stop.signal
 
 
 def read_score(command: Command, run: Path) -> float | None:
@@ -378,7 +338,7 @@ def _write_page(plan: Sweep, study: Any) -> None:
     trials = list_trials(plan, study)
     if trials[0].score is None:
         return  # no trial has a score
-    best = ["maskwright", plan.command, *plan.arguments, *plan.flags(trials[0].settings)]
+    best = ["maskwright", plan.command, *plan.arguments, *list_flags(trials[0].settings)]
     rows = [(t.folder.name, (t.folder / REPORT_NAME).exists(), t.score, t.settings) for t in trials]
     goal = "validation loss" if plan.command == "pretrain" else "validation score"
     write_text(plan.out / REPORT_NAME, render_sweep(plan.out.name, goal, best, rows))

@@ -40,8 +40,6 @@ WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its i
 # A longer run without a blank is cut, because the library needs about 100 bytes of memory per
 # character. BERT's WordPiece encodes every word of more than 100 characters as [UNK] anyway.
 MAX_CHUNK_CHARACTERS = 16_384
-# Even a text that may not be cut is cut if it is longer than this.
-MAX_WHOLE_CHARACTERS = 2_000_000
 
 _CACHE_BYTES = 150_000_000
 _ENTRY_BYTES = 200
@@ -139,14 +137,23 @@ class CachedEncoder:
         self,
         backend: tokenizers.Tokenizer,
         cutting: Cutting | None,
+        longest: int,
         unk_id: int = -1,
         tokens_are_words: bool = False,
     ) -> None:
+        """Create an encoder.
+
+        Args:
+            backend: the library's tokenizer.
+            cutting: exact rules for cutting a text, if there are any.
+            longest: the most characters that may be encoded at once.
+            unk_id: the id of the unknown token; -1 if there is none.
+        """
         self._backend = backend
         self._tokens_are_words = tokens_are_words
         self._cutting = cutting
-        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_WHOLE_CHARACTERS
         self._unk_id = unk_id
+        self._longest = min(longest, MAX_CHUNK_CHARACTERS) if cutting else longest
         self._known: dict[str, bytes] = {}
         self._lost: dict[str, list[int]] = {}  # of chunks with unknown tokens
         self._bytes = 0

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from maskwright.errors import TokenizerError, show_value
 from maskwright.files import JsonObject, read_object
+from maskwright.tokenizer.bounds import check_brackets
 
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
@@ -234,6 +235,8 @@ def _suggest(path: Path) -> str:
 
 def _read_object(file: Path) -> JsonObject:
     try:
+        with file.open("rb") as opened:
+            check_brackets(opened.read(MAX_TOKENIZER_BYTES))
         return read_object(file, MAX_TOKENIZER_BYTES)
     except (OSError, ValueError) as error:
         raise TokenizerError(f"{file} cannot be read: {' '.join(str(error).split())}.") from None

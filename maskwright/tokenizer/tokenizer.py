@@ -12,12 +12,11 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import InputError, TokenizerError
 from maskwright.files import JsonObject, write_text
+from maskwright.tokenizer.bounds import check_bounds
 from maskwright.tokenizer.config import TokenizerKind
 from maskwright.tokenizer.encoding import (
-    MAX_WHOLE_CHARACTERS,
     WORD_START,
     CachedEncoder,
     PromptEncoder,
@@ -77,14 +76,14 @@ class Tokenizer:
         Raises:
             TokenizerError: the library cannot read the description, or a token is not in it.
         """
+        with calling_library("is refused"):
+            self._longest = check_bounds(description)
         with calling_library("is not a tokenizer"):
             # Three tokenizers of the library: `backend` is as in the file; for `_plain`, special
             # tokens in a text are text; `_without_post` recognizes them and keeps spans whole.
             plain = {**description, "truncation": None, "padding": None}
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
-            if self.vocab_size > MAX_VOCAB_SIZE:  # `to_str` counts to the largest id
-                raise ValueError(f"its largest id is {self.vocab_size - 1}")
             self.description: JsonObject = json.loads(self.backend.to_str())
             plain = {**hide_special_tokens(self.description), "post_processor": None}
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
@@ -101,7 +100,11 @@ class Tokenizer:
         ids = _find_special_ids(self.backend, tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._encoder = CachedEncoder(
-            self._plain, choose_cutting(self.description), self.unk_id, self.tokens_are_words
+            self._plain,
+            choose_cutting(self.description),
+            self._longest,
+            self.unk_id,
+            self.tokens_are_words,
         )
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
@@ -202,7 +205,10 @@ class Tokenizer:
         encoder = self._encoder
         if not is_plain:
             encoder = CachedEncoder(
-                self._without_post, None, tokens_are_words=self.tokens_are_words
+                self._without_post,
+                None,
+                self._longest,
+                tokens_are_words=self.tokens_are_words,
             )
         packed = encoder.encode(valid)
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
@@ -245,10 +251,10 @@ class Tokenizer:
         return self._encode_whole(text, self._prompts.encode)
 
     def _encode_whole(self, text: str, encode: Callable[[str], Tokens]) -> EncodedPrompt:
-        if len(text) > MAX_WHOLE_CHARACTERS:
+        if len(text) > self._longest:
             raise InputError(
-                f"the text has {len(text):,} characters; the limit is {MAX_WHOLE_CHARACTERS:,}. "
-                "Split the text."
+                f"the text has {len(text):,} characters; the limit of this "
+                f"tokenizer is {self._longest:,}. Split the text."
             )
         valid = make_valid(text)
         with calling_library("the tokenizer fails on this text"):

@@ -30,6 +30,7 @@ from maskwright.console import Console, Pulse, tell
 from maskwright.errors import TrainingError
 from maskwright.extras import check_extra, import_extra
 from maskwright.files import HeldFolder, naming_file, write_text
+from maskwright.formatting import show_score
 from maskwright.logs import MetricsLog, Record, of_sources, split_sample
 from maskwright.objectives.scores import ScoreLine
 from maskwright.train.checkpoint import describe_lost_folder
@@ -46,14 +47,16 @@ def describe_record(record: Record, scores: Sequence[ScoreLine]) -> str:
     is_valid = record["split"] == "valid"
     for line in scores:
         value = record.get(line.name)
-        if line.headline and value is not None and not math.isnan(value):
+        if line.headline and value is not None and (is_valid or not math.isnan(value)):
             baseline = record.get(line.baseline)
-            beside = "" if baseline is None else f" ({line.baseline_name} {baseline:.3f})"
+            beside = (
+                "" if baseline is None else f" ({line.baseline_name} {show_score(baseline, 3)})"
+            )
             prefix = "validation " * (is_valid and line is scores[0])
-            parts.append(f"{prefix}{line.headline} {value:.3f}{beside}")
+            parts.append(f"{prefix}{line.headline} {show_score(value, 3)}{beside}")
     for line in scores[:1]:
         by_source = of_sources(record, line.name).items()
-        parts += [f"{line.headline} on {name} {value:.3f}" for name, value in by_source]
+        parts += [f"{line.headline} on {name} {show_score(value, 3)}" for name, value in by_source]
     speed = record.get("tokens_per_second")
     if not is_valid and speed is not None:
         parts.append(f"{speed:,.0f} tokens/s")
@@ -356,7 +359,7 @@ class Board:
     """A new TensorBoard event file.
 
     Args:
-        folder: the folder of all event files; created if it does not exist.
+        folder: the folder of all event files; created if it does not exist, in one that does.
         last_step: TensorBoard drops the points of later steps in earlier files.
 
     Raises:
@@ -367,7 +370,7 @@ class Board:
         self._events = importlib.import_module("tensorboard.compat.proto.event_pb2")
         self._summaries = importlib.import_module("tensorboard.compat.proto.summary_pb2")
         records = importlib.import_module("tensorboard.summary.writer.record_writer")
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)  # a run directory that was moved is not made again
         name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
         self._path = folder / name
         self._writer = records.RecordWriter(self._path.open("wb"))
@@ -408,7 +411,8 @@ class RunReporter(Reporter):
         config: the configuration of the run as plain values, for the trackers.
 
     Raises:
-        TrainingError: from `advance`, if the folder was removed, renamed or replaced.
+        TrainingError: from `advance`, or at the beginning of the context, if the folder was
+            removed, renamed or replaced.
     """
 
     def __init__(
@@ -426,6 +430,13 @@ class RunReporter(Reporter):
         self._open = ExitStack()
 
     def __enter__(self) -> "RunReporter":
+        try:
+            self._open_all()
+        except FileNotFoundError:
+            raise TrainingError(describe_lost_folder(self._path)) from None
+        return self
+
+    def _open_all(self) -> None:
         with ExitStack() as opened:
             self._folder = opened.enter_context(closing(HeldFolder(self._path)))
             log = MetricsLog(self._path / "metrics.jsonl", self._last_step)
@@ -440,7 +451,6 @@ class RunReporter(Reporter):
                 self._boards.append(opened.enter_context(closing(board)))
             opened.enter_context(self._panel)
             self._open = opened.pop_all()
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._open.close()

@@ -1,7 +1,8 @@
 """Stopping a run by a signal: the loop ends after the current step."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -10,6 +11,10 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 class AbandonedError(Exception):
     """A long task ended early because of a signal."""
+
+
+class TerminatedError(BaseException):
+    """SIGTERM was received; not an Exception, so that no ``except Exception`` catches it."""
 
 
 class StopRequest:
@@ -39,3 +44,15 @@ class StopRequest:
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number)
+
+
+@contextmanager
+def deferring_stop() -> Generator[None]:
+    """Raise SIGINT and SIGTERM at the end of the context instead of in its middle.
+
+    A second SIGINT interrupts at once.
+    """
+    with StopRequest() as stop:
+        yield
+    if stop.signal is not None:
+        signal.raise_signal(stop.signal)

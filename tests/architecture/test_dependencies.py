@@ -39,7 +39,7 @@ DISTRIBUTIONS = {
     "triton": "torch",  # whose builds for GPUs bring it
     "yaml": "pyyaml",
 }
-FOR_DEVELOPERS = ("dev", "docs", "golden", "lock")
+FOR_DEVELOPERS = ("dev", "docs", "golden", "parity", "lock")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # Read once for all tests of this kind.

@@ -62,6 +62,44 @@ def test_two_runs_of_one_tokenizer(small: Path, worse: Path, tmp_path: Path, cli
         assert (tmp_path / "out" / name).stat().st_size > 10_000
 
 
+def check_verdicts(scores: list[dict[str, Any]]) -> None:
+    """The first score is judged by itself; the others as by Holm, from the smallest p-value up."""
+    first, *others = scores
+    assert first["is_primary"]
+    assert first["p_adjusted"] == first["p_value"]
+    tested = [one for one in others if one["p_value"] is not None]
+    assert len(tested) > 8
+    assert not any(one["is_primary"] for one in others)
+    is_open = True
+    for rank, score in enumerate(sorted(tested, key=lambda one: one["p_value"])):
+        is_open = is_open and score["p_value"] * (len(tested) - rank) <= 0.05
+        assert score["differs"] == is_open
+
+
+@pytest.mark.usefixtures("drawn_charts")
+@pytest.mark.parametrize("primary", [None, "mask_only/loss"])
+def test_one_score_is_primary_in_table_page_and_file(
+    primary: str | None, small: Path, worse: Path, tmp_path: Path, cli: Cli
+):
+    flags = () if primary is None else ("--primary", primary)
+    models = (small, worse, small / "model")
+    code, out, _ = compare(cli, *models, "--fast", "--out", tmp_path / "out", *flags)
+    assert code == 0
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert result["primary"] == (primary or "loss")
+    [different, same] = result["differences_from_first"]
+    for difference in (different, same):
+        assert difference["scores"][0]["name"] == result["primary"]
+    assert different["scores"][0]["differs"]
+    assert not any(score["differs"] for score in same["scores"])
+    tables = out.partition(" minus ")[2].splitlines()
+    assert tables[2].split()[0] == result["primary"]
+    page = (tmp_path / "out" / "comparison.html").read_text()
+    below = f"primary score: {result['primary']}, p adjusted (Holm) for "
+    assert below in page
+    assert below in " ".join(out.split())
+
+
 def copy_seeds(run: Path, folder: Path, seeds: dict[int, float]) -> list[Path]:
     """Write copies of a run with other seeds, whose embeddings are scaled."""
     copies: list[Path] = []
@@ -89,6 +127,10 @@ def test_groups_of_seeds_are_compared_by_their_means(
     assert code == 0
     assert ("paired by seed" in out) == is_paired
     assert f"2 runs minus {len(others)} of --against" in out
+    page = (tmp_path / "out" / "comparison.html").read_text()
+    below = "primary score: loss. The others are exploratory: p adjusted (Holm) for 1"
+    assert below in " ".join(out.split())
+    assert below in page
     result = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert result["differences_from_first"] == []
     values = [
@@ -102,6 +144,8 @@ def test_groups_of_seeds_are_compared_by_their_means(
     assert [loss["mean"], loss["mean_against"]] == pytest.approx(means)
     assert loss["value"] == pytest.approx(means[0] - means[1])
     assert loss["low"] < loss["value"] < loss["high"]
+    assert found["scores"][0] is loss
+    check_verdicts(found["scores"])
     if is_paired:  # by seed, not by the order in which they are named
         differences = [values[0]["loss"] - values[3]["loss"], values[1]["loss"] - values[2]["loss"]]
         expected = abs(differences[0] - differences[1]) / 2**0.5
@@ -124,7 +168,11 @@ def test_tokenizers_that_differ_are_compared_by_characters(
     [difference] = result["differences_from_first"]
     assert not difference["is_paired"]
     [score] = difference["scores"]
-    assert score["name"] == "bits_per_character"
+    assert score["name"] == result["primary"] == "bits_per_character"
+    assert score["differs"]
+    code, _, err = compare(cli, *arguments, "--primary", "loss")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--primary = loss cannot be compared" in err
     assert 0 < score["low"] < score["value"]  # the letters were never trained
 
 
@@ -180,6 +228,7 @@ def test_what_is_refused(small: Path, tmp_path: Path, cli: Cli):
         (small, "--against", small / "model"): "two runs or more in each group",
         (small, small / "model", "--against", small): "two runs or more in each group",
         (small, tmp_path / "none"): "is not a folder",
+        (small, small / "model", "--primary", "losss"): "unknown score losss; did you mean loss?",
         (small, small / "model", "--seq-length", 2): "must be at least 8",
         (small, small / "model", "--out", tmp_path / "file"): "file exists already",
         (small, small / "model", "--out", tmp_path): f"--out = {tmp_path} exists already",

@@ -111,7 +111,7 @@ def test_int8_is_static_after_calibration(
     source = data_of(workplace) if text == "prepared" else workplace / text
     assert main([*export, "--calibrate", str(source)]) == 0
     scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]
-    assert scores["recipe"] == STATIC_RECIPES[0].describe()
+    assert scores["recipe"] in [one.describe() for one in STATIC_RECIPES]  # by the machine
     assert scores["score_fp32"] - scores["score_int8"] <= 0.01
 
 

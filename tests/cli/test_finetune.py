@@ -158,6 +158,12 @@ def check_tagging(folder: Path, cli: Cli) -> None:
     other = folder / "eng.testa"
     other.write_text("1 The O\n2 cat I-ANIMAL\n3 eats O\n4 fish I-FOOD\n")
     assert cli("predict", run, other, "--columns", "word=1") == answers
+    indexed = folder / "indexed.conll"
+    indexed.write_text("1\tThe\tO\n2\tcat\tI-ANIMAL\n3\teats\tO\n4\tfish\tI-FOOD\n")
+    assert cli("predict", run, indexed) == answers
+    table = folder / "words.csv"
+    table.write_text("sentence_id,words\n1,The\n1,cat\n1,eats\n1,fish\n")
+    assert cli("predict", run, table) == answers
     lines = folder / "lines.txt"
     lines.write_text("The cat\n\neats\n")
     sentences = [json.loads(line) for line in cli("predict", run, lines, "--json").splitlines()]
@@ -167,8 +173,8 @@ def check_tagging(folder: Path, cli: Cli) -> None:
         ["eats"],
     ]
     for arguments, message in (
-        ([str(conll), "--no-header"], "is read as CoNLL, which takes only --columns word=N"),
-        (["The cat", "--columns", "word=0"], "--columns word=0 requires a CoNLL file"),
+        ([str(conll), "--no-header"], "is read as CoNLL, which takes only --columns word=…"),
+        (["The cat", "--columns", "word=0"], "--columns word=0 requires a file of words"),
         ([str(folder / "none.conll")], "none.conll does not exist"),
     ):
         assert message in cli.refuse("predict", run, *arguments)
@@ -236,14 +242,14 @@ def test_held_out_pairs_are_of_other_texts(workplace: Path, tmp_path: Path, cli:
         ),
         (["--task", "classification", "--columns", "text"], "--columns text is not ROLE=COLUMN"),
         (["--task", "classification", "--columns", "word=0"], "roles are sentence1, sentence2"),
-        (["--task", "tokens", "--columns", "tag=ner"], "must be a position"),
+        (["--task", "tokens", "--columns", "tag=ner"], "has no column word"),
         (
             ["--task", "regression", "--class_weights", "true"],
             "--class_weights has no effect with --task regression",
         ),
         (
             ["--task", "tokens", "--pooling", "cls"],
-            "pooling = cls is not supported by EuroBertForTokenClassification. It labels each word",
+            "pooling = cls is not supported by ModernBertForTokenClassification. It labels",
         ),
         (
             ["--task", "classification", "--columns", "sentence1=count", "sentence1=text"],

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import maskwright
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.model_folder.classifier_folder import save_classifier
@@ -111,6 +112,32 @@ def test_each_row_of_a_table_has_its_row(command: str, run: Run, tmp_path: Path)
         code, _, error = run(command, "--file", file)
         assert (code, len(error.splitlines())) == (2, 1), name
         assert run(command, "--file", file, "--columns", "sentence1=x1") == (0, TEXTS, ""), name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.txt", "lines"])
+def test_one_argument_that_is_a_file_is_read(command: str, name: str, run: Run, tmp_path: Path):
+    if name in ("t.txt", "lines"):
+        path = str(tmp_path / name)
+        Path(path).write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    else:
+        path = write(tmp_path / name, TEXTS)
+    assert run(command, path) == run(command, "--file", path)
+    code, rows, error = run(command, str(tmp_path / "missing.csv"))
+    assert (code, rows) == (2, [])
+    assert "does not exist" in error
+
+
+def test_python_reads_the_file_that_the_command_reads(folders: dict[str, str], tmp_path: Path):
+    path = write(tmp_path / "t.csv", ["the cat", "sees a dog"])
+    for given in (path, Path(path), [path], ["the cat", "sees a dog"]):
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}.npy"
+        result = maskwright.embed(folders["embed"], given, out=out, device="cpu")
+        assert result.num_texts == 2
+        [found] = maskwright.search(folders["embed"], "the cat", given, device="cpu")
+        assert [match.number for match in found] == [1, 2]
+        answers = maskwright.predict(folders["predict"], given, device="cpu")
+        assert [one.texts for one in answers] == [("the cat",), ("sees a dog",)]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

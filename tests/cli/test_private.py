@@ -1,8 +1,11 @@
 """Text of the training data: in no file of a private run, and on no route without the token."""
 
+import random
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from maskwright.cli.main import main
 from maskwright.interop.targets import TARGETS
 from maskwright.model_folder.card import add_example
 from maskwright.serving.pages import DOCS_PATHS
+from maskwright.sweeping import run as sweep_run
 from tests.command import Cli
 from tests.finetuning.helpers import write_nouns
 from tests.serving.helpers import serve
@@ -146,3 +150,95 @@ def test_a_run_stays_as_private_as_it_began(workplace: Path, cli: Cli):
     assert "private" in cli.refuse(
         "pretrain", "--resume", workplace / "runs" / "small", "--private"
     )
+
+
+# Invented words, so that one of them anywhere is one of the text; the text has no others.
+INVENTED = ["zorvik", "plendor", "quastem", "brimolu", "fraxid", "snevart", "glompit", "dwelkin"]
+INVENTED_WORD = re.compile("|".join(INVENTED), re.IGNORECASE)
+VOCABULARIES = ("tokenizer.json", "vocab.txt")  # which list words, as the documentation says
+
+
+def find_invented(folder: Path) -> list[str]:
+    """Return the files below a folder that hold an invented word, also in binary form."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    held = [path for path in files if INVENTED_WORD.search(path.read_bytes().decode("latin-1"))]
+    return [str(path.relative_to(folder)) for path in held if path.name not in VOCABULARIES]
+
+
+@pytest.fixture(scope="module")
+def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a text and labeled examples of invented words."""
+    root, draw = tmp_path_factory.mktemp("secret"), random.Random(0)
+    sentences = [" ".join(draw.choices(INVENTED, k=7)).capitalize() + "." for _ in range(900)]
+    documents = ["\n".join(sentences[n : n + 3]) for n in range(0, 900, 3)]
+    (root / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    rows = [f"{'AB'[n % 2]}\t{sentence}" for n, sentence in enumerate(sentences[:60])]
+    (root / "train.tsv").write_text("label\ttext\n" + "\n".join(rows), encoding="utf-8")
+    return root
+
+
+class Ways:
+    """Commands on the invented words, which write below `out`; what they print is kept."""
+
+    def __init__(self, secret: Path, out: Path, cli: Cli) -> None:
+        self.secret, self.out, self.cli, self.printed = secret, out, cli, ""
+
+    def __call__(self, *words: object) -> None:
+        code, out, err = self.cli.run(*words)
+        assert code == 0, err
+        self.printed += out + err
+
+    def pretrain(self, *flags: object) -> Path:
+        data = ["--data-dir", self.secret / "data", "--runs-dir", self.out, "--name", "run"]
+        self("pretrain", self.secret / "text.txt", *data, *SMALL, *BUDGET, *flags)
+        return self.out / "run"
+
+    def finetune(self, model: Path, *flags: object) -> Path:
+        train = ["--train", self.secret / "train.tsv", "--task", "classification", "--epochs", "1"]
+        self("finetune", model, *train, "--out", self.out / "labels", *flags)
+        return self.out / "labels"
+
+
+def test_no_word_of_a_private_text_is_written_or_printed(
+    secret: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+):
+    """docs/data.md: "`pretrain --private` and `finetune --private` write no word of the text to
+    the run, its exports, the log of a sweep and the terminal".
+    """
+
+    def run_here(command: Sequence[str], log: Path) -> tuple[int, None]:
+        code, out, err = cli.run(*command[3:])
+        log.write_text(out + err)
+        return code, None
+
+    monkeypatch.setattr(sweep_run, "run_process", run_here)
+    ways = Ways(secret, tmp_path, cli)
+    run = ways.pretrain("--private")
+    ways("report", run)
+    labels = ways.finetune(run, "--private")
+    for model in (run, labels):
+        ways("publish", model, "--repo", "me/x", "--dry-run")
+        ways("export", model, "--to", "hf", "--out", tmp_path / f"hf-{model.name}")
+    ways("export", run, "--to", "sentence-transformers", "--out", tmp_path / "st")
+    ways("evaluate", run, "--suite", "mlm", "--fast", "--details")
+    data = ["--data", secret / "train.tsv"]
+    ways("evaluate", labels, "--suite", "labels", *data, "--out", tmp_path / "scores.json")
+    if find_spec("optuna"):
+        text = [secret / "text.txt", "--data-dir", secret / "data", *SMALL, *BUDGET, "--private"]
+        examples = [run, "--train", secret / "train.tsv", "--task", "classification", "--private"]
+        for command, arguments in (("pretrain", text), ("finetune", examples)):
+            field = {"pretrain": "masking.rate=0.2,0.3", "finetune": "epochs=1,2"}[command]
+            where = ["--out", tmp_path / f"sweep-{command}", "--trials", "1", "--over", field]
+            ways("sweep", command, *where, *arguments)
+    assert find_invented(tmp_path) == []
+    assert INVENTED_WORD.search(ways.printed) is None
+
+
+def test_without_the_flag_the_words_are_found(secret: Path, tmp_path: Path, cli: Cli):
+    """The test above would see them."""
+    ways = Ways(secret, tmp_path, cli)
+    run = ways.pretrain()
+    ways.finetune(run)
+    expected = {"metrics.jsonl", "report.html", "README.md", "predictions.csv"}
+    assert expected <= {Path(name).name for name in find_invented(tmp_path)}
+    assert INVENTED_WORD.search(ways.printed)

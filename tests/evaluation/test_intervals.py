@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,9 +10,7 @@ from maskwright.evaluation.intervals import (
     Floats,
     ScoreFormula,
     SumTable,
-    compare_groups,
     compare_tables,
-    find_t,
     mean_interval,
     percentile_interval,
     ratio,
@@ -115,34 +115,28 @@ def test_no_samples_no_score_and_no_spread_no_interval():
 
 def test_a_paired_difference_is_worked_out_on_each_draw():
     ours, theirs = (make_table(v) for v in np.random.default_rng(3).normal(size=(2, 30)))
-    difference = compare_tables(MEAN, ours, theirs, is_paired=True)
+    difference, p_value = compare_tables(MEAN, ours, theirs, is_paired=True)
     draws = resample(MEAN.formula, ours) - resample(MEAN.formula, theirs)
     assert (difference.low, difference.high) == pytest.approx(np.quantile(draws, [0.025, 0.975]))
+    assert p_value == pytest.approx(2 * min((draws <= 0).mean(), (draws >= 0).mean()))
 
 
-@pytest.mark.parametrize("freedom", [1.0, 2.0, 2.5, 9.0, 60.0])
-def test_quantiles_of_t_are_those_of_scipy(freedom: float):
-    stats = pytest.importorskip("scipy.stats")
-    assert find_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-5)
-
-
-@pytest.mark.parametrize("is_paired", [True, False])
-def test_groups_are_compared_as_scipy_does(is_paired: bool):
-    stats = pytest.importorskip("scipy.stats")
-    draw = np.random.default_rng(3)
-    ours = draw.normal(5.0, 0.2, 4)
-    theirs = ours + draw.normal(0.1, 0.01, 4) if is_paired else draw.normal(5.1, 0.4, 6)
-    found = compare_groups(ours, theirs, is_paired)
-    if is_paired:
-        expected = stats.ttest_rel(ours, theirs).confidence_interval()
-        assert found.deviation == pytest.approx(np.std(ours - theirs, ddof=1))
-    else:
-        expected = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-    assert (found.low, found.high) == pytest.approx(tuple(expected), rel=1e-4)
-    assert found.value == pytest.approx(ours.mean() - theirs.mean())
-    assert (found.mean, found.mean_against) == pytest.approx((ours.mean(), theirs.mean()))
-
-
-def test_groups_without_deviation_have_an_interval_of_a_point():
-    found = compare_groups(np.array([1.0, 1.0]), np.array([3.0, 3.0]), False)
-    assert (found.low, found.high, found.deviation) == (-2.0, -2.0, 0.0)
+@pytest.mark.parametrize(
+    ("rows", "normal", "exponential"), [(10, 90, 86), (20, 92, 90), (50, 94, 93), (200, 95, 95)]
+)
+def test_bootstrap_intervals_of_few_rows_are_too_narrow(rows: int, normal: int, exponential: int):
+    """docs/evaluation.md: "they contain the true mean of 10 rows in 90 % of draws instead of 95, of
+    20 in 92, of 50 in 94, of 200 in 95; where few rows are far from the others (exponential), of 10
+    in 86 and of 20 in 90".
+    """
+    generator = np.random.default_rng(0)
+    for draw, mean, stated in (
+        (generator.normal, 0.0, normal),
+        (generator.exponential, 1.0, exponential),
+    ):
+        means = resample_sums(draw(size=(rows, 4000))) / rows
+        low, high = np.quantile(means, [0.025, 0.975], axis=0)
+        found = 100 * float(((low <= mean) & (mean <= high)).mean())
+        assert found == pytest.approx(stated, abs=1.2)
+    page = Path("docs/evaluation.md").read_text("utf-8")
+    assert "10 rows in 90 % of draws instead of 95, of 20 in 92, of 50 in 94, of 200 in 95" in page

@@ -179,3 +179,17 @@ def test_what_was_asked_is_recorded():
 def test_what_cannot_be_evaluated(pairs: list[MinimalPair], pairs_each: int | None, message: str):
     with pytest.raises(InputError, match=message):
         evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, pairs_each=pairs_each)
+
+
+@pytest.mark.parametrize(
+    ("num_equal", "line"), [(0, ""), (1, "1 of 3 pair is"), (2, "2 of 4 pairs are")]
+)
+def test_pairs_that_are_equal_as_tokens_are_counted(
+    num_equal: int, line: str, capsys: pytest.CaptureFixture[str]
+):
+    unknown = MinimalPair("the \u4e00", "the \u4e8c", "p", "x", "syntax")
+    pairs = [MinimalPair("the cat", "dogs see", "p", "x", "syntax")] * 2 + [unknown] * num_equal
+    evaluate(pairs)
+    said = capsys.readouterr().err
+    assert line in said
+    assert ("the same tokens" in said) == bool(num_equal)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import maskwright
 from maskwright.errors import MaskwrightError
 from maskwright.evaluation.suite_vectors import (
+    describe_repeated,
     measure_ndcg,
     measure_recall,
     measure_reciprocal_rank,
@@ -175,3 +176,14 @@ def test_mistakes(workplace: Path, folder: Path, cli: Cli):
         (["--suite", "retrieval", "--data", str(folder / "qrels")], "corpus.jsonl"),
     ):
         assert field in cli.refuse("evaluate", model, *flags)
+
+
+@pytest.mark.parametrize(
+    ("copies", "line"), [(0, ""), (1, "1 of 4 document repeats"), (3, "3 of 6 ")]
+)
+def test_documents_that_repeat_a_text_are_counted(copies: int, line: str, folder: Path):
+    more = [{**DOCUMENTS[n], "_id": f"copy {n}"} for n in range(copies)]
+    write_lines(folder / "corpus.jsonl.gz", [*DOCUMENTS, *more])
+    said = describe_repeated(read_collection(folder))
+    assert said.startswith(line)
+    assert bool(said) == bool(copies)

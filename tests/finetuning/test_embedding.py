@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from sklearn.metrics import label_ranking_average_precision_score
 
 from maskwright.cli.main import main
+from maskwright.corpus.table_files import TableRow
 from maskwright.errors import CorpusError, InputError
 from maskwright.finetuning.config import FinetuneConfig, TaskFiles
 from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs
 from maskwright.finetuning.embedding import Embedding, halve, load_pairs
 from maskwright.finetuning.examples import collate, encode_texts
 from maskwright.finetuning.metrics import read_deciding_score
-from maskwright.finetuning.table_files import TableRow
 from maskwright.inference.embed import Embedder
 from maskwright.interop.export import export
 from maskwright.model.classifier import pool_mean

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.corpus.table_files import TableRow
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import Examples, collate, cut_words, plan_epoch
-from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.text_tasks import Classification
 from maskwright.finetuning.token_task import Tokens
 from maskwright.tokenizer.template import ModelInput, wrap_inputs

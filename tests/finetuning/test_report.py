@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.corpus.table_files import TableRow
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.report import (
@@ -16,7 +17,6 @@ from maskwright.finetuning.report import (
     render_page,
     write_predictions,
 )
-from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels, find_label_task, load_label_task
 from maskwright.model.config import ProblemType
 
@@ -155,7 +155,7 @@ def render(
 def test_a_page_holds_scores_classes_confusions_and_mistakes():
     page = render("classification", ["a", "b", "b"], ["a", "a", "a"])
     assert "0.2500</td><td>0.3000</td><td>0.5000" in page
-    assert '<th scope="row">b</th><td>0.000</td><td>0.000</td><td>0.000</td><td>2</td>' in page
+    assert '<th scope="row">b</th><td>undefined</td><td>0.000</td><td>0.000</td><td>2</td>' in page
     assert "100 % of b" in page
     assert page.index("&lt;script&gt;alert(1)&lt;/script&gt; 2") < page.index("&lt;/script&gt; 1")
     assert "These examples chose the weights" in page

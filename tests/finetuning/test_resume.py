@@ -68,19 +68,19 @@ def assert_same(run: Path, whole: Path) -> None:
 def stop_at(monkeypatch: pytest.MonkeyPatch, num_runs: int, stop: Callable[[], None]) -> list[int]:
     """Calls `stop` in the middle of a seed, after so many whole ones; the seeds that are begun."""
     begun: list[int] = []
-    evaluate, run = Fitting._evaluate, Fitting.run
+    score, run = Fitting._score, Fitting.run
 
     def count(self: Fitting) -> RunResult:
         begun.append(self.result.seed)
         return run(self)
 
-    def evaluate_or_stop(self: Fitting, moment: Any) -> Any:
+    def score_or_stop(self: Fitting, examples: Any) -> Any:
         if len(begun) > num_runs:
             stop()
-        return evaluate(self, moment)
+        return score(self, examples)
 
     monkeypatch.setattr(Fitting, "run", count)
-    monkeypatch.setattr(Fitting, "_evaluate", evaluate_or_stop)
+    monkeypatch.setattr(Fitting, "_score", score_or_stop)
     return begun
 
 

@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.corpus.table_files import TableRow
 from maskwright.finetuning.span_task import Question
 from maskwright.finetuning.split import count_shared, find_connected, hold_out, split_examples
-from maskwright.finetuning.table_files import TableRow
 
 TEXT_PAIRS = st.lists(st.tuples(*[st.text("ABCDEFGH", min_size=1, max_size=2)] * 2), max_size=30)
 

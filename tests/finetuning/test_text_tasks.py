@@ -12,12 +12,12 @@ from sklearn.metrics import label_ranking_average_precision_score
 
 from maskwright import Predictor
 from maskwright.cli.main import main
+from maskwright.corpus.table_files import TableRow
 from maskwright.errors import CorpusError
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.fit import weigh_labels
 from maskwright.finetuning.report import rate_mistake
-from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels, load_label_task
 from maskwright.finetuning.text_tasks import (
     Classification,

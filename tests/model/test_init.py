@@ -43,6 +43,12 @@ def test_scales_biases_norms_and_padding(preset: str) -> None:
     assert (word[1] != 0).all()
 
 
+def test_initialize_begins_the_norm_of_the_embeddings_where_it_is_told() -> None:
+    model = built(preset="modernbert", init_embedding_norm=0.1)
+    assert (model.encoder.embeddings.norm.weight == 0.1).all()
+    assert (model.encoder.final_norm.weight == 1).all()
+
+
 def test_truncation_cuts_at_the_factor() -> None:
     model = built(initializer_range=0.1, initializer_cutoff_factor=1.5)
     largest = max(p.abs().max().item() for p in model.parameters() if p.ndim == 2)

@@ -1,5 +1,8 @@
 import dataclasses
 import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -92,10 +95,13 @@ def test_what_has_no_effect_costs_no_native_home() -> None:
 
 
 def test_training_fields_without_a_word_are_kept_aside() -> None:
-    config = tiny_config(hidden_dropout=0.3, mlp_dropout=0.2, init_output="zero")
+    config = tiny_config(
+        hidden_dropout=0.3, mlp_dropout=0.2, init_output="zero", init_embedding_norm=0.1
+    )
     assert training_fields(config, FAMILIES["modernbert"]) == {
         "hidden_dropout": 0.3,
         "init_output": "zero",
+        "init_embedding_norm": 0.1,
     }
     assert training_fields(tiny_config(preset="bert"), FAMILIES["bert"]) == {}
 
@@ -225,3 +231,58 @@ def test_a_family_is_one_file_and_one_line_of_registration(
     for (name, ours), theirs in zip(model.named_parameters(), back.parameters(), strict=True):
         assert ours.equal(theirs), name
     assert find_classifier(["ToyForTokenClassification"]) is not None
+
+
+class _Noted(dict[str, Any]):
+    """A configuration that notes which fields are read."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.read = set[str]()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+
+_OWN = OWN.write_config(tiny_config())
+_BASES: dict[str, Mapping[str, Any]] = {"esm": ESM, "deberta-v2": DEBERTA, "maskwright": _OWN}
+
+
+@pytest.mark.parametrize("name", [*FAMILIES])
+@pytest.mark.parametrize("stated", [0, "", [], {}, math.nan, -1])
+def test_a_stated_value_stays_or_is_refused(name: str, stated: object) -> None:
+    """No 0 and no empty value is replaced by a default, whichever field states it."""
+    family = FAMILIES[name]
+    base = _Noted(_BASES.get(name, {}))
+    absent = family.read_config(base)
+    defaults = {entry.theirs: entry.default for entry in family.fields}
+    defaults |= {older: defaults.get(new) for new, older in family.older.items()}
+    defaults |= {
+        "ultrabert": {"eos_token_id": 0},
+        "deberta-v2": {"max_relative_positions": -1},
+    }.get(name, {})
+    # 0 is equal to False; an empty value says as little as no list of classes or parameters.
+    equal = {key for key, accepted in family.accepts.items() if stated in accepted}
+    equal |= {"architectures"} | ({"rope_parameters"} if stated == {} else set[str]())
+    for field in sorted(base.read - equal):
+        with suppress(ConfigError):
+            found = family.read_config({**base, field: stated})
+            own = base.get(field, defaults.get(field))
+            assert found != absent or own == stated, field
+
+
+@pytest.mark.parametrize("theta", [0, 0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        *((name, "rope_theta") for name in ("eurobert", "nomic_bert", "gte", "jina_embeddings_v3")),
+        *(("modernbert", f"{reach}_rope_theta") for reach in ("global", "local")),
+        *((name, "rope_parameters") for name in ("eurobert", "nomic_bert")),
+        *(("nomic_bert", "rotary_emb_base"), ("esm", "rope_theta")),
+    ],
+)
+def test_no_rotary_base_is_replaced(name: str, field: str, theta: float) -> None:
+    value = {"rope_type": "default", "rope_theta": theta} if field == "rope_parameters" else theta
+    with pytest.raises(ConfigError, match=r"rope_theta = \S+ must be"):
+        FAMILIES[name].read_config({**_BASES.get(name, {}), field: value})

@@ -11,7 +11,14 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ModelFolderError
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.folder import load_model, open_model, save_model
+from maskwright.model_folder.folder import (
+    DIMENSIONS,
+    EXTRA_KEY,
+    load_model,
+    open_model,
+    read_dimensions,
+    save_model,
+)
 from maskwright.model_folder.weights import WeightReader
 from tests.model.helpers import random_ids, tiny_model
 from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
@@ -257,3 +264,17 @@ def test_weights_are_looked_at_before_they_are_read(
     monkeypatch.setattr(WeightReader, "read", fail)
     edit_weights(folder, lambda t: t.update(extra=torch.zeros(1)))
     assert "tensor extra is unknown" in error_of(folder)
+
+
+@pytest.mark.parametrize("value", [0, "", [], False])
+@pytest.mark.parametrize("field", [EXTRA_KEY, f"{EXTRA_KEY}.training", DIMENSIONS])
+def test_what_is_stated_empty_is_refused_or_empty(folder: Path, field: str, value: object) -> None:
+    """A section with another value than fields by name is not taken for one that is missing."""
+    outer, _, inner = field.partition(".")
+    extra = json.loads((folder / "config.json").read_text())[outer] if inner else {}
+    edit_config(folder, **{outer: {**extra, inner: value} if inner else value})
+    if (field, value) == (DIMENSIONS, []):
+        assert read_dimensions(folder) == []
+        return
+    with pytest.raises(ModelFolderError):
+        read_dimensions(folder) if field == DIMENSIONS else load_model(folder)

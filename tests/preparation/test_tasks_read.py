@@ -155,7 +155,7 @@ def test_a_block_that_cannot_be_read_is_named_with_its_range(
 SYLLABLES = ("ka", "to", "mi", "ren", "su", "lo", "be", "la", "ta", "ri")
 WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES[:3]]
 PAGES = [
-    (f"Title {n}", " ".join(WORDS[n * k % 300] for k in range(1, 90)) + f" {{{{t|{n}}}}} [[a|b]].")
+    (f"Title {n}", " ".join(WORDS[n * k % 300] for k in range(1, 90)) + f" [[a|b]].\n{{{{t|{n}}}}}")
     for n in range(40)
 ]
 

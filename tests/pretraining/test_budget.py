@@ -1,7 +1,6 @@
 """`model.sizes`: the size of the model follows from the budget and the speed of the machine."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,24 @@ from maskwright.pretraining import budget
 from maskwright.pretraining.budget import (
     COUNTED_EPOCHS,
     Pay,
-    Size,
-    adopt_size,
     choose_size,
     choose_vocabulary,
     count_pay,
     fill_step,
-    find_recipe,
-    keep_size,
     pick_size,
 )
 from maskwright.pretraining.build import objective_of, resolve_model
 from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.sizes import (
+    Size,
+    adopt_size,
+    find_recipe,
+    keep_size,
+    may_fill_step,
+    set_batch_tokens,
+)
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.settled import Settled
 from tests.workplace import SMALL, data_of
 
 SIZES = {"model": {"sizes": ["0:64x1", "1:128x2", "3:192x2"]}}
@@ -54,8 +58,9 @@ def speed(monkeypatch: pytest.MonkeyPatch) -> float:
     ("minutes", "size"), [(10, (64, 1)), (20, (128, 2)), (49, (128, 2)), (51, (192, 2))]
 )
 def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: float):
-    config = resolve("tiny", None, {**SIZES, "train": {"max_minutes": minutes}})
-    chosen, reason = choose_size(config, None, None)
+    settled = Settled.read("tiny", None, {**SIZES, "train": {"max_minutes": minutes}})
+    [settled, reason] = choose_size(settled, None, None)
+    chosen = settled.config
     assert (chosen.model.hidden_size, chosen.model.num_hidden_layers) == size
     assert (chosen.model.intermediate_size, resolve_model(chosen).head_size) == (3 * size[0], 64)
     assert f"width {size[0]}, layers {size[1]}: " in reason
@@ -65,27 +70,27 @@ def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: f
 
 
 def test_tokens_choose_the_size_whatever_the_speed(speed: float):
-    config = resolve("tiny", None, SIZES)
     shape = {"hidden_size": 128, "num_hidden_layers": 2, "intermediate_size": 384}
     middle = resolve("tiny", None, {"model": shape})
     enough = round(1.01e15 / count_flops(middle))
     for tokens, width in ((enough // 2, 64), (enough, 128)):
-        config = resolve("tiny", None, {**SIZES, "train": {"max_tokens": tokens}})
-        assert choose_size(config, None, None)[0].model.hidden_size == width
+        settled = Settled.read("tiny", None, {**SIZES, "train": {"max_tokens": tokens}})
+        assert choose_size(settled, None, None)[0].config.model.hidden_size == width
 
 
 def test_epochs_of_unknown_text_name_no_number(speed: float):
-    config = resolve("tiny", None, {**SIZES, "train": {"max_minutes": None, "max_epochs": 3}})
-    chosen, reason = choose_size(config, None, None)
-    assert chosen.model.hidden_size == 192
+    epochs = {"max_minutes": None, "max_epochs": 3}
+    settled = Settled.read("tiny", None, {**SIZES, "train": epochs})
+    chosen, reason = choose_size(settled, None, None)
+    assert chosen.config.model.hidden_size == 192
     assert "inf" not in reason
     assert "petaFLOP" not in reason
 
 
 def test_without_sizes_nothing_is_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(budget, "measure_step_seconds")
-    config = resolve("tiny", None, {})
-    assert choose_size(config, None, None) == (config, "")
+    settled = Settled.read("tiny")
+    assert choose_size(settled, None, None) == (settled, "")
 
 
 def test_a_size_that_is_given_replaces_the_choice():
@@ -104,10 +109,9 @@ def test_sizes_that_cannot_be_are_refused(sizes: list[str]):
 
 
 def test_a_wide_run_keeps_its_size_and_tokens_a_step() -> None:
-    auto = resolve("auto")
-    begun = adopt_size(auto, Size(0.0, 512, 12))
-    begun = replace(begun, train=replace(begun.train, batch_tokens=32_768))
-    assert keep_size(auto, begun) == begun
+    auto = Settled.read("auto")
+    begun = set_batch_tokens(adopt_size(auto, Size(0.0, 512, 12)), 32_768)
+    assert keep_size(auto, begun.config).config == begun.config
 
 
 def test_a_run_keeps_the_size_with_which_it_began(
@@ -147,6 +151,7 @@ def large_text(tmp_path: Path) -> str:
         ("H200", 10, None, 16384),
         ("H200", 0.01, None, 8192),  # pays for a narrow model
         ("H200", 10, 9984, 9984),
+        ("H200", 10, 8192, 8192),  # that of `auto`, and given
         (None, 10, None, 8192),  # the speed of this CPU is not known before it is measured
     ],
 )
@@ -155,12 +160,12 @@ def test_a_wide_model_has_a_larger_vocabulary(
 ):
     tokenizer = {} if given is None else {"vocab_size": given}
     sections = {"train": {"max_minutes": minutes, "device": "cpu"}, "tokenizer": tokenizer}
-    config = resolve("auto", None, {"text": [large_text], **sections})
+    settled = Settled.read("auto", None, {"text": [large_text], **sections})
     cards = parse_cards(device, "device") if device else None
-    chosen = choose_vocabulary(config, cards=cards)
+    chosen = choose_vocabulary(settled, cards=cards).config
     assert chosen.tokenizer.vocab_size == vocab_size
     # The same command continues the run, wherever it is given again.
-    assert keep_size(config, chosen).tokenizer.vocab_size == vocab_size
+    assert keep_size(settled, chosen).config.tokenizer.vocab_size == vocab_size
 
 
 def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
@@ -170,10 +175,9 @@ def test_a_dry_run_for_a_gpu_has_the_vocabulary_of_the_run(
     assert main([*command, "H200"]) == 0
     shown = capsys.readouterr().out
     width = int(shown.split("width ")[1].split(",")[0])
-    assert f"embeddings {width * 16384:,}" in shown
+    assert f"embeddings {width * 16384 + width:,}" in shown  # and their norm
 
 
-WIDE = adopt_size(resolve("auto"), Size(0.0, 512, 12))
 THREE_SIZES = [Size(0.0, 64, 1), Size(1.0, 128, 2), Size(3.0, 192, 2)]
 LADDER = [Size(*size) for size in parse_sizes(resolve("auto").model.sizes)]
 
@@ -198,7 +202,7 @@ def test_passes_over_a_text_count_up_to_a_number(tokens: float, text: float, flo
 @pytest.mark.parametrize("size", LADDER, ids=str)
 def test_a_size_brings_its_values(size: Size) -> None:
     auto, wide = resolve("auto"), resolve("wide")
-    config = adopt_size(auto, size)
+    config = adopt_size(Settled.read("auto"), size).config
     assert (config.model.hidden_size, config.model.num_hidden_layers) == (size.width, size.layers)
     if find_recipe(size.width) == "auto":
         assert (config.optim, config.train, config.data) == (auto.optim, auto.train, auto.data)
@@ -218,20 +222,21 @@ def test_values_of_the_user_stay() -> None:
         "masking": {"rate": 0.2},
         "train": {"max_tokens": 10**9, "batch_tokens": 12_288},
     }
-    config = adopt_size(resolve("auto", None, given_values), Size(0.0, 512, 12))
+    settled = adopt_size(Settled.read("auto", None, given_values), Size(0.0, 512, 12))
+    config = settled.config
     assert config.optim.learning_rate == 0.001
     assert (config.optim.weight_decay, config.optim.muon_weight_decay) == (0.0, 0.0)
     assert config.masking.rate == 0.2
     assert (config.train.max_tokens, config.train.max_minutes) == (10**9, None)
     assert config.train.batch_tokens == 12_288
-    assert fill_step(config, 1e15, 1e8, 0.0, 1e10) == config
+    assert not may_fill_step(settled)
 
 
 @given(st.floats(1e13, 1e16), st.floats(1e8, 1e10), st.floats(0, 1e13), st.floats(1e7, 1e12))
 def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
     peak: float, flops: float, update: float, tokens: float
 ) -> None:
-    step = fill_step(WIDE, peak, flops, update, tokens).train.batch_tokens
+    step = fill_step(peak, flops, update, tokens)
     assert step >= 8192
     assert math.log2(step).is_integer()
     assert step == 8192 or tokens / step >= 2000
@@ -241,7 +246,6 @@ def test_a_step_fills_the_card_unless_it_would_be_one_of_few(
 
 def test_the_ladder_of_an_h200_for_three_minutes() -> None:
     """As measured: 512 x 12, steps of 32,768 tokens (benchmarks gpu-day, piece auto)."""
-    config = adopt_size(resolve("auto"), Size(13.0, 512, 12))
-    filled = fill_step(config, 989e12, 261e6, 0.63e12, 150e6)
-    assert filled.train.batch_tokens == 32_768
-    assert filled.optim.learning_rate == pytest.approx(0.00225)
+    config = adopt_size(Settled.read("auto"), Size(13.0, 512, 12)).config
+    assert fill_step(989e12, 261e6, 0.63e12, 150e6) == 32_768
+    assert config.optim.learning_rate == pytest.approx(0.00225)

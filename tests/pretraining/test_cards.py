@@ -68,7 +68,8 @@ def test_each_is_found_by_the_name_of_torch(card):
 def test_the_speed_of_an_h200_is_the_measured_one(
     recipe: str, length: int, tokens: int, measured: int
 ):
-    config = resolve(recipe, None, {"data": {"max_seq_length": length}})
+    rows = {"data": {"max_seq_length": length}, "train": {"seq_length_schedule": []}}
+    config = resolve(recipe, None, rows)
     model = resolve_model(config)
     flops = count_flops(config, model)
     seconds, is_measured = Cards(CARDS[0]).time_step(model.hidden_size, tokens, flops, 65536)

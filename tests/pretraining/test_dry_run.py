@@ -19,6 +19,7 @@ from maskwright.pretraining.build import resolve_model
 from maskwright.pretraining.cards import parse_cards
 from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.settled import Settled
 from tests.architecture.sources import ROOT
 from tests.command import Cli
 from tests.distributed.worlds import find_free_port, list_names, start_rank
@@ -112,11 +113,11 @@ def test_machine_and_text_choose_the_size():
     sizes = ("0:64x1", "1:128x2", "5:192x2", "200:256x3")
     # Steps so large that the GPU does not wait for the host.
     train = {"max_minutes": 60, "batch_tokens": 1 << 20}
-    config = resolve("auto", None, {"model": {"sizes": sizes}, "train": train})
+    settled = Settled.read("auto", None, {"model": {"sizes": sizes}, "train": train})
 
     def choose(device: str, tokens: float | None) -> int:
         cards = parse_cards(device, "device")
-        return choose_size(config, None, tokens, cards=cards)[0].model.hidden_size
+        return choose_size(settled, None, tokens, cards=cards)[0].config.model.hidden_size
 
     assert choose("L4", None) < choose("H200", None)
     assert choose("H200", 1e12) == choose("H200", None)
@@ -193,3 +194,30 @@ def test_accelerate_starts_ranks_as_torchrun_does(workplace: Path):
     assert result.returncode == 0, result.stderr
     for name in ("model", "memory", "device", "speed", "estimate"):
         assert result.stdout.count(f"{name}  ") == 1, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", b"Inhalt,Art\nJa,1\nNein,0\n"),
+        ("a.tsv", b"text\tlabel\n" + b"too\tmany\tcolumns\n" * 20),
+        ("a.csv", b"text,label\n"),
+        ("a.jsonl", b'{"body": "Snails eat leaves."}\n' * 20),
+        ("a.jsonl", b'{"text": 1}\n' * 20),
+        ("a.jsonl", b'[{"text": "Snails eat leaves."}]\n'),
+        ("a.jsonl", b"Snails eat leaves.\n"),
+        ("a.txt", b""),
+        ("a.txt", b" \n\n"),
+        ("a.txt", b"PK\x03\x04\x14\x00\x00\x00\x08\x00" * 50),
+        ("a.txt.gz", b"no gzip at all"),
+        ("a.parquet", b"no parquet at all"),
+        ("a.log", b'{"text": "Snails eat leaves."}\n'),
+    ],
+)
+def test_a_dry_run_refuses_the_text_that_a_run_refuses(
+    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    arguments = ["pretrain", name, "--recipe", "tiny", "--train.max_steps", "1"]
+    assert cli.refuse(*arguments, "--dry-run") == cli.refuse(*arguments, "--name", "run")

@@ -157,13 +157,15 @@ def test_what_only_training_reads_may_be_given(
 def test_rows_of_a_recipe_are_shortened_and_those_of_the_user_are_not(
     bert: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--train.seq_length_schedule", "0:32,0.5:128", "--print-config"]
-    assert main(["pretrain", str(text), "--init-from", str(bert), *flags]) == 0
+    asked = ["pretrain", str(text), "--init-from", str(bert), "--recipe", "auto", "--print-config"]
+    assert main(asked) == 0
     said = capsys.readouterr()
     config = yaml.safe_load(said.out)
     assert config["data"]["max_seq_length"] == 64
-    assert config["train"]["seq_length_schedule"] == ["0:32", "0.5:64"]
-    assert f"data.max_seq_length is 64, not 256: {bert} has 64 positions" in said.err
+    assert config["train"]["seq_length_schedule"] == ["0:32", "0.25:64", "0.7:64"]
+    assert f"data.max_seq_length is 64, not 128: {bert} has 64 positions" in said.err
+    assert main([*asked, "--train.seq_length_schedule", "0:32,0.5:128"]) == 2
+    assert "train.seq_length_schedule" in capsys.readouterr().err
 
 
 def test_computed_positions_can_be_more(
@@ -230,7 +232,7 @@ def test_a_run_of_ours_goes_on_and_learns(
         words = words.replace(old, new)
     domain = tmp_path / "domain.txt"
     domain.write_text(words, encoding="utf-8")
-    flags = ["--train.max_steps", "30", "--optim.learning_rate", "0.003"]
+    flags = ["--train.max_steps", "60", "--optim.learning_rate", "0.003"]
     flags += ["--train.final_valid_tokens", "2048"]
     arguments = command(domain, workplace / "runs" / "small", tmp_path, *flags)
     assert main([*arguments, "--dry-run"]) == 0

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from maskwright.errors import MissingPackageError
+from maskwright.logs import Record
 from maskwright.report import charts
 from maskwright.report.charts import Curve, draw_scatter, plot_curves
 
@@ -49,6 +50,31 @@ def test_a_picture_has_names_axes_and_the_baseline_and_is_the_same_twice(tmp_pat
     (tmp_path / "again").mkdir()
     again = plot_curves(curves, tmp_path / "again", note="a note")
     assert [path.read_bytes() for path in again] == [png.read_bytes(), svg.read_bytes()]
+
+
+def shift(records: Sequence[Record], loss: float, steps: int = 0) -> list[Record]:
+    return [{**one, "loss": one["loss"] + loss, "step": one["step"] + steps} for one in records]
+
+
+def test_seeds_of_an_arm_are_one_curve_with_a_band(tmp_path: Path):
+    seeds = [shift(RECORDS, loss) for loss in (0.0, 0.3, 0.6)]
+    arms = [Curve("one (3 runs)", seeds[0], seeds[1:]), Curve("two (3 runs)", [], seeds)]
+    text = plot_curves(arms, tmp_path)[1].read_text().lower()
+    drawn = {color for color in charts.COLORS if color.lower() in text}
+    assert len(drawn - {charts.COLORS[-1]}) == 2
+    assert text.count('id="fillbetweenpolycollection') == 2 * 6
+    xs, runs = arms[0].find_runs("step", "loss")
+    assert xs == [10, 20, 30]
+    assert runs == [[one["loss"] for one in seed] for seed in seeds]
+    assert arms[0].points("step", "loss")[1] == pytest.approx([7.2, 7.1, 7.0])
+
+
+def test_seeds_validated_at_other_steps_are_interpolated_where_both_were():
+    curve = Curve("arm", RECORDS, [shift(RECORDS, 0.0, steps=5)])
+    xs, [ours, theirs] = curve.find_runs("step", "loss")
+    assert xs == [15, 20, 30]
+    assert ours == pytest.approx([6.85, 6.8, 6.7])
+    assert theirs == pytest.approx([6.9, 6.85, 6.75])
 
 
 def test_records_without_a_number_are_skipped():

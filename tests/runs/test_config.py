@@ -1,11 +1,13 @@
 """What a value on a higher layer puts out of force below it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from maskwright.config import write_yaml
 from maskwright.errors import ConfigError
+from maskwright.model.config import SIZE_FIELDS
 from maskwright.runs.config import list_ignored, resolve
 
 
@@ -45,14 +47,17 @@ def test_batch_tokens_and_their_schedule_in_one_layer_are_an_error(tmp_path: Pat
 def test_a_row_length_replaces_a_schedule_of_lengths():
     config = resolve("small", None, {"data": {"max_seq_length": 1024}})
     assert config.train.seq_lengths(config.data.max_seq_length) == [1024]
+    same = {"data": {"max_seq_length": resolve("small").data.max_seq_length}}
+    assert resolve("small", None, same) == resolve("small")
     both = {"data": {"max_seq_length": 64}, "train": {"seq_length_schedule": "0:32,0.5:64"}}
     assert resolve("small", None, both).train.seq_lengths(64) == [32, 64]
 
 
 @pytest.mark.parametrize("recipe", ["tiny", "auto", "base"])
 def test_a_configuration_that_was_written_reads_the_same(tmp_path: Path, recipe: str):
-    config = resolve(recipe)
-    assert resolve(None, write(tmp_path, write_yaml(config))) == config
+    written = resolve(recipe)
+    config = replace(written, model=replace(written.model, sizes=()))  # it has its size
+    assert resolve(None, write(tmp_path, write_yaml(written))) == config
     assert resolve("small", tmp_path / "my.yaml") == config
 
 
@@ -69,3 +74,11 @@ def test_values_that_the_method_does_not_use_are_told() -> None:
 def test_a_section_that_is_none_is_an_error(tmp_path: Path):
     with pytest.raises(ConfigError, match="train = 5 must be a section"):
         resolve("tiny", write(tmp_path, "train: 5\n"))
+
+
+@pytest.mark.parametrize("name", SIZE_FIELDS)
+def test_put_over_refuses_a_size_beside_its_choice(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve("auto", None, {"model": {"sizes": ["0:384x1"], name: 384}})
+    assert caught.value.field == f"model.{name}"
+    assert "model.sizes" in str(caught.value)

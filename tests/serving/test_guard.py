@@ -33,6 +33,9 @@ LOCAL = ("localhost", "LOCALHOST:8000", "localhost.", "a.localhost:80", "127.0.0
 LOCAL += ("127.5.5.5", "[::1]:8000", "[::1]")
 FOREIGN = ("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example")
 FOREIGN += ("notlocalhost", "evil.example:80@localhost", ":8000", "[evil.example]:8000")
+FOREIGN += ("[::1]evil", "[::1]evil.example:80", "[::1]:80.evil.example", "[::1", "::1]:80", "[]")
+FOREIGN += ("localhost:evil", "localhost:80:80", "localhost:80@evil.example", "[localhost]")
+FOREIGN += ("[127.0.0.1]", "evil.example/.localhost", "evil.example#.localhost", "localhost ")
 
 
 class VirtualSelector(selectors.DefaultSelector):
@@ -235,6 +238,7 @@ def test_addresses_are_taken_where_any_is_listened_on() -> None:
     assert AllowedHosts("0.0.0.0").allow("10.1.2.3:8000")
     assert AllowedHosts("::").allow("[2001:db8::1]:8000")
     assert not AllowedHosts("127.0.0.1").allow("10.1.2.3:8000")
+    assert not any(map(AllowedHosts("::").allow, FOREIGN[3:]))
 
 
 def test_only_loopback_is_for_this_machine_alone() -> None:

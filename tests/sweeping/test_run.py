@@ -21,7 +21,7 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.report import pages
 from maskwright.runs.config import PretrainConfig
 from maskwright.sweeping import run
-from maskwright.sweeping.run import Dimension, parse_space, sweep
+from maskwright.sweeping.run import Dimension, list_arms, parse_space, sweep
 from tests.command import Cli
 from tests.reliability.test_locks import wait_until
 from tests.workplace import SMALL, write_corpus
@@ -103,16 +103,20 @@ def test_a_sweep_that_was_stopped_tries_the_same_settings(machine: Machine, tmp_
     assert len(more) == 8
 
 
-def test_choices_are_combined_once(machine: Machine, tmp_path: Path):
+def test_list_arms_combines_choices_once():
     over = ["masking.rate=0.1,0.2,0.4", "optim.name=adamw,muon"]
-    machine.codes = {2: -15}
-    with pytest.raises(StoppedError):
-        search(tmp_path / "sweep", 4, over=over)
-    assert len(search(tmp_path / "sweep", 4, over=over)) == 4
-    assert machine.rates[2] == machine.rates[3]  # the trial that was stopped is resumed
-    found = search(tmp_path / "sweep", 12, over=over)
-    tried = sorted(tuple(trial.settings.values()) for trial in found)
+    arms = list_arms(parse_space(over, PretrainConfig))
+    assert arms is not None
+    tried = [tuple(fields.values()) for fields in arms.values()]
     assert tried == list(product(("0.1", "0.2", "0.4"), ("adamw", "muon")))
+    assert next(iter(arms)) == "rate=0.1,name=adamw"
+    assert list_arms(parse_space(OVER, PretrainConfig)) is None
+
+
+def test_lists_alone_are_no_search(machine: Machine, tmp_path: Path):
+    with pytest.raises(InputError, match="arms of an experiment"):
+        search(tmp_path / "sweep", 4, over=["masking.rate=0.1,0.2"])
+    assert machine.rates == []
 
 
 def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path):
@@ -120,13 +124,13 @@ def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path):
     found = search(tmp_path / "sweep", 4)
     assert [trial.score is None for trial in found] == [False, False, False, True]
     machine.codes = dict.fromkeys(range(30), 1)
-    with pytest.raises(TrainingError, match="3 trials failed"):
+    with pytest.raises(TrainingError, match="3 trials in a row"):
         search(tmp_path / "other", 9)
 
 
 def test_failures_of_an_earlier_call_do_not_end_a_sweep(machine: Machine, tmp_path: Path):
     machine.codes = dict.fromkeys(range(1, 4), 1)
-    with pytest.raises(TrainingError, match="3 trials failed"):
+    with pytest.raises(TrainingError, match="3 trials in a row"):
         search(tmp_path / "sweep", 6)
     assert len(search(tmp_path / "sweep", 6)) == 6
 
@@ -135,7 +139,7 @@ def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tm
     machine.codes = {0: 2}
     with pytest.raises(InputError, match="the first trial fails"):
         search(tmp_path / "sweep", 4)
-    corrected = ["masking.rate=0.2,0.3"]
+    corrected = ["masking.rate=0.2..0.3"]
     assert len(search(tmp_path / "sweep", 2, over=corrected)) == 2
     with pytest.raises(InputError, match="another command, space or seed"):
         search(tmp_path / "sweep", 3)

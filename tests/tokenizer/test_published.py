@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from maskwright.tokenizer import encoding, tokenizer
 from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import CHINESE, KOREAN, MIXED, english_texts
@@ -84,8 +83,7 @@ def test_special_tokens_in_an_input_are_those_of_transformers(
             assert ours.encode(text, split_special_tokens=False).ids.tolist() == expected
             found = ours.encode_with_offsets(text, split_special_tokens=False)
             assert found.ids.tolist() == expected
-    for module in (encoding, tokenizer):
-        monkeypatch.setattr(module, "MAX_WHOLE_CHARACTERS", 1000)
+    monkeypatch.setattr(ours, "_longest", 1000)
     long = f"{ours.mask_token} {'the ' * 600}"
     assert ours.encode(long, split_special_tokens=False).ids[0] == ours.mask_id
 

@@ -9,6 +9,7 @@ import pytest
 
 from maskwright import console
 from maskwright.console import Console
+from maskwright.errors import TrainingError
 from maskwright.logs import Record
 from maskwright.objectives.mlm import MaskedTokens
 from maskwright.train import reporting
@@ -196,3 +197,29 @@ def test_a_notebook_shows_the_panel_in_its_cell(
     assert "25%" in drawn[-1]
     assert "black 40%" in drawn[-1]
     assert drawn[-1].startswith("<pre>")
+
+
+@pytest.mark.parametrize("opened", [None, "HeldFolder", "MetricsLog", "Board"])
+def test_a_folder_that_is_moved_while_it_is_opened_is_not_made_again(
+    opened: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard")
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    run.mkdir()
+    if opened is None:
+        run.rename(moved)
+    else:
+        make = getattr(reporting, opened)
+
+        def make_and_move(*arguments: Any) -> Any:
+            found = make(*arguments)
+            run.rename(moved)
+            return found
+
+        monkeypatch.setattr(reporting, opened, make_and_move)
+    with (
+        pytest.raises(TrainingError, match="was removed, renamed or replaced"),
+        RunReporter(run, SCORES, Console(file=io.StringIO())) as reporter,
+    ):
+        reporter.advance({"split": "train", "step": 3, "tokens": 6000, "seconds": 90}, 0.5)
+    assert [path.name for path in tmp_path.iterdir()] == ["moved"]

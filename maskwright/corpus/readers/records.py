@@ -24,7 +24,7 @@ _MAX_TRIES = 20  # to read the lines of such a row as rows
 BAD_LINE, OTHER_WIDTH = "bad JSON line", "table row of another width"
 FIRST = " (first "  # in a reason for counting, before its first line
 _MAX_BAD_ROWS, _MAX_EARLY_BAD_ROWS = 3, 1_000  # of another width
-_MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
+_MARKS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|$)")  # of records, on one line or on several
 
@@ -177,12 +177,12 @@ class RawRow(NamedTuple):
         """Return True if the row has `width` cells; more may follow if they are empty."""
         return len(self.cells) >= width and not any(self.cells[width:])
 
-    def explain(self, width: int, delimiter: str) -> str:
+    def explain(self, width: int, delimiter: str, whose: str = "the first row has") -> str:
         """Return the rule that the width breaks, the likely cause and the remedy."""
         found, mark = len(self.cells), _MARKS.get(delimiter, delimiter)
         cause = f"a {mark}" if found > width else "a line end"
         noun = "column" if found == 1 else "columns"
-        rule = f"has {found} {noun}, but the first row has {width}"
+        rule = f"has {found} {noun}, but {whose} {width}"
         return f"{rule}. Quote texts that contain {cause}, or correct the line."
 
 

@@ -36,7 +36,16 @@ _BLOCK_TAGS = frozenset((
 # Elements whose content is shown verbatim.
 _LITERAL_TAGS = frozenset(("nowiki", "pre"))
 # Templates that show the arguments with these numbers, which are parts of sentences.
-_SHOWN_ARGUMENTS = {"lang": (2,), "nowrap": (1,), "nobr": (1,), "convert": (1, 2), "cvt": (1, 2)}
+_SHOWN_ARGUMENTS = {
+    "lang": (2,), "convert": (1, 2), "cvt": (1, 2), "sortname": (1, 2),
+    **dict.fromkeys(
+        (
+            "nowrap", "nobr", "small", "smaller", "abbr", "em", "strong", "smallcaps", "sc", "sup",
+            "sub", "mvar", "ill", "interlanguage link", "nihongo", "flag", "flagcountry",
+        ),
+        (1,),
+    ),
+}  # fmt: skip
 _MAX_SHOWN = 4  # by `convert`, where the second argument is one of these words
 _RANGES = frozenset(("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1"))
 # Templates that show one character.
@@ -46,10 +55,26 @@ _SHOWN_CHARACTERS = {
     "spaced en dash": "\u00a0\u2013 ", "nbsp": "\u00a0", "sp": " ",
 }  # fmt: skip
 
+# Templates that stand beside a sentence: notes, sources, markers for editors.
+_ASIDE = re.compile(
+    r"(?:cit|sfn|efn|harv|anchor|coord|webarchive|infobox|defaultsort|short description|toc\b"
+    r"|clear\b|ref\b|refn|rp\b|r\b|note\b|sic\b|dead link|clarify|who\b|when\b|which\b|by whom"
+    r"|fact\b|verify|better|failed|page needed|use \w+ (?:dates|english)|-\s*$)"
+)
+
 # Marks a heading until it is known whether there is text below it; not valid in XML.
 _HEADING_MARK = "\x01"
 # Marks dropped markup, so that the text after it does not begin a line; not valid in XML.
 _GONE = "\x02"
+# Marks a template that may show a part of a sentence, which is not known; not valid in XML.
+_HOLE = "\x03"
+_HOLES = re.compile(f"{_HOLE}+")
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?\u3002\uff01\uff1f])[\"'\u201d\u2019)\]]*\s+|(?<=[\u3002\uff01\uff1f])"
+)
+_ENDED = (".", "!", "?", ":", "\u3002", "\uff01", "\uff1f")
+_MAX_HOLES = 100  # of a line
+DROPPED_SENTENCE = "sentence with a template in it"
 
 _QUOTES = re.compile(r"'{2,}")
 _SWITCH = re.compile(r"__[^\W\d_]+(?:_[^\W\d_]+)*__")
@@ -101,23 +126,23 @@ def read_wikitext(wikitext: str, hidden: Prefixes, counts: Counter[str]) -> str:
     Raises:
         MissingPackageError: mwparserfromhell is needed and not installed.
     """
-    text = read_simply(wikitext, hidden)
+    text = read_simply(wikitext, hidden, counts)
     if text is not None:
         return text
     if not is_tame(wikitext):
         counts["article converted roughly: too much unclosed markup"] += 1
-        return read_roughly(wikitext, hidden)
+        return read_roughly(wikitext, hidden, counts)
     try:
-        return read_exactly(wikitext, hidden)
+        return read_exactly(wikitext, hidden, counts)
     except RecursionError:
         counts["article converted roughly: nested too deeply"] += 1
-        return read_roughly(wikitext, hidden)
+        return read_roughly(wikitext, hidden, counts)
 
 
-def read_exactly(wikitext: str, hidden: Prefixes) -> str:
+def read_exactly(wikitext: str, hidden: Prefixes, counts: Counter[str]) -> str:
     """Return the text of a page as mwparserfromhell parses it; raise RecursionError if too deep."""
     parser: Any = import_extra("mwparserfromhell", "wikipedia", "a Wikipedia dump")
-    return _tidy(_convert(parser.parse(wikitext, skip_style_tags=True).nodes, hidden))
+    return _tidy(_convert(parser.parse(wikitext, skip_style_tags=True).nodes, hidden), counts)
 
 
 def _show_target(target: str) -> str:
@@ -135,7 +160,9 @@ def _show_template(name: str, arguments: Sequence[str]) -> str:
     if numbers == (1, 2) and len(arguments) > 1 and arguments[1].strip() in _RANGES:
         numbers = range(1, _MAX_SHOWN + 1)  # 10 to 20 km
     shown = [arguments[number - 1].strip() for number in numbers if number <= len(arguments)]
-    return " ".join(shown) if numbers else _SHOWN_CHARACTERS.get(name, "")
+    if numbers:
+        return " ".join(shown)
+    return _SHOWN_CHARACTERS.get(name, "" if _ASIDE.match(name) else _HOLE)
 
 
 def _drop_stray_tags(text: str) -> str:
@@ -149,9 +176,52 @@ def _mark_heading(level: int, title: str) -> str:
     return f"\n\n{_HEADING_MARK}{level}{title.strip()}\n\n"
 
 
-def _tidy(text: str) -> str:
-    """Return `text` without quotes, remains of dropped markup, and headings without text."""
-    text = _QUOTES.sub(_unquote, text.replace(_GONE, ""))
+def _drop_holes(text: str, counts: Counter[str]) -> str:
+    """Return `text` without the sentences that lack the text of a template; they are counted."""
+    if _HOLE not in text:
+        return text
+    return "\n".join(
+        _drop_holes_of_line(line, counts) if _HOLE in line else line for line in text.split("\n")
+    )
+
+
+def _drop_holes_of_line(line: str, counts: Counter[str]) -> str:
+    if line.count(_HOLE) > _MAX_HOLES:  # no sentences; each is looked at with its whole line
+        counts[DROPPED_SENTENCE] += 1
+        ends = [match.end() for match in _SENTENCE_END.finditer(line[: line.index(_HOLE)])]
+        return line[: ends[-1]].rstrip() if ends else ""
+    # What touches the word before it is a note; what is in parentheses is left out of them.
+    line = _HOLES.sub(lambda match: _HOLE if _is_hole(line, *match.span()) else "", line)
+    if _HOLE not in line:
+        return line
+    kept, begin = list[str](), 0
+    for end in [*(match.end() for match in _SENTENCE_END.finditer(line)), len(line)]:
+        sentence, begin = line[begin:end], end
+        if _HOLE in sentence:
+            counts[DROPPED_SENTENCE] += 1
+        else:
+            kept.append(sentence)
+    return "".join(kept).rstrip()
+
+
+def _is_hole(line: str, begin: int, end: int) -> bool:
+    """Return True if a sentence goes on around a template."""
+    before, after = line[:begin], line[end:]
+    said, follows = before.rstrip(), after.strip(" '\"\u201d\u2019)\x03")
+    if not follows or before.count("(") + before.count("\uff08") > before.count(")") + before.count(
+        "\uff09"
+    ):
+        return False
+    if not said.strip("*#:;' \x03"):  # the beginning of a line: its first word
+        return after[:1].isspace() and follows[0].islower()
+    return before != said and not said.endswith(_ENDED)
+
+
+def _tidy(text: str, counts: Counter[str]) -> str:
+    """Return `text` without quotes, remains of dropped markup, sentences with a hole, and headings
+    without text.
+    """
+    text = _QUOTES.sub(_unquote, _drop_holes(text.replace(_GONE, ""), counts))
     text = _SWITCH.sub(lambda match: match[0] if match[0].upper() != match[0] else "", text)
     text = _VARIANT.sub(r"\1", _HIDDEN_VARIANT.sub("", text))
     text = _LEFT_OVER.sub("", text)
@@ -196,7 +266,15 @@ def _keep_headings(lines: Iterable[str]) -> list[str]:
 
 def _convert(nodes: Iterable[Any], hidden: Prefixes) -> str:
     """Return the text of nodes of mwparserfromhell; nodes of other types show none."""
-    return "".join(_convert_node(node, hidden) for node in nodes)
+    shown, is_inside = list[str](), False  # inside: a line that has text already
+    for node in nodes:
+        mark = getattr(node, "wiki_markup", None)
+        # A colon within a line is that of ``; term : definition``.
+        part = ":" if mark == ":" and is_inside else _convert_node(node, hidden)
+        last = part.rpartition("\n")
+        is_inside = bool(last[2].strip()) or (is_inside and not last[1])
+        shown.append(part)
+    return "".join(shown)
 
 
 def _convert_node(node: Any, hidden: Prefixes) -> str:
@@ -267,7 +345,7 @@ _NAMED = re.compile(r"[\w\s]*=")  # one class, as two that share blanks take qua
 _LINK = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
 _EXTERNAL = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]<>\"]+(?: +((?! )[^\[\]\n]*))?\]")
 _BARE = re.compile(r"(?<!\w)https?://[^\s\[\]<>\"|]*")
-_HEADING = re.compile(r"^(={1,6})([^=\n](?:[^\n]*[^=\n])?)\1[ \t\x02]*$", re.MULTILINE)
+_HEADING = re.compile(r"^(={1,6})([^=\n](?:[^\n]*[^=\n])?)\1[ \t\x02\x03]*$", re.MULTILINE)
 _LIST = re.compile(r"^[*#:;]+", re.MULTILINE)
 _PAIRS = [re.compile(pair) for pair in (r"(\{\{)|\}\}", r"(\[)|\]", r"(<!--)|-->")]
 _NO_NAME = re.compile(r"^$|[\n<>\[\]]")
@@ -316,7 +394,7 @@ def _count_unclosed(text: str, pair: re.Pattern[str]) -> int:
     return count
 
 
-def read_simply(text: str, hidden: Prefixes) -> str | None:
+def read_simply(text: str, hidden: Prefixes, counts: Counter[str]) -> str | None:
     """Return the text of a page; None if it has markup that this function does not know."""
     if "{{{" in text or "[[[" in text:
         return None
@@ -329,17 +407,17 @@ def read_simply(text: str, hidden: Prefixes) -> str | None:
     if not is_whole:
         return None
     outside = _LIST.sub("", _replace_addresses(outside))
-    return None if _ODD.search(outside) else _tidy(html.unescape(outside))
+    return None if _ODD.search(outside) else _tidy(html.unescape(outside), counts)
 
 
-def read_roughly(text: str, hidden: Prefixes) -> str:
+def read_roughly(text: str, hidden: Prefixes, counts: Counter[str]) -> str:
     """Return the text of any page in linear time; unclosed markup is kept as text."""
     text = _REFERENCE.sub(_GONE, _drop_comments(text))
     text, _ = _replace_inside_out(_TEMPLATE, _show_roughly, text)
     text = _drop_tables(text) or text
     text, _ = _replace_links(text, hidden)
     text = _TAGS.sub(_GONE, _drop_stray_tags(_replace_addresses(text)))
-    return _tidy(html.unescape(_LIST.sub("", text)))
+    return _tidy(html.unescape(_LIST.sub("", text)), counts)
 
 
 def _drop_comments(text: str) -> str:

@@ -373,7 +373,8 @@ def _read_deberta(raw: RawConfig, values: ConfigValues) -> ConfigValues:
             raise ConfigError(name, value, rule, f"Only {needed} is.")
     sizes = {"max_relative_positions": "max_position_embeddings", "embedding_size": "hidden_size"}
     for name, other in sizes.items():
-        if raw.get(name) not in (None, -1, values[other]):
+        unset = -1 if name == "max_relative_positions" else None  # as in their class
+        if raw.get(name) not in (None, unset, values[other]):
             raise ConfigError(name, raw[name], f"must be equal to {other} = {values[other]}")
     return {}
 

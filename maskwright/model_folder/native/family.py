@@ -69,6 +69,14 @@ class Field:
     default: Any  # the default of their class, for files without the field
 
 
+def find_stated(raw: Mapping[str, Any], default: Any, *names: str) -> Any:
+    """Return the value of the first of `names` that is stated, else `default`; null states none.
+
+    A stated 0 or empty value stays, to be used or refused.
+    """
+    return next((raw[name] for name in names if raw.get(name) is not None), default)
+
+
 def same(**defaults: Any) -> tuple[Field, ...]:
     """Return fields with the same name in both configurations, and the defaults of their class."""
     return tuple(Field(name, (name,), default) for name, default in defaults.items())
@@ -281,7 +289,7 @@ class Family:
         for entry in self.fields:
             names = (entry.theirs, self.older.get(entry.theirs, entry.theirs))
             name = next((name for name in names if raw.get(name) is not None), entry.theirs)
-            value = entry.default if raw.get(name) is None else raw[name]
+            value = find_stated(raw, entry.default, name)
             for ours in entry.ours:
                 values[ours] = read_value(value, ours, name)
         check_sizes(values)

@@ -34,6 +34,7 @@ from maskwright.model_folder.native.family import (
     Field,
     NativeHead,
     RawConfig,
+    find_stated,
     name_blocks,
     name_head,
     read_value,
@@ -73,10 +74,15 @@ def _read_modernbert(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     types = raw.get("layer_types")
     if types is None:  # files of 2024 have a period instead
         period = "global_attn_every_n_layers"
-        every = convert(raw.get(period) or 3, int, period)
+        every = convert(find_stated(raw, 3, period), int, period)
+        if every < 1:
+            raise ConfigError(period, every, "must be at least 1", "Correct it.")
         layers = range(values["num_hidden_layers"])
         types = ["sliding_attention" if layer % every else "full_attention" for layer in layers]
-    older = (raw.get("global_rope_theta") or 160_000.0, raw.get("local_rope_theta") or 10_000.0)
+    older = (
+        find_stated(raw, 160_000.0, "global_rope_theta"),
+        find_stated(raw, 10_000.0, "local_rope_theta"),
+    )
     return {
         "layer_types": read_value(types, "layer_types", "layer_types"),
         **read_two_ropes(raw, *older),

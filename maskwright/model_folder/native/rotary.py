@@ -33,6 +33,7 @@ from maskwright.model_folder.native.family import (
     Field,
     Names,
     RawConfig,
+    find_stated,
     name_blocks,
     read_value,
     same,
@@ -69,7 +70,7 @@ def read_one_rope(default: float) -> Callable[[RawConfig, ConfigValues], ConfigV
 
     def read(raw: RawConfig, values: ConfigValues) -> ConfigValues:
         check_heads(raw, values)
-        older = raw.get("rope_theta") or raw.get("rotary_emb_base") or default
+        older = find_stated(raw, default, "rope_theta", "rotary_emb_base")
         return {"rope_theta": read_rope_theta(raw.get("rope_parameters"), "rope_parameters", older)}
 
     return read
@@ -85,12 +86,13 @@ def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
     for key, value in entries.items():
         if key != "rope_theta" and (key, value) != ("rope_type", "default"):
             raise ConfigError(f"{name}.{key}", value, "is not supported")
-    return read_value(entries.get("rope_theta") or default, "rope_theta", f"{name}.rope_theta")
+    theta = find_stated(entries, default, "rope_theta")
+    return read_value(theta, "rope_theta", f"{name}.rope_theta")
 
 
 def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> ConfigValues:
     """Return the rotary bases of global and local layers, by default `full` and `sliding`."""
-    rope = raw.get("rope_parameters") or {}
+    rope = find_stated(raw, {}, "rope_parameters")
     if not isinstance(rope, Mapping) or set(rope) - {"full_attention", "sliding_attention"}:
         raise ConfigError("rope_parameters", rope, "must hold full_attention and sliding_attention")
 
@@ -253,7 +255,7 @@ def _find_esm_since(config: EncoderConfig) -> str:
 
 def _read_esm(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     check_heads(raw, values)
-    positions = raw.get("position_embedding_type") or "absolute"
+    positions = find_stated(raw, "absolute", "position_embedding_type")
     if positions != "rotary":
         rule = "is not supported for model_type esm"
         raise ConfigError("position_embedding_type", positions, rule, "Use rotary.")

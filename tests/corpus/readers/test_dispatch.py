@@ -23,8 +23,8 @@ from maskwright.corpus.sources import (
     recognize_name,
     stream_corpus,
 )
+from maskwright.corpus.table_files import read_columns
 from maskwright.errors import CorpusError
-from maskwright.finetuning.table_files import read_columns
 from tests.corpus.helpers import read_all, write
 
 CONTENTS = {

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from maskwright.corpus.readers.dump import Page, read_article
 from maskwright.corpus.readers.wikitext import (
+    DROPPED_SENTENCE,
     is_tame,
     list_prefixes,
     read_exactly,
@@ -60,10 +61,10 @@ LINKS = list_prefixes({6: "Datei", 14: "Kategorie", -2: "Medium"})
     ],
 )  # fmt: skip
 def test_what_stays_and_what_goes(wikitext: str, text: str | None) -> None:
-    found = read_exactly(wikitext, LINKS)
+    found = read_exactly(wikitext, LINKS, Counter())
     found.encode()  # there is no half of a character in it
     assert text is None or found == text
-    assert read_simply(wikitext, LINKS) in (found, None)
+    assert read_simply(wikitext, LINKS, Counter()) in (found, None)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_what_stays_and_what_goes(wikitext: str, text: str | None) -> None:
     ],
 )
 def test_plain_pages_take_the_fast_way(wikitext: str) -> None:
-    assert read_simply(wikitext, LINKS) == read_exactly(wikitext, LINKS)
+    assert read_simply(wikitext, LINKS, Counter()) == read_exactly(wikitext, LINKS, Counter())
 
 
 PIECES = st.sampled_from(
@@ -93,8 +94,8 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=14))
 def test_the_fast_reader_says_the_same_or_nothing(pieces: list[str]) -> None:
     wikitext = "".join(pieces)
-    simple = read_simply(wikitext, LINKS)
-    assert simple is None or simple == read_exactly(wikitext, LINKS)
+    simple = read_simply(wikitext, LINKS, Counter())
+    assert simple is None or simple == read_exactly(wikitext, LINKS, Counter())
 
 
 UNITS = (
@@ -124,13 +125,17 @@ def test_what_is_never_closed_is_read_roughly(unit: str) -> None:
     counts: Counter[str] = Counter()
     page = Page("Title", "0", "Text. " + unit * 30_000, is_redirect=False, model="wikitext")
     assert "Text." in read_article(page, LINKS, counts)
-    assert read_roughly("a [[b|c]] {{d}}\n== E ==\n<i>f</i>", LINKS) == "a c\n\nE\n\nf"
+    assert read_roughly("a [[b|c]] {{d}}\n== E ==\n<i>f</i>", LINKS, Counter()) == "a c\n\nE\n\nf"
 
 
 def test_templates_with_named_arguments_are_read_roughly_too() -> None:
     long = "{{convert|10|km|mi|\n abbr = on}}"
     page = f"{{{{Infobox bridge|name=Foo|length={long}|image=X.jpg}}}}\nThe bridge is {long} long."
-    assert read_roughly(page, LINKS) == read_exactly(page, LINKS) == "The bridge is 10 km long."
+    assert (
+        read_roughly(page, LINKS, Counter())
+        == read_exactly(page, LINKS, Counter())
+        == "The bridge is 10 km long."
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,3 +163,42 @@ def test_usual_pages_are_tame() -> None:
     page = "[[a]] {{b|[http://c d]}} <ref>e</ref> {| f |} <br> <ref name=g />\n" * 5_000
     assert is_tame(page[:1_000_000].rpartition("\n")[0].replace("<br>", ""))
     assert not is_tame("{{a|" * 300)
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "text", "dropped"),
+    [
+        ("The {{x|a}} and {{y}} is a league of {{z}} with. Next one.", "Next one.", 1),
+        ("One. It has {{unknown|5}} legs. Three? The {{b}}! Four.", "One. Three? Four.", 2),
+        ("{{small city|x}} is a place. It is nice.", "It is nice.", 1),
+        ("* It is {{x}} big.\n* It is small.", "It is small.", 1),
+        ("그는 {{x}} 이다. 다음 문장이다.", "다음 문장이다.", 1),
+        ("A dog.{{sfn|x}} A cat {{cite web|url=y}} sleeps.", "A dog. A cat  sleeps.", 0),
+        ("A dog{{unknown}} sleeps. {{other}} Next.", "A dog sleeps.  Next.", 0),
+        ("{{Infobox x|a={{b}}}}\n'''Ada''' is here.", "Ada is here.", 0),
+        ("{{x}}'''Ada''' is here.\n{{y}} Bob is not.", "Ada is here.\nBob is not.", 0),
+        ("Ada ({{x}}; born {{y}}) is here.", "Ada (born) is here.", 0),
+        ("A {{flag|France}} and {{ill|Foo|de}} with {{nihongo|Bar|x|y}}.",
+         "A France and Foo with Bar.", 0),
+        ("It is {{nowrap|5 {{z}} km}} long. Two.", "Two.", 1),
+        ("; term : definition\n; other: x", "term : definition\nother: x", 0),
+        ("; term\n: definition\n:: more", "term\ndefinition\nmore", 0),
+        ("''a'' : b", "a : b", 0),
+    ],
+)  # fmt: skip
+def test_a_sentence_that_lacks_a_part_is_dropped_and_counted(
+    wikitext: str, text: str, dropped: int
+) -> None:
+    for read in (read_exactly, read_roughly, read_simply):
+        counts = Counter[str]()
+        found = read(wikitext, LINKS, counts)
+        if found is not None:
+            assert found == text, read
+            assert counts[DROPPED_SENTENCE] == dropped
+
+
+def test_a_line_of_many_templates_takes_no_minutes() -> None:
+    with limited_cpu_seconds(30):
+        counts = Counter[str]()
+        assert read_exactly("x {{a}} y " * 10_000 + "\nText.", LINKS, counts) == "Text."
+    assert counts[DROPPED_SENTENCE] == 1

@@ -45,7 +45,7 @@ def read_page(content: bytes) -> None:
     page = Page("Title", "0", text, is_redirect=False, model="wikitext")
     begun = time.thread_time()
     read_article(page, _LINKS, Counter())
-    read_roughly(text, _LINKS)
+    read_roughly(text, _LINKS, Counter())
     extract_prose(text)
     seconds = time.thread_time() - begun
     if seconds > FREE_SECONDS + SECONDS_A_BYTE * len(content):

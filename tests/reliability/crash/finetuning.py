@@ -17,7 +17,7 @@ PRETRAIN = [
     "--train.valid_tokens", "2048", "--train.final_valid_tokens", "2048", "--train.report", "false",
 ]  # fmt: skip
 _UNLIKE = ("provenance.json", "report.html")  # say when and where a run was
-_STOP_AFTER = 10  # scores, more than a seed has
+_STOP_AFTER = 3  # scores beyond those that are kept
 
 
 class FinetuningRuns(Job):
@@ -54,10 +54,11 @@ class FinetuningRuns(Job):
         return [*arguments, "--learning_rate", "0.003", "--device", "cpu", "--out", str(out)]
 
     def list_folders(self, out: Path) -> tuple[Path, ...]:
-        return out, out / "checkpoints", out / "checkpoints" / "control"
+        kept = out / "checkpoints"
+        return out, kept, kept / "control", kept / "seed", kept / "control" / "seed"
 
     def is_resumable(self, out: Path) -> bool:
-        return any((out / "checkpoints").glob("step_*")) or (out / "model").is_dir()
+        return any((out / "checkpoints").rglob("step_*")) or (out / "model").is_dir()
 
     def list_files(self, out: Path) -> set[str]:
         return {name for name in super().list_files(out) if Path(name).name not in _UNLIKE}
@@ -81,6 +82,8 @@ class FinetuningRuns(Job):
         """Return a test for `count` records beyond those of the seeds that are kept now."""
         state = max((out / "checkpoints").glob("step_*/state.json"), default=None)
         runs = json.loads(state.read_text(encoding="utf-8"))["runs"] if state else []
+        for stopped in (out / "checkpoints").glob("seed/step_*/state.json"):
+            runs.append(json.loads(stopped.read_text(encoding="utf-8"))["result"])
         kept = sum(len(run["history"]) for run in runs)
         path = out / "metrics.jsonl"
         inode = path.stat().st_ino if path.exists() else None

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from maskwright.corpus.column_roles import LabelKind, infer_roles, name_roles
 from maskwright.errors import InputError
-from maskwright.finetuning.column_roles import LabelKind, infer_roles, name_roles
 
 ROLES = ("sentence1", "sentence2", "label")
 NOTES = [f"The printer on floor {number} does not print." for number in range(30)]

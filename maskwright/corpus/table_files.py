@@ -15,19 +15,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maskwright.corpus.readers.columns import opening_parquet, read_batches
-from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
-from maskwright.corpus.readers.sequences import PARSERS, SequenceRecord, read_records
-from maskwright.corpus.readers.text import UTF_8, not_decodable
-from maskwright.corpus.sources import Source, find_sources, recognize_name
-from maskwright.errors import CorpusError, InputError, show_value
-from maskwright.files import JsonObject, parse_object
-from maskwright.finetuning.column_roles import (
+from maskwright.corpus.column_roles import (
     GROUP,
     LABEL,
     TEXT_ROLES,
@@ -36,11 +29,19 @@ from maskwright.finetuning.column_roles import (
     looks_like_header,
     normalize_name,
 )
+from maskwright.corpus.readers.columns import opening_parquet, read_batches
+from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
+from maskwright.corpus.readers.sequences import PARSERS, SequenceRecord, read_records
+from maskwright.corpus.readers.text import UTF_8, not_decodable
+from maskwright.corpus.sources import Source, find_sources, recognize_name
+from maskwright.errors import CorpusError, InputError, show_value
+from maskwright.files import JsonObject, parse_object
 
 GROUP_MARK = "\x1d"  # before a group among texts
-_TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
+TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _MAX_NUMBER = 1e18  # squares fit in float32
+_MOST = 0.8  # of the lines that another delimiter separates
 _PEEKED = 100  # lines from which the layout of a table is inferred
 # Zero-width space, mark of byte order, word joiner, soft hyphen, marks of direction.
 _INVISIBLE: dict[int, None] = dict.fromkeys((0x200B, 0xFEFF, 0x2060, 0xAD, 0x200E, 0x200F))
@@ -104,21 +105,29 @@ def read_columns(
     columns: Mapping[str, Column],
     has_header: bool | None = None,
     skipped: Counter[str] | None = None,
+    kind: str | None = None,
 ) -> Iterator[TableRow]:
     """Yield the rows of a file, with the given columns.
 
     Args:
-        columns: the name or position of each column by role.
+        columns: the name or position of each column by role; ``title+body`` are the texts of two
+            columns, joined by a blank.
         has_header: True if the first line of a TSV or CSV file names its columns; None infers it:
             there is one if a column is given by name, or usual names are at the positions.
         skipped: receives the number of skipped rows by file name (rows of TSV and CSV files with
             too few columns); None makes such a row an error.
+        kind: the kind of the table; None: that of the file's name.
 
     Raises:
         CorpusError: the file is missing, damaged or not UTF-8 (the message names its likely
             encoding), a column is missing, or a row is too short.
     """
-    source = _find_one(str(path))
+    source = find_one(path, kind)
+    if joined := find_joined(columns, list_names(path, kind)):
+        parts = {f"{role}+{part}": part for role, found in joined.items() for part in found}
+        others = {role: column for role, column in columns.items() if role not in joined}
+        rows = read_columns(path, {**others, **parse_columns(parts)}, has_header, skipped, kind)
+        return (_join(row, joined) for row in rows)
     if source.kind == "parquet":
         return _read_parquet(source, columns)
     if source.kind == "jsonl":
@@ -132,22 +141,50 @@ def read_columns(
     )
 
 
-def list_names(path: Path | str) -> list[str]:
+def find_joined(columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the parts of each role whose text is that of several columns, ``title+body``."""
+    return {
+        role: column.split("+")
+        for role, column in columns.items()
+        if isinstance(column, str) and "+" in column.strip("+") and column not in names
+    }
+
+
+def _join(row: TableRow, joined: Mapping[str, Sequence[str]]) -> TableRow:
+    """Return a row with the texts of several columns as one; what is missing is left out."""
+    values = {role: value for role, value in row.values.items() if "+" not in role}
+    for role, parts in joined.items():
+        found = [row.values[f"{role}+{part}"] for part in parts]
+        filled = [one for one in found if one is not None and one != ""]
+        is_text = all(isinstance(one, str) for one in filled)
+        wrong = next((one for one in filled if not isinstance(one, str)), None)
+        values[role] = " ".join(filled) if is_text else wrong
+    return TableRow(row.place, values)
+
+
+def list_names(path: Path | str, kind: str | None = None) -> list[str]:
     """Return the column names of a table, or its first row; raise as `read_columns`."""
-    source = _find_one(str(path))
+    source = find_one(path, kind)
     if source.kind == "parquet":
         with opening_parquet(source) as table:
             return table.schema_arrow.names
     if source.kind == "jsonl":
-        first = next(read_objects(source.name, read_exact_lines(source)), None)
-        return list(first[1]) if first else []
+        return _list_fields(source)
     rows = _find_layout(source).rows
     return rows[0] if rows else []
 
 
-def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
+def _list_fields(source: Source) -> list[str]:
+    """Return the fields of at least half of the first records, or else of all."""
+    objects = read_objects(source.name, read_exact_lines(source))
+    records = [record for _, record in islice(objects, _PEEKED)]
+    counts = Counter(field for record in records for field in record)
+    return [name for name, count in counts.items() if 2 * count >= len(records)] or [*counts]
+
+
+def peek_rows(path: Path | str, kind: str | None = None) -> tuple[list[str], list[list[Any]]]:
     """Return the column names and the first rows of a table; no names if it has no header."""
-    source, names = _find_one(str(path)), list_names(path)
+    source, names = find_one(path, kind), list_names(path, kind)
     if source.kind == "parquet":
         with opening_parquet(source) as table:
             batches = read_batches(table, names)
@@ -164,7 +201,7 @@ def peek_rows(path: Path | str) -> tuple[list[str], list[list[Any]]]:
 
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
     """Return a text file's name for messages, and its lines; raise as `read_columns`."""
-    source = _find_one(str(path))
+    source = find_one(path)
     return source.name, read_exact_lines(source)
 
 
@@ -185,11 +222,15 @@ def read_objects(name: str, lines: Iterable[str]) -> Iterator[tuple[str, JsonObj
         yield place, record
 
 
-def _find_one(path: str) -> Source:
-    sources = find_sources([path])
+def find_one(path: Path | str, kind: str | None = None) -> Source:
+    """Return the source of one file, of another `kind` than its name says if that is given.
+
+    Raise CorpusError if the path names several.
+    """
+    sources = find_sources([str(path)])
     if len(sources) != 1 or sources[0].path is None:
         raise CorpusError(f"{path} must name one file.")
-    return sources[0]
+    return replace(sources[0], kind=kind or sources[0].kind)
 
 
 class _Layout(NamedTuple):
@@ -218,12 +259,19 @@ def _read_table(
 
     layout = _find_layout(source)
     positions: dict[str, int] = {}
-    width = 0
+    width, share = _measure(layout.rows)
+    most = f"{share * len(layout.rows):,.0f} of the first {len(layout.rows):,} rows have"
+    names = {column for column in columns.values() if isinstance(column, str)}
     lines, mark = read_exact_lines(source), layout.delimiter
     for parsed in parse_rows(lines, mark, fail, strict=True, is_plain=layout.is_plain):
         row, place = parsed.cells, f"{source.name}:{parsed.line}"
         if not positions:
-            width = len(row)
+            if share < _MOST or (names and names <= {*row}):  # a header, or no better width
+                width, most = len(row), "the first row has"
+            if skipped is None and not parsed.fits(width):
+                noun = "column" if len(row) == 1 else "columns"
+                rule = f"{place} has {len(row)} {noun}, but {most} {width}"
+                raise CorpusError(f"{rule}. Remove the line if it is a title, or correct it.")
             is_named = has_header is not False and looks_like_header(layout.rows)
             positions = _find_positions(columns, row, has_header, is_named, source)
             by_name = any(isinstance(column, str) for column in columns.values())
@@ -239,7 +287,7 @@ def _read_table(
         elif skipped is not None or parsed.fits(width):
             yield TableRow(place, {role: row[number] for role, number in positions.items()})
         else:
-            raise CorpusError(f"{place} {parsed.explain(width, mark)}")
+            raise CorpusError(f"{place} {parsed.explain(width, mark, most)}")
 
 
 def _find_positions(
@@ -276,6 +324,8 @@ def _missing(
     if isinstance(known, range):
         shown = f"positions 0 to {len(known) - 1}, and no header"
     rule = f"{place} has no column {what}: it has {shown}."
+    if source.kind in _DELIMITERS and parse_object(next(read_exact_lines(source), "")) is not None:
+        return CorpusError(f"{source.name} holds JSON objects, a line each. Rename it to .jsonl.")
     if missing.get(LABEL) == LABEL:
         rows = peek_rows(str(source.path))[1]
         bits = sum({*map(str, cells)} == {"0", "1"} for cells in zip(*rows, strict=False))
@@ -289,8 +339,23 @@ def _missing(
 def _read_json_rows(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     for place, record in read_objects(source.name, read_exact_lines(source)):
         if not {*columns.values()} <= record.keys():
-            raise _missing(source, place, columns, list(record))
+            raise _lacking(source, place, columns, record)
         yield TableRow(place, {role: record[str(column)] for role, column in columns.items()})
+
+
+def _lacking(
+    source: Source, place: str, columns: Mapping[str, Column], record: JsonObject
+) -> CorpusError:
+    """Return the error for a record without a field, which most others may have."""
+    name = next(str(column) for column in columns.values() if column not in record)
+    having = total = 0
+    with suppress(CorpusError):  # of a later line
+        for _, other in read_objects(source.name, read_exact_lines(source)):
+            having, total = having + (name in other), total + 1
+    if not having:
+        return _missing(source, place, columns, list(record))
+    rule = f"has no field {name}, but {having:,} of {total:,} records have it"
+    return CorpusError(f"{place} {rule}. Correct or remove the line.")
 
 
 def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
@@ -312,23 +377,34 @@ def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[Tab
 def find_delimiter(lines: Sequence[str], own: str) -> str:
     """Return the delimiter of a table from its first lines.
 
-    Another one than that of the file extension (`own`) is returned only if it splits every line
-    into the same number of columns and `own` does not; for a comma, which is frequent in text, the
-    first line must also hold a usual name.
+    Another one than that of the file extension (`own`) is returned only if it splits most lines
+    into the same number of columns and `own` splits fewer; for commas and bars, which are also in
+    cells, the first line must also hold a usual name.
     """
     rows = _cut(lines, own, own)
-    if not rows or (len(rows[0]) > 1 and len({len(row) for row in rows}) == 1):
+    width, share = _measure(rows)
+    if not rows or (width > 1 and share == 1):
         return own
-    others = [mark for mark in ";\t," if mark != own]
+    others = [mark for mark in ";\t,|" if mark != own]
     for mark in others:
         found = _cut(lines, mark, own)
-        widths = {len(row) for row in found}
-        is_table = len(widths) == 1 and min(widths) > 1 and 2 * len(found) > len(lines)
-        if is_table and (mark != "," or _names_anything(found[0])):
+        if not found:
+            continue
+        columns, even = _measure(found)
+        # Commas in texts may be as regular as the delimiter, but the first row lacks them.
+        is_better = (even, len(found[0]) == columns) > (share, len(rows[0]) == width)
+        is_even = columns > 1 and even >= _MOST and (width == 1 or is_better)
+        if is_even and 2 * len(found) > len(lines) and (mark in ";\t" or _names_anything(found[0])):
             return mark
     if len(rows[0]) > 1:
         return own
     return next((m for m in others if _names_anything(*_cut(lines[:1], m, own))), own)
+
+
+def _measure(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
+    """Return the width of most rows, and their share."""
+    [(width, count)] = Counter(map(len, rows)).most_common(1) or [(0, 0)]
+    return width, count / max(1, len(rows))
 
 
 def _names_anything(row: Sequence[str] = ()) -> bool:
@@ -348,9 +424,15 @@ def clean_name(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text.translate(_INVISIBLE)).split())
 
 
+def fold_name(text: str) -> str:
+    """Return the name of a label without width, ligatures and case (``NFKC_Casefold``)."""
+    folded = unicodedata.normalize("NFKC", clean_name(text)).casefold()
+    return unicodedata.normalize("NFKC", folded)
+
+
 def is_named_table(path: Path) -> bool:
     """Return True if a file is a table by its name."""
-    return recognize_name(path, named=True)[0] in _TABLES
+    return recognize_name(path, named=True)[0] in TABLES
 
 
 def is_named_sequences(path: Path) -> bool:
@@ -364,7 +446,7 @@ def read_sequence_file(path: Path, report: Callable[[str], None]) -> Iterator[Se
     Raises:
         CorpusError: the file is missing, damaged, not of its kind, or has no record.
     """
-    source, counts, is_empty = _find_one(str(path)), Counter[str](), True
+    source, counts, is_empty = find_one(path), Counter[str](), True
     for record in read_records(source, counts):
         is_empty = False
         yield record

@@ -16,6 +16,7 @@ LabelKind = Literal["class", "classes", "number"]
 FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
 NEGATIVE, SCORE = "negative", "score"  # of embeddings and rankings
 GROUP, AFTER = "group", "after"  # of the training file: what splits it
+WORD, TAG, SENTENCE = "word", "tag", "sentence"  # of tagged words
 TEXT_ROLES = (FIRST, SECOND)
 # The usual column names of text pairs, of single texts, and of labels.
 PAIRS = (
@@ -35,10 +36,23 @@ LABELS = (
     "topics", "sentiment", "intent", "emotion", "polarity", "score", "rating", "stars", "value",
     "tag", "tags", "y", "is_duplicate", "similarity",
 )  # fmt: skip
+# Of tables of words, the best first: entities before parts of speech.
+WORDS = ("word", "words", "token", "tokens", "form", "forms")
+TAGS = (
+    "tag", "tags", "ner_tag", "ner_tags", "ner", "iob", "bio", "iob_tag", "bio_tag", "entity",
+    "entities", "label", "labels", "pos_tag", "pos_tags", "pos", "upos", "xpos",
+)  # fmt: skip
+SENTENCES = (
+    "sentence_#", "sentence_id", "sentence_idx", "sentence_number", "sentence", "sent_id", "sent",
+    "sid",
+)  # fmt: skip
 USUAL: Mapping[str, frozenset[str]] = {
     FIRST: frozenset([*TEXTS, *(first for first, _ in PAIRS)]),
     SECOND: frozenset(second for _, second in PAIRS),
     LABEL: frozenset(LABELS),
+    WORD: frozenset(WORDS),
+    TAG: frozenset(TAGS),
+    SENTENCE: frozenset(SENTENCES),
 }
 USUAL_MORE = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
 _MAX_NAME, _MAX_NAME_WORDS, _MIN_ROWS = 40, 4, 10  # of a header, and for names of words
@@ -161,7 +175,11 @@ def find_roles(
             is_repeated = names.count(known[0]) > 1
             choice = names.index(known[0]) if is_repeated else known[0]
             rule = f"{table} has several columns that may be the {role}: {', '.join(known)}"
-            raise CorpusError(f"{rule}. Choose one: --columns {role}={choice}.")
+            hint = f"Choose one: --columns {role}={choice}"
+            if role == FIRST and len({*map(normalize_name, known)}) > 1:
+                joined = "+".join(name for name in names if name in known)
+                hint += f", or join them: text={joined}"
+            raise CorpusError(f"{rule}. {hint}.")
     return {role: known[0] if known else role for role, known in found.items()}
 
 

@@ -1,3 +1,4 @@
+import csv
 import gzip
 import json
 from collections import Counter
@@ -5,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.errors import CorpusError
-from maskwright.finetuning.column_roles import find_roles, looks_like_header
-from maskwright.finetuning.table_files import (
+from maskwright.corpus.column_roles import find_roles, looks_like_header
+from maskwright.corpus.table_files import (
     TableRow,
     find_delimiter,
     list_names,
     parse_columns,
     read_columns,
 )
+from maskwright.errors import CorpusError
 
 
 def write(folder: Path, name: str, content: str) -> Path:
@@ -358,3 +359,85 @@ def test_a_first_line_that_declares_the_separator_is_no_header(declared: str, tm
     assert list_names(path) == ["text", "label"]
     [row] = read_columns(path, {"text": "text", "label": "label"})
     assert (row.place, dict(row.values)) == (f"{path}:3", {"text": "a, b", "label": "1"})
+
+
+@pytest.mark.parametrize("bad", [0, 1, 150, 299])
+@pytest.mark.parametrize("field", ["text", "label"])
+def test_a_field_that_one_record_lacks_is_named_as_such(bad: int, field: str, tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    records = [{"text": f"text {n}", "label": str(n % 2)} for n in range(300)]
+    del records[bad][field]
+    path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    assert {*list_names(path)} == {"text", "label"}
+    rule = f"a.jsonl:{bad + 1} has no field {field}, but 299 of 300 records have it. Correct"
+    with pytest.raises(CorpusError, match=rule):
+        list(read_columns(path, {"sentence1": "text", "label": "label"}))
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("first", ["Export of May", "# from our shop"])
+def test_a_title_above_the_header_is_named(mark: str, first: str, tmp_path: Path):
+    lines = [first, mark.join(("text", "label")), *(f"text {n}{mark}{n % 2}" for n in range(20))]
+    path = write(tmp_path, "a.csv", "\n".join(lines) + "\n")
+    with pytest.raises(CorpusError, match=r"a\.csv:1 has 1 column, but 21 of the first 22 rows"):
+        list(read_columns(path, {"sentence1": "text", "label": "label"}))
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize("bad", [2, 11, 20])
+def test_one_wrong_line_does_not_hide_the_separator(mark: str, bad: int, tmp_path: Path):
+    lines = [mark.join(("Inhalt", "Art")), *(f"Ja, nein {n}{mark}{n % 2}" for n in range(20))]
+    lines[bad] += f"{mark}more"
+    path = write(tmp_path, "a.csv", "\n".join(lines) + "\n")
+    with pytest.raises(CorpusError, match=rf"a\.csv:{bad + 1} has 3 columns, but the first row"):
+        list(read_columns(path, {"sentence1": "Inhalt", "label": "Art"}))
+
+
+TICKETS = [("Printer", "It is on fire.", "hw"), ("", "No title.", "sw"), ("No body", "", "sw")]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("text", ["title+body", "0+1"])
+def test_columns_are_joined_as_one_text(name: str, text: str, tmp_path: Path):
+    names, path = ("title", "body", "queue"), tmp_path / name
+    rows = [dict(zip(names, each, strict=True)) for each in TICKETS]
+    if name == "a.parquet":
+        arrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.Table.from_pylist(rows), path)
+    elif name == "a.jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    else:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, delimiter="\t" if name == "a.tsv" else ",")
+            writer.writerows([names, *TICKETS])
+    if name == "a.jsonl" and text == "0+1":
+        pytest.skip("the fields of JSON have names only")
+    columns = {"sentence1": text, "label": "queue"}
+    found = [row.texts for row in read_columns(path, columns)]
+    assert found == [["Printer It is on fire."], ["No title."], ["No body"]]
+
+
+def test_a_column_whose_name_has_a_plus_is_a_column(tmp_path: Path):
+    path = write(tmp_path, "a.csv", "a+b,a,b\n1,2,3\n")
+    assert [row.texts for row in read_columns(path, {"sentence1": "a+b"})] == [["1"]]
+    with pytest.raises(CorpusError, match="has no column c"):
+        list(read_columns(path, {"sentence1": "a+c"}))
+
+
+def test_joining_is_suggested(tmp_path: Path):
+    with pytest.raises(CorpusError, match=r"or join them: text=title\+body"):
+        find_roles(["id", "title", "body", "label"], ("sentence1", "label"), {}, "a.csv")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_json_lines_of_another_name_are_recognized(name: str, tmp_path: Path):
+    path = write(tmp_path, name, '{"text": "one, two", "label": 1}\n' * 5)
+    with pytest.raises(CorpusError, match="holds JSON objects, a line each"):
+        list(read_columns(path, {"sentence1": "text", "label": "label"}))
+
+
+def test_bars_separate_columns_under_usual_names(tmp_path: Path):
+    path = write(tmp_path, "a.csv", "text|label\nyes, or no|a\nno|b\n")
+    found = [dict(row.values) for row in read_columns(path, {"text": "text", "label": "label"})]
+    assert found == [{"text": "yes, or no", "label": "a"}, {"text": "no", "label": "b"}]
