@@ -117,7 +117,7 @@ def count_repeated(known: Sequence[Row], scored: Sequence[Row]) -> int:
 
 
 def spell_texts(row: Row) -> tuple[str, ...]:
-    """Return the texts of an example, which are equal whatever blanks they have, without its group."""
+    """Return the texts of an example without its group; equal whatever blanks they have."""
     texts = (text for text in row.group_texts if not text.startswith(GROUP_MARK))
     return tuple(" ".join(text.split()) for text in texts)
 

@@ -78,8 +78,7 @@ def embed(
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME``.
-        texts: one text, the path of a file (a table, or text lines), or an iterable, which is read
-            in blocks of a few thousand texts.
+        texts: one text, the path of a file, or an iterable, which is read in blocks of thousands.
         out: a new file: ``.npy``, float32 [texts, width], or ``.parquet``, with the texts.
         ids: an id for each text: a column of ``.parquet``, and a file ``NAME.ids.txt`` beside
             ``NAME.npy``, an id a line.
@@ -145,7 +144,7 @@ def _check_tokens(tokens: bool, layer: int | None, scaling: str | bool | None) -
         raise InputError("--layer needs --tokens: vectors of texts are those of the last layer")
 
 
-def _check_inputs(texts: str | Iterable[str], batch_tokens: int | None) -> Iterator[list[str]]:
+def _check_inputs(texts: Texts, batch_tokens: int | None) -> Iterator[list[str]]:
     """Return the texts in blocks; raise InputError if there is none, or for a size below 1."""
     if batch_tokens is not None and batch_tokens < 1:
         raise InputError(f"--batch-tokens = {batch_tokens} must be at least 1")

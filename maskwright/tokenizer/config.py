@@ -5,6 +5,7 @@ from typing import Literal
 
 from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
+from maskwright.tokenizer.regex_cost import check_pattern
 
 TokenizerKind = Literal["wordpiece", "bpe", "unigram", "character"]
 
@@ -75,13 +76,18 @@ class TokenizerConfig:
     def _check_pattern(pattern: str) -> None:
         from tokenizers import Regex, pre_tokenizers  # late: most configurations have no pattern
 
+        if not pattern:
+            raise ConfigError("pattern", "''", "is empty", "Remove it.")
         try:
             pre_tokenizers.Split(Regex(pattern), "isolated")
         except Exception as error:  # the library's only class
             rule = f"is not a regular expression: {' '.join(str(error).split())}"
             raise ConfigError("pattern", pattern, rule) from None
-        if not pattern:
-            raise ConfigError("pattern", "''", "is empty", "Remove it.")
+        try:
+            check_pattern(pattern)
+        except ValueError as error:
+            rule = f"takes too much time, or cannot be checked: {error}"
+            raise ConfigError("pattern", pattern, rule, "Simplify it.") from None
 
     @property
     def trains(self) -> bool:

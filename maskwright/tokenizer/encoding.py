@@ -148,6 +148,7 @@ class CachedEncoder:
             cutting: exact rules for cutting a text, if there are any.
             longest: the most characters that may be encoded at once.
             unk_id: the id of the unknown token; -1 if there is none.
+            tokens_are_words: every token begins a word.
         """
         self._backend = backend
         self._tokens_are_words = tokens_are_words

@@ -108,6 +108,7 @@ def test_alphabet_is_fixed():
     [
         ("wordpiece", {"pattern": "."}),
         ("bpe", {"pattern": "("}),
+        ("bpe", {"pattern": "(a+)+b"}),
         ("bpe", {"pattern": ""}),
         ("bpe", {"alphabet": "AC"}),
         ("character", {"alphabet": "AA"}),
