@@ -2,6 +2,8 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from maskwright.console import Console, say, say_json
 from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.data.rows import DataPosition, RowPlanner, SegmentTable
 from maskwright.errors import CheckpointError, InputError
+from maskwright.files import check_new_file, write_text
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.find_data import locate
 from maskwright.preparation.pipeline import describe_progress
@@ -82,10 +85,12 @@ def prepare(argv: Sequence[str]) -> int:
 
 _SECTIONS = ("run", "mixture", "corpus", "select", "tokenizer", "model", "optim", "train")
 _FILL_SAMPLE_ROWS = 4096
+_RATES = tuple(round(0.05 * n, 2) for n in range(1, 13))  # of the slider
 _MAX_NUMBER = 2**53  # of the numbers that name rows
 
 _INSPECT_HELP = """examples:
   maskwright inspect data/NAME --masking.strategy words
+  maskwright inspect data/NAME --rows 8 --html masking.html
   maskwright inspect runs/NAME --epoch 1 --first-row 4096 --rows 32 --row-length 64 --mask-rate 0.2
     (the rows of one step: metrics.jsonl and error messages say which)
 """
@@ -104,6 +109,8 @@ def inspect_parser() -> Parser:
     add("--row-length", type=int, help="slots in a row [as a run begins]")
     add("--mask-rate", type=float, help="share of the tokens that is hidden [as a run begins]")
     add("--json", action="store_true", help="one JSON object a row, and nothing else")
+    html = "write the rows to a page with a slider for the mask rate, and nothing else"
+    add("--html", type=Path, metavar="FILE", help=html)
     add("--config", type=Path, help="YAML file of the run")
     usual = ("data.packed", "masking.strategy", "masking.rate", "masking.mask_share")
     add_config_flags(parser, resolve(), skip=_SECTIONS, usual=usual)
@@ -115,6 +122,10 @@ def inspect(argv: Sequence[str]) -> int:
     arguments = inspect_parser().parse(argv)
     for name in ("rows", "first_row", "epoch"):
         _check_range(name, getattr(arguments, name), 0, _MAX_NUMBER)
+    if arguments.html is not None:
+        if arguments.json:
+            raise InputError("--json has no effect with --html. Remove one.")
+        check_new_file(arguments.html)
     folders, config = _find_data(arguments)
     row_length, mask_rate = _choose_rows(arguments, config)
     # torch is imported from here on; everything above has already been checked without it
@@ -122,10 +133,21 @@ def inspect(argv: Sequence[str]) -> int:
     from maskwright.pretraining import build, prepared_data
 
     data = prepared_data.open_data(folders, config.mixture)
-    source = build.build_row_source(config, data, split=arguments.split)
+    rates = sorted({*_RATES, mask_rate}) if arguments.html else [mask_rate]
+    masking = replace(config.masking, rate=max(rates[-1], config.masking.highest_rate))
+    source = build.build_row_source(replace(config, masking=masking), data, split=arguments.split)
     position = DataPosition(row_length, arguments.epoch, arguments.first_row)
     name_source = source.corpus.source_of if isinstance(source.corpus, ConcatStore) else None
-    rows = view_rows(source, position, arguments.rows, mask_rate, name_source)
+    show = partial(view_rows, source, position, arguments.rows, name_source=name_source)
+    if arguments.html is not None:
+        from maskwright.report.masking_page import render_rows
+
+        note = f"{data.name}, row length {row_length}, seed {config.seed}"
+        views = {rate: [*show(mask_rate=rate)] for rate in rates}
+        write_text(arguments.html, render_rows("Masking", views, mask_rate, data.tokenizer, note))
+        say(f"{arguments.html}: open it in a browser")
+        return 0
+    rows = show(mask_rate=mask_rate)
     if arguments.json:
         for row in rows:
             say_json(row.to_json(data.tokenizer))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from rich.text import Text
@@ -14,6 +15,17 @@ from maskwright.tokenizer.token_text import TokenText, show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _ROWS_AT_ONCE = 64
+Kind = Literal["", "masked", "kept", "random"]
+_STYLES = {"masked": "black on yellow", "kept": "black on green", "random": "black on red"}
+
+
+class ShownToken(NamedTuple):
+    """A token as the model sees it, how it was masked, and the clean token if it was."""
+
+    shown: str
+    kind: Kind
+    clean: str
+    segment: int
 
 
 @dataclass(frozen=True)
@@ -53,33 +65,46 @@ class RowView:
             row["source"] = self.source
         return {**row, "token_types": self.types, "pairs": self.pairs} if self.types else row
 
-    def to_text(self, tokenizer: Tokenizer) -> Text:
-        """Return a heading and the tokens, with the clean token after each masked one."""
+    @property
+    def name(self) -> str:
+        """The epoch, the number and the source."""
         of_source = "" if self.source is None else f", {self.source}"
-        text = Text(f"\nepoch {self.epoch}, row {self.number}{of_source}\n", style="bold")
-        line, show = Text(style="not bold"), TokenText(tokenizer).show
-        previous = self.segments[0]
-        line.append(self._describe_pair(previous), style="cyan")
+        return f"epoch {self.epoch}, row {self.number}{of_source}"
+
+    def list_tokens(self, tokenizer: Tokenizer) -> Iterator[ShownToken]:
+        """Yield the tokens of the row without padding."""
+        show = TokenText(tokenizer).show
         for token_id, label, segment in zip(self.ids, self.labels, self.segments, strict=True):
             if token_id == tokenizer.pad_id:
                 continue
-            if segment != previous:
-                line.append("\n│ ", style="dim")
-                line.append(self._describe_pair(segment), style="cyan")
-                previous = segment
-            token = show(token_id)
             if label == IGNORED:
-                line.append(token + " ")
+                yield ShownToken(show(token_id), "", "", segment)
                 continue
-            styles = {tokenizer.mask_id: "black on yellow", label: "black on green"}
-            line.append(token, style=styles.get(token_id, "black on red"))
-            line.append(f"⟨{show(label)}⟩ ", style="dim")
+            kinds: dict[int | None, Kind] = {tokenizer.mask_id: "masked", label: "kept"}
+            yield ShownToken(show(token_id), kinds.get(token_id, "random"), show(label), segment)
+
+    def to_text(self, tokenizer: Tokenizer) -> Text:
+        """Return a heading and the tokens, with the clean token after each masked one."""
+        text = Text(f"\n{self.name}\n", style="bold")
+        line, previous = Text(style="not bold"), self.segments[0]
+        line.append(self.describe_pair(previous), style="cyan")
+        for token in self.list_tokens(tokenizer):
+            if token.segment != previous:
+                line.append("\n│ ", style="dim")
+                line.append(self.describe_pair(token.segment), style="cyan")
+                previous = token.segment
+            if not token.kind:
+                line.append(token.shown + " ")
+                continue
+            line.append(token.shown, style=_STYLES[token.kind])
+            line.append(f"⟨{token.clean}⟩ ", style="dim")
         padding = self.ids.count(tokenizer.pad_id)
         if padding:
             line.append(f"[{padding} empty]", style="dim")
         return text.append_text(line)
 
-    def _describe_pair(self, segment: int) -> str:
+    def describe_pair(self, segment: int) -> str:
+        """Return whether a pair of texts belongs together; empty if there are no pairs."""
         label = self.pairs.get(segment)
         return "" if label is None else "(not next) " if label else "(next) "
 

@@ -48,10 +48,12 @@ def scores_of(results: dict[str, Any], suite: str) -> dict[str, dict[str, Any]]:
 
 
 def test_a_run_is_scored_on_its_own_data(run: Path, pairs: Path, cli: Cli):
-    suites = "mlm,fill,pll,blimp"
+    suites, choices = "mlm,fill,pll,blimp", run / "choices.json"
     arguments = (run, "--suite", suites, "--blimp", pairs, "--fast", "--details")
-    code, out, err = evaluate(cli, *arguments)
+    code, out, err = evaluate(cli, *arguments, "--choices", choices)
     assert (code, err) == (0, "")
+    assert len(json.loads(choices.read_text())["choices"]) == 1
+    choices.unlink()
     results = json.loads((run / "evaluation.json").read_text())
     assert results["format"] == 1
     assert results["model"]["sha256"] == hash_model(run / "model")
@@ -250,6 +252,8 @@ def test_what_is_refused(
         (run, "--suite", "glue", "--seq-length", 16): "--seq-length has no effect",
         (run, "--suite", "glue", "--details"): "--details has no effect",
         (run, "--babylm", tmp_path): "--babylm needs --suite blimp",
+        (run, "--choices", tmp_path / "x"): "--choices needs --suite blimp",
+        (run, "--suite", "blimp", "--blimp", pairs, "--choices", empty): "exists already",
         (run, "--precision", "bf16"): "--precision needs --suite blimp",
         (run, "--pooling", "cls"): "--pooling needs --suite retrieval or sts",
         (run, "--suite", "blimp", "--blimp", pairs, "--precision", "auto"): "--precision",

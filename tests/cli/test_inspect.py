@@ -1,6 +1,8 @@
 """``maskwright inspect``: counts and rows of prepared data; the very batches of a run."""
 
+import html
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,3 +176,45 @@ def test_a_run_whose_data_is_gone_or_other_data(
     assert "is not the data that" in message
     path.unlink()
     assert "provenance.json cannot be read" in cli.refuse("inspect", path.parent)
+
+
+def read_page(path: Path) -> dict[str, list[list[tuple[str, str, str]]]]:
+    """Return the rows of each rate on the page: the shown token, its kind and the clean token."""
+    page = html.unescape(path.read_text(encoding="utf-8"))
+    found: dict[str, list[list[tuple[str, str, str]]]] = {}
+    for section in page.split("<section ")[1:]:
+        rate = section.partition('data-rate="')[2].partition('"')[0]
+        marks = r'<mark class="(\w+)"[^>]*>(.*?)</mark><small>⟨(.*?)⟩</small>'
+        rows = section.split("<h3>")[1:]
+        found[rate] = [[(b, a, c) for a, b, c in re.findall(marks, row)] for row in rows]
+    return found
+
+
+@pytest.mark.parametrize("strategy", ["tokens", "words", "spans"])
+def test_the_page_shows_the_rows_of_each_rate(strategy: str, data: str, tmp_path: Path, cli: Cli):
+    flags = ["--rows", 5, "--masking.strategy", strategy, "--masking.rate", 0.33]
+    said = cli("inspect", data, *flags, "--html", tmp_path / "rows.html")
+    assert "open it in a browser" in said
+    found = read_page(tmp_path / "rows.html")
+    assert [*found] == [f"{n}%" for n in (5, 10, 15, 20, 25, 30, 33, 35, 40, 45, 50, 55, 60)]
+    for rate, pictured in found.items():
+        share = float(rate.rstrip("%")) / 100
+        same = ["--rows", 5, "--masking.strategy", strategy, "--masking.rate", share]
+        rows = inspect_rows(cli, data, *same)
+        assert len(pictured) == len(rows) == 5
+        for marks, row in zip(pictured, rows, strict=True):
+            masked = [n for n, label in enumerate(row["labels"]) if label != IGNORED]
+            assert [shown for shown, _, _ in marks] == [row["tokens"][n] for n in masked]
+            for (shown, kind, _), n in zip(marks, masked, strict=True):
+                is_kept = row["ids"][n] == row["labels"][n]
+                assert kind == ("kept" if is_kept else "masked" if shown == "[MASK]" else "random")
+    page = (tmp_path / "rows.html").read_text(encoding="utf-8")
+    assert page.count("<section") - page.count(" hidden>") == 1
+    assert "<output>33%</output>" in page
+
+
+def test_a_page_is_a_new_file(data: str, tmp_path: Path, cli: Cli):
+    (tmp_path / "rows.html").touch()
+    page = ["--html", tmp_path / "rows.html"]
+    assert "exists already" in cli.refuse("inspect", data, *page)
+    assert "--json has no effect" in cli.refuse("inspect", data, *page, "--json")

@@ -105,6 +105,23 @@ def test_choices_are_listed_as_babylm_reads_them(tmp_path: Path):
     }
 
 
+def test_choices_of_all_pairs_make_the_score(tmp_path: Path):
+    words = ["cats", "sleep", "sleeps", "the"]
+    pairs = [MinimalPair(good, bad, p, "x") for good in words for bad in words for p in "pqq"]
+    path = tmp_path / "choices.json"
+    result = evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, choices=path)
+    found = json.loads(path.read_text())
+    assert found["fingerprint"] == fingerprint_pairs(pairs)
+    assert {name: len(credits) for name, credits in found["choices"].items()} == {
+        "x/p": 16,
+        "x/q": 32,
+    }
+    credits = [credit for one in found["choices"].values() for credit in one]
+    assert set(credits) <= {0.0, 0.5, 1.0}
+    scores = {score.name: score.value for score in result.scores}
+    assert scores["blimp/mean_over_pairs"] == pytest.approx(sum(credits) / len(credits))
+
+
 def test_both_means_are_told():
     pairs = [MinimalPair("a", "b", "p", "x", "syntax/semantics")] * 3
     pairs += [MinimalPair("a", "b", "q", "x", "syntax_semantics"), MinimalPair("a", "b", "r/s")]

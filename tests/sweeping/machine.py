@@ -41,6 +41,8 @@ class Machine:
     Attributes:
         jobs: what was run, by the name of its result, in order.
         codes: exit codes by that name; others are 0.
+        metric: the deciding metric of fine-tuning.
+        last: the last command.
         effect: the loss of a masking rate, to which the seed adds its luck.
     """
 
@@ -48,6 +50,8 @@ class Machine:
         self.jobs: list[str] = []
         self.environments: list[dict[str, str]] = []
         self.codes: dict[str, int] = {}
+        self.metric = "accuracy"
+        self.last: list[str] = []
         self.said = "InputError: a mistake\n"
         self.effect: Callable[[float], float] = lambda rate: abs(rate - 0.3)
 
@@ -62,7 +66,7 @@ class Machine:
         return EndedProcess(code)
 
     def _write(self, job: Job) -> None:
-        words = list(job.command)
+        words = self.last = list(job.command)
 
         def find(flag: str) -> str:
             return words[words.index(flag) + 1]
@@ -77,8 +81,10 @@ class Machine:
             run = Path(find("--out"))
             run.mkdir()
             value = 0.5 + zlib.crc32(run.name.encode()) / 2**34
-            scores = {"accuracy": {"mean": value, "deviation": None}}
-            results = {"deciding_metric": "accuracy", "valid_examples": 9, "scores": scores}
+            scores = {self.metric: {"mean": value, "deviation": None}}
+            results = {"deciding_metric": self.metric, "valid_examples": 9, "scores": scores}
+            if self.metric == "found":  # of an embedding model
+                results = {"found": value}
             (run / "results.json").write_text(json.dumps(results))
 
     def _train(self, run: Path, rate: float, seed: int) -> None:

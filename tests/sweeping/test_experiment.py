@@ -98,6 +98,22 @@ def test_suites_and_fine_tuning_follow_each_run(machine: Machine, tmp_path: Path
     assert min(one["p_adjusted"] for one in exploratory) == pytest.approx(3 * smallest)
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "found"])
+def test_fine_tuning_is_compared_by_its_deciding_metric(
+    metric: str, machine: Machine, tmp_path: Path
+):
+    machine.metric = metric
+    arms = {"slow": {"learning_rate": 1e-5}, "fast": {"learning_rate": 1e-3}}
+    task = ["runs/x", "--task", "classification", "--train", "mails.csv"]
+    found = experiment("finetune", task, out=tmp_path / "out", arms=arms)
+    assert machine.jobs == [f"{arm}-{seed}" for seed in range(3) for arm in arms]
+    assert found["primary"] == ("score" if metric == "found" else metric)
+    [score] = found["differences"][0]["scores"]
+    assert score["name"] == found["primary"]
+    for flag, value in (("--first_seed", "2"), ("--seeds", "1"), ("--learning_rate", "0.001")):
+        assert machine.last[machine.last.index(flag) + 1] == value
+
+
 def test_another_score_can_be_primary_and_compare_reads_the_same(
     machine: Machine, tmp_path: Path, cli: Cli
 ):
