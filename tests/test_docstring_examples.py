@@ -35,7 +35,8 @@ def folders(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("mine", "A", "B", "A-0", "A-1", "B-0", "B-1"):
         (root / "runs" / name).symlink_to(workplace / "runs" / "small")
     (root / "data" / "mine").symlink_to(data_of(workplace))
-    rows = [f"Where is parcel {n}?,{n % 2}" for n in range(60)]
+    sizes = ("small", "big")
+    rows = [f"The {sizes[n % 2]} horse in the river eats grass {n},{n % 2}" for n in range(60)]
     (root / "mails.csv").write_text("\n".join(["body,folder", *rows]))
     (root / "reviews.txt").write_text("a fine film\na long one\n")
     (root / "sentences.txt").write_text("a fine film\na long one\n")

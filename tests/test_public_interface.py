@@ -65,7 +65,7 @@ VERBS = (
     "compare", "embed", "evaluate", "export", "finetune", "plan", "predict", "prepare", "publish",
     "search", "serve",
 )  # fmt: skip
-ONLY_HERE = {"report", "sections", "settings", "texts"}
+ONLY_HERE = {"ids", "report", "sections", "settings", "texts"}
 
 
 def load_parser(verb: str) -> Parser:

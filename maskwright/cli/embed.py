@@ -3,6 +3,7 @@
 from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain, islice, tee
 from pathlib import Path
 
 from rich.markup import escape
@@ -16,12 +17,16 @@ from maskwright.formatting import describe_cut
 from maskwright.runs.find_model import HELP
 
 _EMBED_HELP = """\
-Every line is a row, blank ones too, in the order of the lines; of a table, every row.
+Every line is a row, blank ones too, in the order of the lines; of a table, every row; of FASTA,
+FASTQ and SMILES, every record. Ids (of records, or a column id of a table) are a column of
+.parquet, and a file of lines beside .npy: vectors.ids.txt.
 
 examples:
   maskwright embed runs/NAME --file sentences.txt --out vectors.npy
   maskwright embed runs/NAME --file sentences.txt --out vectors.parquet --pooling cls
   cat *.txt | maskwright embed runs/NAME --out vectors.npy --no-normalize
+  maskwright embed runs/NAME --file proteins.fasta --out proteins.parquet
+  maskwright embed runs/NAME --file proteins.fasta --out residues.parquet --tokens --layer 3
   maskwright embed runs/NAME "Snails eat leaves." "Larvae eat snails." --out two.npy
 """
 
@@ -37,16 +42,22 @@ def embed_parser() -> Parser:
     lengths = "scale vectors to length 1 [as the model states, or yes]"
     add("--normalize", action=BooleanOptionalAction, default=None, help=lengths)
     add("--prompt-name", metavar="NAME", help="a prompt of the model [its default, or none]")
+    add("--tokens", action="store_true", help="a vector for each token, not for each text")
+    add("--layer", type=int, metavar="N", help="of --tokens: after block N; 0: embeddings [last]")
     add("--batch-tokens", type=int, help="in one pass [what is fast here]")
     return parser
 
 
 def embed(argv: Sequence[str]) -> int:
     arguments = embed_parser().parse(argv)
-    texts = (sentence.text for sentence in read_sentences(arguments))
+    sentences = read_sentences(arguments)
+    first = list(islice(sentences, 1))
+    named, sentences = tee(chain(first, sentences))
+    texts = (sentence.text for sentence in sentences)
+    ids = (one.id or "" for one in named) if first and first[0].id is not None else None
     source = ("text", "file", "columns", "header")
     given = {name: one for name, one in vars(arguments).items() if name not in source}
-    result = maskwright.embed(texts=texts, **given)
+    result = maskwright.embed(texts=texts, ids=ids, **given)
     say(
         f"{arguments.out}: {result.num_texts:,} texts · {result.width} wide · "
         f"{result.num_texts / result.seconds:,.0f} texts/s"

@@ -76,6 +76,11 @@ def finetune_parser() -> Parser:
     add("--valid", type=Path, help="examples that choose the weights [some of --train]")
     add("--test", type=Path, help="examples to score the chosen weights on, once [none]")
     add("--valid-share", type=float, default=0.1, help="held out where there is no --valid [0.1]")
+    add(
+        "--group", metavar="COLUMN", help="never split what has one value there, such as a customer"
+    )
+    later = "hold out examples from this value on, such as date=2026-01-01"
+    add("--valid-after", metavar="COLUMN=VALUE", help=later)
     add("--out", type=Path, help="the run directory")
     resume = "resume an unfinished run directory, without any other flag"
     add("--resume", type=Path, metavar="RUN", help=resume)
@@ -218,21 +223,22 @@ def predict(argv: Sequence[str]) -> int:
 def show_prediction(prediction: "AnsweredText", as_json: bool) -> None:
     """Print one prediction, as a line of JSON or as lines for people and spreadsheets."""
     texts, answer, sentence = prediction.texts, prediction.answer, prediction.sentence
+    named = {} if prediction.id is None else {"id": prediction.id}
     if isinstance(answer, list):
         if as_json and sentence is not None:
             words = [
                 {"word": word, "start": start, "end": end, **_describe_answer(one)}
                 for word, (start, end), one in zip(texts, sentence.spans, answer, strict=True)
             ]
-            say_json({"text": sentence.text, "words": words})
+            say_json({**named, "text": sentence.text, "words": words})
         else:
             pairs = zip(texts, answer, strict=True)
             say("".join(f"{word}\t{one.label}\n" for word, one in pairs))
     elif as_json:
         span = None if answer is None else answer.span
-        say_json({"texts": texts, **_describe_answer(answer), "span": span})
+        say_json({**named, "texts": texts, **_describe_answer(answer), "span": span})
     else:
-        shown = "\t".join(" ".join(text.split()) for text in texts)
+        shown = prediction.id or "\t".join(" ".join(text.split()) for text in texts)
         say("" if answer is None else f"{_show_label(answer)}\t{shown}")
 
 

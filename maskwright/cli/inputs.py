@@ -30,7 +30,8 @@ def add_arguments(parser: Parser, what: str, columns: str = TEXT_COLUMN) -> None
     add = parser.add_argument
     add("folder", help=HELP)
     add("text", nargs="*", help=f"{what}, or one file; none, or -: standard input, one a line")
-    tables = "texts, one a line, a table (.tsv, .csv, .jsonl, .parquet), or -; each has a row"
+    tables = "texts, one a line, a table (.tsv, .csv, .jsonl, .parquet), sequences (.fasta, "
+    tables += ".fastq, .smi), or -; each has a row"
     add("--file", type=Path, help=tables)
     add_table_flags(parser, columns)
     add("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
@@ -65,7 +66,7 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[PlacedText]:
     file = None if file == STANDARD_INPUT else file
     columns, header = read_roles(arguments.columns) or {}, arguments.header
     if file is not None:
-        yield from read_file(file, columns, header)
+        yield from read_file(file, columns, header, tell)
     elif columns or header is not None:
         raise InputError("--columns and --header require a table. Give one, or remove them")
     elif arguments.text in ([], ["-"]):
@@ -103,7 +104,7 @@ def report_unanswered(
         tell(f"InputError: {sentence.place}{reason}")
     if as_json:
         error = str(reason) if is_wrong else None
-        say_json({"text": sentence.text, **answer, "error": error})
+        say_json({**sentence.fields, **answer, "error": error})
     else:
         say("")
     return is_wrong

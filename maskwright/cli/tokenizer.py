@@ -23,7 +23,7 @@ from maskwright.tokenizer.extension import extend_tokenizer
 from maskwright.tokenizer.lost import MUCH
 from maskwright.tokenizer.token_text import TokenizerStats, measure_tokenizer, show_tokens
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import describe_shortage, train_tokenizer
+from maskwright.tokenizer.train import describe_shortage, describe_words, train_tokenizer
 
 _TOKENIZER_HELP = """examples:
   maskwright tokenizer train corpus/ --out tokenizers/mine --tokenizer.vocab_size 16384
@@ -80,7 +80,8 @@ def train(argv: Sequence[str]) -> int:
         tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed=config.seed)
     else:
         tokenizer = train_tokenizer(texts, config.tokenizer, seed=config.seed)
-        if line := describe_shortage(tokenizer, config.tokenizer):
+        told = describe_shortage(tokenizer, config.tokenizer), describe_words(tokenizer)
+        for line in filter(None, told):
             say(line)
     tokenizer.save(arguments.out)
     say(f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}")

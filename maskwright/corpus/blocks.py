@@ -36,6 +36,7 @@ _OVERLAP = 64  # of windows; a blank line or signature is rarely longer
 # The header of a table, and empty lines before it.
 _HEADER = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*[^\r\n]+\r?\n")
 _PAGE = re.compile(rb"(?=<page>)")  # text of a page spells "<" as "&lt;"
+_RECORD = re.compile(rb"\n(?=>)")  # of FASTA
 _STREAM = re.compile(rb"(?=BZh[1-9]1AY&SY)")  # 80 bits that do not occur by chance
 
 
@@ -149,7 +150,7 @@ def _find_spans(
     if source.path is None:
         raise _UncuttableError("its size is unknown. Write its text to files")
     if source.compression and (
-        source.kind not in ("plain", "markdown", "jsonl")
+        source.kind not in ("plain", "markdown", "jsonl", "log")
         and (source.kind, source.compression) != ("dump", ".bz2")
     ):
         raise _UncuttableError(
@@ -178,8 +179,14 @@ def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> It
             "a quoted field of CSV may hold line ends. Write it as TSV or JSON lines, or split it"
             " into several files"
         )
-    is_table = source.kind in ("jsonl", "tsv")
+    if source.kind == "fastq":
+        raise _UncuttableError("a line of qualities may look like a header. Split it into files")
+    if config.window_lines and source.kind in ("plain", "markdown", "log"):
+        raise _UncuttableError("windows of lines are counted from its beginning")
+    is_table = source.kind in ("jsonl", "tsv", "smiles", "fasta")
     mode = "line" if is_table else config.unit
+    if source.kind == "log" and mode == "auto":
+        mode = "line"
     if mode == "file" or (source.kind == "markdown" and mode == "auto"):
         raise _UncuttableError("it is one document. Choose with --corpus.documents")
     inferred, encoding = infer_beginning(source, config)
@@ -202,6 +209,8 @@ def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> It
     part = Span(0, 0, head, None if is_table else mode, encoding)
     if source.compression:
         return _cut_packed(path, step, part)
+    if source.kind == "fasta":
+        return _cut_at(path, _RECORD, step, part)
     return _cut_at(path, LINE_END if mode == "line" else BLANK_LINE, step, part)
 
 

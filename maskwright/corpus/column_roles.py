@@ -15,6 +15,7 @@ Column = str | int  # a name, or a position from 0
 LabelKind = Literal["class", "classes", "number"]
 FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
 NEGATIVE, SCORE = "negative", "score"  # of embeddings and rankings
+GROUP, AFTER = "group", "after"  # of the training file: what splits it
 WORD, TAG, SENTENCE = "word", "tag", "sentence"  # of tagged words
 TEXT_ROLES = (FIRST, SECOND)
 # The usual column names of text pairs, of single texts, and of labels.

@@ -1,12 +1,14 @@
 """The `corpus` section of a configuration: how text becomes documents."""
 
 import codecs
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
 
+HtmlMode = Literal["keep", "strip"]
 DocumentMode = Literal["auto", "blank_line", "line", "file", "sentences"]
 
 
@@ -17,6 +19,14 @@ class CorpusConfig:
     documents: DocumentMode = setting(
         "auto", "unit of plain text that is one document: a block between blank lines, a line, a "
         "file; auto: inferred; sentences: each sentence, of records too (held out by article)",
+    )  # fmt: skip
+    window_lines: int = setting(
+        0, "documents of this many lines, for logs, whose lines explain each other; 0: as documents"
+    )
+    html: HtmlMode = setting("keep", "strip: drop tags, scripts and styles, and decode entities")
+    replace: tuple[str, ...] = setting(
+        (), "REGEX=TOKEN, in this order: what is put for numbers, addresses and ids, such as "
+        "'[0-9]+=<num>'",
     )  # fmt: skip
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
     encoding: str = setting(
@@ -41,7 +51,23 @@ class CorpusConfig:
         """The unit that readers yield; `tokenizer.token_text` cuts it into sentences later."""
         return "auto" if self.documents == "sentences" else self.documents
 
+    @property
+    def replacements(self) -> list[tuple[str, str]]:
+        """The regular expressions of `replace` and their tokens; the last = separates them."""
+        return [(rule.rpartition("=")[0], rule.rpartition("=")[2]) for rule in self.replace]
+
     def __post_init__(self) -> None:
+        for rule, (pattern, _) in zip(self.replace, self.replacements, strict=True):
+            try:
+                if not pattern or re.compile(pattern).match(""):
+                    raise re.error("it matches the empty text" if pattern else "there is no =")
+            except re.error as error:
+                fault = f"is not REGEX=TOKEN: {error}"
+                raise ConfigError("replace", rule, fault, "Try '[0-9]+=<num>'.") from None
+        check_numbers(self, "window_lines", at_least=0, at_most=10_000)
+        if self.window_lines and self.documents not in ("auto", "line"):
+            rule = f"cannot be combined with corpus.documents = {self.documents}"
+            raise ConfigError("window_lines", self.window_lines, rule, "Remove one.")
         if not self.text_field:
             raise ConfigError("text_field", repr(self.text_field), "must name a field")
         try:

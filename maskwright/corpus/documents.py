@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 from maskwright.corpus.config import CorpusConfig, DocumentMode
@@ -196,6 +196,15 @@ def split_documents(
     if mode == "line":
         return (line for line in lines if line and not line.isspace())
     return _gather(lines, mode == "blank_line", limit, counts)
+
+
+def join_windows(
+    texts: Iterable[str], num_lines: int, limit: int, counts: Counter[str]
+) -> Iterator[str]:
+    """Yield a text in documents of `num_lines` lines; blank lines are not counted."""
+    lines = read_lines(texts, limit, counts)
+    filled = (line for line in lines if line and not line.isspace())
+    return map("\n".join, iter(lambda: list(islice(filled, num_lines)), []))
 
 
 def detect_mode(beginning: str) -> DocumentMode:

@@ -33,7 +33,9 @@ from maskwright.corpus.readers.columns import parse_hub_name, read_hub, read_par
 from maskwright.corpus.readers.dump import read_dump
 from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, read_jsonl, read_table
+from maskwright.corpus.readers.sequences import read_fasta, read_fastq, read_smiles
 from maskwright.corpus.readers.text import read_plain
+from maskwright.corpus.rewriting import make_rewriter
 from maskwright.corpus.unpack import COMPRESSIONS, Compression
 from maskwright.errors import CorpusError
 from maskwright.files import flush, naming_file, temporary_path
@@ -72,6 +74,10 @@ FORMATS: dict[str, Format] = {
     "csv": Format(read_table, (".csv",)),
     "tsv": Format(partial(read_table, own="\t"), (".tsv",)),
     "parquet": Format(read_parquet, (".parquet",)),
+    "fasta": Format(read_fasta, (".fasta", ".fa", ".faa", ".fna", ".ffn", ".frn", ".fas", ".fsa")),
+    "fastq": Format(read_fastq, (".fastq", ".fq")),
+    "smiles": Format(read_smiles, (".smi", ".smiles")),
+    "log": Format(partial(read_plain, auto="line"), (".log",)),
     "dump": Format(read_dump, (), (".xml",)),
     "hub": Format(read_hub),
     "pydocs": Format(lambda _: read_pydocs()),
@@ -97,15 +103,16 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
     Unreadable files and records are counted in `counts` by reason. Raise CorpusError if the source
     is damaged, JSON without its suffix, or named by the user and unreadable.
     """
-    number = 0
+    number, rewrite = 0, make_rewriter(config)
     limit = config.max_document_characters
     start = source.span.start if source.span else 0
     label = f"{source.label}@{start}" if start else source.label
     try:
         for item in FORMATS[source.kind].read(Reading(source, config, counts)):
             name, text = item if isinstance(item, tuple) else ("", item)
-            if source.kind == "plain" and not (number or start):
+            if source.kind in ("plain", "log") and not (number or start):
                 _check_suffix(source, text)
+            text = rewrite(text, counts)
             for piece in cut_text(text, limit):
                 number += 1
                 yield Document(piece, f"{label}:{name or number}", source.title)
@@ -122,7 +129,8 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
 def _check_suffix(source: Source, beginning: str) -> None:
     """Raise CorpusError if a text of unknown suffix begins with a JSON object."""
     line = beginning.lstrip().partition("\n")[0]
-    if line.startswith("{") and not (source.path and recognize_name(source.path)[0]):
+    known = source.kind == "plain" and source.path and recognize_name(source.path)[0]
+    if line.startswith("{") and not known:
         with suppress(ValueError, RecursionError):
             json.loads(line, strict=False)
             raise CorpusError(

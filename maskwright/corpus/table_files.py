@@ -13,7 +13,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from maskwright.corpus.column_roles import (
+    GROUP,
     LABEL,
     TEXT_ROLES,
     USUAL,
@@ -30,11 +31,13 @@ from maskwright.corpus.column_roles import (
 )
 from maskwright.corpus.readers.columns import opening_parquet, read_batches
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
+from maskwright.corpus.readers.sequences import PARSERS, SequenceRecord, read_records
 from maskwright.corpus.readers.text import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources, recognize_name
 from maskwright.errors import CorpusError, InputError, show_value
 from maskwright.files import JsonObject, parse_object
 
+GROUP_MARK = "\x1d"  # before a group among texts
 TABLES = ("tsv", "csv", "jsonl", "parquet")  # kinds of files
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _MAX_NUMBER = 1e18  # squares fit in float32
@@ -63,7 +66,9 @@ class TableRow:
 
     @property
     def group_texts(self) -> list[str]:
-        return self.texts
+        # The first one decides if shared texts connect nearly all examples.
+        group = self.values.get(GROUP)
+        return [*([] if group is None else [f"{GROUP_MARK}{group}"]), *self.texts]
 
     def texts_of(self, roles: Sequence[str]) -> list[str]:
         """Return the texts of the roles that the row has; raise CorpusError if one is no string."""
@@ -428,6 +433,27 @@ def fold_name(text: str) -> str:
 def is_named_table(path: Path) -> bool:
     """Return True if a file is a table by its name."""
     return recognize_name(path, named=True)[0] in TABLES
+
+
+def is_named_sequences(path: Path) -> bool:
+    """Return True if a file holds sequences with ids (FASTA, FASTQ, SMILES) by its name."""
+    return recognize_name(path, named=True)[0] in PARSERS
+
+
+def read_sequence_file(path: Path, report: Callable[[str], None]) -> Iterator[SequenceRecord]:
+    """Yield the records of a file of sequences; `report` is told what was repaired.
+
+    Raises:
+        CorpusError: the file is missing, damaged, not of its kind, or has no record.
+    """
+    source, counts, is_empty = find_one(path), Counter[str](), True
+    for record in read_records(source, counts):
+        is_empty = False
+        yield record
+    if is_empty:
+        raise CorpusError(f"{path} holds no record.")
+    for reason, count in counts.items():
+        report(f"{path}: {count:,} x {reason}")
 
 
 def list_texts(row: TableRow) -> list[str]:

@@ -7,6 +7,9 @@ The default ``within_word_l2r`` therefore also masks the later tokens of the sam
 Ivanova, "A Better Way to Do Masked Language Model Scoring", 2023). [CLS] and [SEP] are in the input
 but not scored.
 
+``original`` may mask several tokens in a pass, at equal distances. A text of n tokens then takes
+n / k passes instead of n; the scores are a little lower, as each token sees n - k others.
+
 A question is a masked row and a position in it; an answer is a token at a question's position.
 Equal questions are computed once: two sentences that differ in the masked word share one. Only
 masked positions pass through the end of the last block and the head, whose products are fp32; those
@@ -19,6 +22,7 @@ import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, get_args
 
 import torch
@@ -42,15 +46,17 @@ class Questions:
     """The distinct questions about some texts, and the answers to score.
 
     Attributes:
-        rows: the masked ids of each question.
-        positions: the position of the token to predict of each question.
+        rows: the masked ids, each of one question or of several.
+        positions: the positions of the tokens to predict in each row, one a question.
+        num_questions: the number of questions of all rows.
         questions: the index of the question of each answer.
         labels: the token of each answer.
     """
 
     mask_id: int
     rows: list[list[int]] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
+    positions: list[list[int]] = field(default_factory=list)
+    num_questions: int = 0
     questions: list[int] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
     _numbers: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -76,12 +82,33 @@ class Questions:
         for position, end in enumerate(ends, start=first + num_given):
             stop = first + end
             masked = [*row[:position], *[self.mask_id] * (stop - position), *row[stop:]]
-            number = self._numbers.setdefault((position, *masked), len(self.rows))
-            if number == len(self.rows):
-                self.rows.append(masked)
-                self.positions.append(position)
+            number = self._numbers.setdefault((position, *masked), self.num_questions)
+            if number == self.num_questions:
+                self._add_row(masked, [position])
             self.questions.append(number)
             self.labels.append(row[position])
+
+    def add_spread(self, row: list[int], first: int, end: int, num_masks: int) -> None:
+        """Add the questions about the tokens from `first` to `end` with up to `num_masks` a row.
+
+        The masks of a row are as far apart as possible, all at the same distance.
+        """
+        num_rows = -(-(end - first) // num_masks)
+        begin = self.num_questions
+        numbers: dict[int, int] = {}
+        for offset in range(num_rows):
+            positions = list(range(first + offset, end, num_rows))
+            masked = row.copy()
+            masked[first + offset : end : num_rows] = [self.mask_id] * len(positions)
+            numbers |= {place: begin + len(numbers) + n for n, place in enumerate(positions)}
+            self._add_row(masked, positions)
+        self.questions += [numbers[place] for place in range(first, end)]
+        self.labels += row[first:end]
+
+    def _add_row(self, masked: list[int], positions: list[int]) -> None:
+        self.rows.append(masked)
+        self.positions.append(positions)
+        self.num_questions += len(positions)
 
 
 def find_ends(word_starts: Sequence[bool], metric: Metric) -> list[int]:
@@ -149,6 +176,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         texts: str | Sequence[str],
         metric: Metric = "within_word_l2r",
         batch_tokens: int | None = None,
+        num_masks: int = 1,
     ) -> list[PseudoLikelihood]:
         """Return the scores of one text or many, in order.
 
@@ -156,18 +184,21 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
             texts: one text or several; special tokens in them are read as ordinary text.
             metric: the choice of tokens that are masked together.
             batch_tokens: the maximum tokens per batch, padding included.
+            num_masks: the tokens that are masked in a pass; more than one with ``original`` only.
 
         Raises:
-            InputError: a text exceeds the model's maximum length, or there is no such metric.
+            InputError: a text exceeds the model's maximum length, there is no such metric, or it
+                masks words.
         """
         given = [texts] if isinstance(texts, str) else texts
-        return raise_errors(self.attempt(given, metric, batch_tokens))
+        return raise_errors(self.attempt(given, metric, batch_tokens, num_masks))
 
     def attempt(
         self,
         texts: Sequence[str],
         metric: Metric = "within_word_l2r",
         batch_tokens: int | None = None,
+        num_masks: int = 1,
     ) -> list[PseudoLikelihood | InputError]:
         """Return the scores of texts, with an InputError instead for a text that is too long.
 
@@ -181,7 +212,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
             except InputError as error:
                 errors[number] = error
         fitting = [one for number, one in enumerate(encoded) if number not in errors]
-        scores = iter(self.score_encoded(fitting, metric, batch_tokens))
+        scores = iter(self.score_encoded(fitting, metric, batch_tokens, num_masks=num_masks))
         return [
             errors[number]
             if number in errors
@@ -190,11 +221,11 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         ]
 
     def stream(
-        self, texts: Iterable[str], metric: Metric = "within_word_l2r"
+        self, texts: Iterable[str], metric: Metric = "within_word_l2r", num_masks: int = 1
     ) -> Iterator[PseudoLikelihood | InputError]:
         """Yield the results of `attempt` for an iterator of texts that may not fit in memory."""
         for block in split_blocks(texts):
-            yield from self.attempt(block, metric)
+            yield from self.attempt(block, metric, num_masks=num_masks)
 
     @staticmethod
     def compute_perplexity(total: float, num_tokens: int) -> float:
@@ -213,15 +244,21 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         metric: Metric = "within_word_l2r",
         batch_tokens: int | None = None,
         num_given: Sequence[int] | None = None,
+        num_masks: int = 1,
     ) -> list[list[float]]:
         """Return the log-probability of each token of tokenized texts, in nats.
 
         Args:
             num_given: the number of context tokens at the beginning of each text, not scored.
+            num_masks: as in a call.
 
         Raises:
-            InputError: there is no such metric, or a text exceeds the model's maximum length.
+            InputError: there is no such metric, it masks words, or a text exceeds the model's
+                maximum length.
         """
+        if num_masks < 1 or (num_masks > 1 and metric != "original"):
+            rule = "must be at least 1, and 1 with a metric that masks words"
+            raise InputError(f"masks = {num_masks} {rule}. Set metric = original.")
         if metric not in get_args(Metric):
             raise InputError(f"metric = {metric} must be {' or '.join(get_args(Metric))}.")
         keys = [
@@ -231,12 +268,16 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         rows = dict(zip(keys, texts, strict=True))  # scores equal texts only once
         found: dict[_Key, list[float]] = {}
         for block in split_blocks(rows.items(), _measure):
-            scores = self._score(block, metric, batch_tokens)
+            scores = self._score(block, metric, batch_tokens, num_masks)
             found.update(zip((key for key, _ in block), scores, strict=True))
         return [found[key] for key in keys]
 
     def _score(
-        self, texts: Sequence[tuple[_Key, EncodedText]], metric: Metric, batch_tokens: int | None
+        self,
+        texts: Sequence[tuple[_Key, EncodedText]],
+        metric: Metric,
+        batch_tokens: int | None,
+        num_masks: int,
     ) -> list[list[float]]:
         questions = Questions(self.tokenizer.mask_id)
         first = self.wrap([-1]).index(-1)
@@ -245,6 +286,9 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
             row = self.wrap(ids)
             if len(row) > self.longest:
                 self.wrap_text(ids, self.tokenizer.decode(ids))
+            if num_masks > 1:
+                questions.add_spread(row, first + num_given, first + len(ids), num_masks)
+                continue
             questions.add_text(row, first, text.word_starts.tolist(), metric, num_given)
         scores = iter(self._answer(questions, batch_tokens))
         return [[next(scores) for _ in text.ids[num_given:]] for (*_, num_given), text in texts]
@@ -252,15 +296,23 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     def _answer(self, questions: Questions, batch_tokens: int | None) -> list[float]:
         order: list[int] = []
         hidden: list[Tensor] = []
+        begins = [0, *accumulate(map(len, questions.positions))]
         with torch.autocast(self.device.type, enabled=False):
             for batch in self.make_batches(questions.rows, batch_tokens):
-                columns = torch.tensor([questions.positions[number] for number in batch.numbers])
-                row_starts = torch.arange(len(columns)) * batch.ids.shape[1]
+                length = batch.ids.shape[1]
+                places = torch.tensor(
+                    [
+                        row * length + position
+                        for row, number in enumerate(batch.numbers)
+                        for position in questions.positions[number]
+                    ]
+                )
                 with autocast(self.precision, self.device):
-                    vectors = self.encode(batch, self.model.predictors(row_starts + columns))
+                    vectors = self.encode(batch, self.model.predictors(places))
                 # Without autocast they have the dtype of the head, which FSDP may have chosen.
                 hidden.append(vectors if self.precision == "fp32" else vectors.float())
-                order += batch.numbers
+                for number in batch.numbers:
+                    order += range(begins[number], begins[number + 1])
             if not hidden:
                 return []
             # Answers are sorted by question in the order of the batches, so that a slice of the

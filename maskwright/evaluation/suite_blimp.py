@@ -69,7 +69,6 @@ def evaluate_minimal_pairs(
     Raises:
         InputError: there are no pairs, a sentence exceeds the model's maximum length, or there is
             no such metric.
-        TokenizerError: the tokenizer loses most of the sentences.
     """
     if pairs_each is not None:
         pairs = choose_pairs(pairs, pairs_each, seed)
@@ -238,7 +237,8 @@ def _spell(pair: MinimalPair) -> str:
 
 def _check(request: Request) -> None:
     assert request.pairs is not None, "the suite needs pairs"
-    model, pairs = request.model, request.pairs[1]
+    model, (name, pairs) = request.model, request.pairs
+    check_known(model.tokenizer, [text for pair in pairs for text in pair.texts], name)
     for pair in choose_pairs(pairs, BLIMP.fast) if request.is_fast else pairs:
         for text in pair.texts:
             model.wrap_text(model.tokenizer.encode(text).ids.tolist(), text)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from maskwright.extras import import_extra
 from maskwright.model.config import ProblemType
+from maskwright.tokenizer.words import has_long_words
 
 _NEEDED_BY = "a baseline"
 Texts = Sequence[Sequence[str]]  # one or two texts per example
@@ -42,13 +43,20 @@ def fit_bag_of_words(
 ) -> Callable[[Texts], NDArray[Any]]:
     """Return a linear model on TF-IDF features, as a function of texts: words and word bigrams.
 
+    Where words are as long as texts (proteins), the features are the k-mers of 1 to 3 characters.
+
     For pairs of texts, the words that they share and their cosine are features too: a linear model
     cannot compare two concatenated bags of words. If no word occurs twice, it is constant.
     """
     extraction: Any = import_extra("sklearn.feature_extraction.text", "finetune", _NEEDED_BY)
     sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
     pattern = r"(?u)\b\w+\b"  # scikit-learn's default drops words of one letter
-    bag = extraction.TfidfVectorizer(ngram_range=(1, 2), min_df=2, token_pattern=pattern)
+    if has_long_words(text for each in texts for text in each):
+        bag = extraction.TfidfVectorizer(
+            ngram_range=(1, 3), min_df=2, analyzer="char", lowercase=False
+        )
+    else:
+        bag = extraction.TfidfVectorizer(ngram_range=(1, 2), min_df=2, token_pattern=pattern)
 
     def describe(texts: Texts) -> Any:
         bags = [bag.transform(side) for side in zip(*texts, strict=True)]

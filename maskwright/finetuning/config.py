@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.config import check_numbers, section, setting
-from maskwright.corpus.column_roles import Column
+from maskwright.corpus.column_roles import AFTER, GROUP, Column
 from maskwright.errors import ConfigError, CorpusError
 from maskwright.finetuning.metrics import Metric
 from maskwright.model.config import Pooling
@@ -173,6 +173,8 @@ class TaskFiles:
         has_header: True if the first row of a table holds names; None: it is inferred.
         metrics: metrics to report before those of the task; the first selects the weights unless
             the config names another.
+        group: the column of what training and validation must not share, such as a customer.
+        valid_after: ``COLUMN=VALUE``: examples from this value on, such as a date, are validation.
         skips_short: True if rows with too few columns are skipped and counted (GLUE's own files
             have some); False makes them an error.
     """
@@ -186,6 +188,25 @@ class TaskFiles:
     valid_share: float = 0.1
     metrics: tuple[Metric, ...] = ()
     skips_short: bool = False
+    group: str | None = None
+    valid_after: str | None = None
+
+    @property
+    def first_valid(self) -> tuple[str, str] | None:
+        """The column and the value of `valid_after`."""
+        if self.valid_after is None:
+            return None
+        column, _, value = self.valid_after.partition("=")
+        return column, value
+
+    def columns_of(self, path: Path) -> dict[str, Column]:
+        """Return the columns of a file by role; only that of training is split."""
+        columns: dict[str, Column] = {**self.columns}
+        if path == self.train and self.group is not None:
+            columns[GROUP] = self.group
+        if path == self.train and (first := self.first_valid):
+            columns[AFTER] = first[0]
+        return columns
 
 
 @dataclass(frozen=True)

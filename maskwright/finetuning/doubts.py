@@ -7,6 +7,7 @@ from maskwright.corpus.table_files import fold_name
 from maskwright.finetuning.examples import Row
 from maskwright.finetuning.split import count_repeated, spell_texts
 from maskwright.formatting import count_noun
+from maskwright.tokenizer.words import has_long_words
 
 _MAX_SHOWN = 5
 
@@ -35,6 +36,8 @@ def describe_doubts(
         labels: the labels of each example of each set; empty for numbers and answers.
         names: the labels of the task.
     """
+    if has_long_words(text for row in sets[0] for text in row.texts):
+        yield "words are as long as texts: the bag of words is one of 1 to 3 characters"
     yield from _describe_joined((name for each in labels for row in each for name in row), names)
     every = [row for rows in sets for row in rows]
     given = [tuple(map(fold_name, row)) for each in labels for row in each]

@@ -39,7 +39,7 @@ from maskwright.finetuning.metrics import RESULTS_NAME
 from maskwright.finetuning.network import with_dropout
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
-from maskwright.finetuning.task import CustomTask, Tell, report_columns
+from maskwright.finetuning.task import SPLIT_FLAGS, CustomTask, Tell, report_columns
 from maskwright.formatting import describe_cut, show_score, write_code, write_code_block
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
@@ -95,7 +95,10 @@ class Embedding(CustomTask):
 
     name = "embedding"
     roles = (FIRST, SECOND, NEGATIVE, SCORE)
-    unused = ("seeds", "folds", "metric", "class_weights", "pooling", "control", "test", "teacher")
+    unused = (
+        *("seeds", "folds", "metric", "class_weights", "pooling", "control", "test", "teacher"),
+        *SPLIT_FLAGS,
+    )
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         if is_text(train) and not given:

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice, tee
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -23,11 +23,13 @@ from maskwright.corpus.column_roles import (
 )
 from maskwright.corpus.table_files import (
     find_joined,
+    is_named_sequences,
     is_named_table,
     list_names,
     list_texts,
     parse_columns,
     read_columns,
+    read_sequence_file,
     read_text_lines,
 )
 from maskwright.corpus.text_inputs import find_file, has_conll_name
@@ -186,11 +188,13 @@ class AnsweredText:
         texts: one text, or the two of a pair; if the model labels words, the words of a sentence.
         answer: None for a blank text; if the model labels words, an answer for each word.
         sentence: if the model labels words, the words with their text and their characters.
+        id: the id of a record of a FASTA, FASTQ or SMILES file.
     """
 
     texts: Texts
     answer: Answer | list[Answer] | None
     sentence: Sentence | None = None
+    id: str | None = None
 
     @property
     def entities(self) -> list[FoundEntity]:
@@ -220,10 +224,9 @@ def predict(
     Args:
         folder: a run directory of fine-tuning, the folder of a classifier, or ``hf:NAME``.
         text: a text, several texts, or the path of a file: a table, CoNLL columns, or text lines.
-        file: a file with one text per line, or a table.
+        file: a file with one text per line, a table, or sequences.
         table: a TSV, CSV, JSON lines or Parquet file of texts or pairs.
-        columns: names or positions by role: sentence1, sentence2; for CoNLL files: word. Default:
-            the columns of the training data, or the usual names.
+        columns: names or positions by role: sentence1, sentence2; of CoNLL: word [as in training].
         header: True if the first row of the table holds names; None: it is inferred.
         entities: True if entities are wanted (`AnsweredText.entities`): other models are refused.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
@@ -254,12 +257,13 @@ def predict(
         return _answer_all(predictor, read_given_words(path, named, trained, header), report)
     if path is None:
         found: Iterator[Texts] = ((one,) for one in texts)
+    elif kind == "sequences":
+        return _answer_sequences(predictor, path, report)
     elif kind == "lines":
         found = ((line,) for line in read_text_lines(path))
     else:
         found = _read_table(path, named, header, trained, predictor.finds_spans)
-    found = _check_first(found, path, kind, trained)
-    return _answer_all(predictor, found, report)
+    return _answer_all(predictor, _check_first(found, path, kind, trained), report)
 
 
 def _answer_all(
@@ -274,6 +278,14 @@ def _answer_all(
         pulse.beat(f"{num_answered:,} texts answered")
     if predictor.num_cut:
         report(describe_cut(predictor.num_cut, predictor.num_texts, predictor.longest))
+
+
+def _answer_sequences(predictor: Predictor, path: Path, report: Tell) -> Iterator[AnsweredText]:
+    """Yield the answers to the records of a file of sequences, with their ids."""
+    records, named = tee(read_sequence_file(path, report))
+    answered = _answer_all(predictor, ((one.text,) for one in records), report)
+    pairs = zip(answered, named, strict=True)
+    return (replace(one, id=record.id) for one, record in pairs)
 
 
 def _answer_block(
@@ -301,7 +313,7 @@ def _find_kind(
     columns: Mapping[str, Column],
     header: bool | None,
     has_words: bool,
-) -> Literal["words", "table", "lines"]:
+) -> Literal["words", "table", "sequences", "lines"]:
     """Return how the input is read; raise InputError for columns or a header that it lacks.
 
     `has_words` is True if the model labels words, so that a table may be one of words.
@@ -318,6 +330,8 @@ def _find_kind(
         return "table"
     if columns or header is not None:
         raise InputError("--columns and --header require a table. Give one, or remove them")
+    if path is not None and is_named_sequences(path):
+        return "sequences"
     return "lines"
 
 

@@ -83,6 +83,8 @@ def finetune(
     valid: str | Path | None = None,
     test: str | Path | None = None,
     valid_share: float = 0.1,
+    group: str | None = None,
+    valid_after: str | None = None,
     columns: Mapping[str, Column] | None = None,
     header: bool | None = None,
     control: bool = False,
@@ -107,6 +109,8 @@ def finetune(
         valid: examples that select the best weights; default: `valid_share` of `train`.
         test: examples on which the selected weights are scored, once.
         valid_share: the share of `train` that is held out if `valid` is not given.
+        group: a column of `train` whose values are on one side of the split, such as a customer.
+        valid_after: ``COLUMN=VALUE``: hold out the examples from this value on, such as a date.
         columns: names or positions by role: sentence1, sentence2, label; word, tag.
         header: True if the first row of a table holds names; None: it is inferred.
         control: also fine-tune and score an encoder that starts from random weights.
@@ -121,12 +125,12 @@ def finetune(
     """
     flags = {"folder": folder, "train": train, "out": out, "task": task, "preset": preset}
     flags |= {"valid": valid, "test": test, "valid_share": valid_share, "columns": columns}
-    flags |= {"header": header, "control": control, "teacher": teacher}
-    if resume is None:
-        request, run = _make_request(flags, settings), Path(out or "")
-    else:
+    flags |= {"header": header, "control": control, "teacher": teacher, "group": group}
+    flags |= {"valid_after": valid_after}
+    if resume is not None:
         _check_alone(flags, settings)
-        request, run = read_request(Path(resume)), Path(resume)
+    request = _make_request(flags, settings) if resume is None else read_request(Path(resume))
+    run = Path(resume or out or "")
     _run(request, run, report)
     return run / MODEL_NAME
 
@@ -159,6 +163,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     for name, known in (("task", list(TASKS)), ("preset", list(GLUE_TASKS))):
         if flags[name] is not None and flags[name] not in known:
             raise suggest(name, flags[name], known, f"choose from {', '.join(known)}")
+    _check_split(flags, config)
     preset = GLUE_TASKS.get(flags["preset"])
     task = load_task(preset.task if preset else flags["task"])
     columns = name_roles(flags["columns"] or {}, task.roles, task.name)
@@ -172,6 +177,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     train = Path(flags["train"])
     others = {n: None if flags[n] is None else Path(flags[n]) for n in ("valid", "test")}
     more: dict[str, Any] = {**others, "has_header": flags["header"], "valid_share": share}
+    more |= {"group": flags["group"], "valid_after": flags["valid_after"]}
     if preset:  # with --columns the file is not GLUE's own, so short rows are errors
         named = parse_columns(columns)
         files = preset.make_files(train, named, skips_short=not columns, **more)
@@ -179,6 +185,22 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
         found = task.find_columns(train, columns)
         files = TaskFiles(task=task.name, train=train, columns=found, **more)
     return Request(model, files, config, flags["control"], teacher)
+
+
+def _check_split(flags: Mapping[str, Any], config: FinetuneConfig) -> None:
+    """Raise InputError for a group or a time that cannot split the examples."""
+    after = flags["valid_after"]
+    for name in ("group", "valid_after"):
+        if flags[name] and (flags["valid"] or flags["preset"]):
+            other = "--valid" if flags["valid"] else "--preset"
+            raise InputError(f"{_show_flag(name)} has no effect with {other}. Remove one of them.")
+    if after is None:
+        return
+    if not all(after.partition("=")[::2]):
+        raise InputError(f"--valid-after {after} must be COLUMN=VALUE, such as date=2026-01-01")
+    if config.folds or flags["group"]:
+        other = "--folds" if config.folds else "--group"
+        raise InputError(f"--valid-after cannot be combined with {other}. Remove one of them.")
 
 
 def _run(request: Request, out: Path, report: Tell) -> None:

@@ -29,6 +29,7 @@ from maskwright.finetuning.examples import Examples, Row, Windows
 from maskwright.finetuning.metrics import Scores
 from maskwright.finetuning.task import (
     EMBEDDING_SETTINGS,
+    SPLIT_FLAGS,
     Answer,
     Baseline,
     Labels,
@@ -186,7 +187,7 @@ class Spans(LabelTask):
     roles = ()
     level = "span"
     metrics = ("f1", "exact_match")
-    unused = (*EMBEDDING_SETTINGS, "class_weights", "pooling", "teacher")
+    unused = (*EMBEDDING_SETTINGS, *SPLIT_FLAGS, "class_weights", "pooling", "teacher")
     mistakes_note = "The wrong answers with the highest probability. Look for missing references."
 
     def find_columns(self, train: Path, given: Any) -> dict[str, Any]:

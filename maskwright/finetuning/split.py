@@ -9,7 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
-from maskwright.corpus.table_files import TableRow
+from maskwright.corpus.column_roles import AFTER
+from maskwright.corpus.table_files import GROUP_MARK, TableRow
+from maskwright.errors import CorpusError
 from maskwright.finetuning.examples import Row
 
 RowType = TypeVar("RowType", bound=Row)
@@ -28,6 +30,32 @@ def split_examples(
         [row for row, group in zip(rows, groups, strict=True) if group not in held_out],
         [row for row, group in zip(rows, groups, strict=True) if group in held_out],
     )
+
+
+def split_after(
+    rows: Sequence[RowType], column: str, value: str
+) -> tuple[list[RowType], list[RowType]]:
+    """Return the examples before a value of a column, and those from it on.
+
+    Values are compared as numbers if all are, else as text, which orders ISO dates.
+
+    Raises:
+        CorpusError: all examples are on one side.
+    """
+    found = [str(row.values[AFTER]) for row in rows if isinstance(row, TableRow)]
+    try:
+        late = [float(one) >= float(value) for one in found]
+    except ValueError:
+        late = [one >= value for one in found]
+    before = [row for row, is_late in zip(rows, late, strict=True) if not is_late]
+    after = [row for row, is_late in zip(rows, late, strict=True) if is_late]
+    if not before or not after:
+        extent = f"{min(found, default='none')} to {max(found, default='none')}"
+        raise CorpusError(
+            f"--valid-after {column}={value}: {len(before):,} examples are before and "
+            f"{len(after):,} from then on; the column has {extent}. Choose a value between."
+        )
+    return before, after
 
 
 def cut_folds(
@@ -89,8 +117,9 @@ def count_repeated(known: Sequence[Row], scored: Sequence[Row]) -> int:
 
 
 def spell_texts(row: Row) -> tuple[str, ...]:
-    """Return the texts of an example, which are equal whatever blanks they have."""
-    return tuple(" ".join(text.split()) for text in row.group_texts)
+    """Return the texts of an example without its group; equal whatever blanks they have."""
+    texts = (text for text in row.group_texts if not text.startswith(GROUP_MARK))
+    return tuple(" ".join(text.split()) for text in texts)
 
 
 def find_connected(texts: Sequence[Texts]) -> list[str]:

@@ -33,7 +33,7 @@ from maskwright.finetuning.conll import marks_entities
 from maskwright.finetuning.doubts import describe_doubts
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores, describe_void
-from maskwright.finetuning.split import split_examples
+from maskwright.finetuning.split import split_after, split_examples
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.lost import check_known
@@ -43,6 +43,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
 EMBEDDING_SETTINGS = ("dimensions", "negatives", "objective")  # settings
+SPLIT_FLAGS = ("group", "valid_after")  # of tables with labels
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 
@@ -131,7 +132,7 @@ def report_columns(task: Task, files: TaskFiles, report: Tell) -> None:
         return
     if FIRST in task.roles:  # else the columns of CoNLL files, which are checked in each line
         for path in filter(None, (files.train, files.valid, files.test)):
-            next(read_columns(path, files.columns, files.has_header, Counter()), None)
+            next(read_columns(path, files.columns_of(path), files.has_header, Counter()), None)
     report(f"columns: {', '.join(f'{role} = {name}' for role, name in files.columns.items())}")
 
 
@@ -338,7 +339,7 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     """
     task, skipped = load_label_task(files.task), Counter[str]()
     _choose_inputs(task, files, loaded, config)  # raises before the files are read
-    sets = _read_sets(task, files, skipped if files.skips_short else None)
+    sets = read_sets(task, files, skipped if files.skips_short else None)
     data = encode_sets(task, sets, files, loaded, config)
     return replace(data, skipped=dict(skipped))
 
@@ -384,7 +385,8 @@ def _choose_inputs(
     return pooling, tokenizer, config.find_length(loaded.model.config.max_position_embeddings)
 
 
-def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:
+def read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:
+    """Return training, validation and perhaps test examples; raise CorpusError for too few."""
     paths = [path for path in (files.train, files.valid, files.test) if path is not None]
     sets = [task.read(path, files, skipped) for path in paths]
     for rows, path in zip(sets, paths, strict=True):
@@ -393,6 +395,8 @@ def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) 
     train, *others = sets
     if files.valid is not None:
         return [train, *others]
+    if files.first_valid is not None:
+        return [*split_after(train, *files.first_valid), *others]
     names = [task.list_labels(row) for row in train]
     kept, held_out = split_examples(train, names, files.valid_share)
     if kept and held_out:

@@ -43,7 +43,7 @@ class TextTask(LabelTask):
     """A task whose examples are rows of a table, with one or two texts and a label."""
 
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
-        return list(read_columns(path, files.columns, files.has_header, skipped))
+        return list(read_columns(path, files.columns_of(path), files.has_header, skipped))
 
     def encode(
         self, rows: Sequence[Row], labels: Labels, tokenizer: Tokenizer, max_length: int
@@ -252,7 +252,7 @@ class Ranking(Regression):
     def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
         """Return pairs with a label; a row with a negative passage becomes two pairs."""
         rows: list[Row] = []
-        for row in read_columns(path, files.columns, files.has_header, skipped):
+        for row in read_columns(path, files.columns_of(path), files.has_header, skipped):
             if NEGATIVE not in row.values:
                 rows.append(row)
                 continue

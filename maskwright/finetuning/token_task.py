@@ -24,7 +24,15 @@ from maskwright.finetuning.conll_layout import find_layout
 from maskwright.finetuning.doubts import join_counts
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Scores, score_spans
-from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, decide
+from maskwright.finetuning.task import (
+    EMBEDDING_SETTINGS,
+    SPLIT_FLAGS,
+    Baseline,
+    Labels,
+    LabelTask,
+    Logits,
+    decide,
+)
 from maskwright.finetuning.token_tables import find_word_table, is_word_table, read_word_table
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -38,6 +46,7 @@ class Tokens(LabelTask):
     roles = ("word", "tag", "sentence")
     level = "token"
     metrics = ("span_f1", "accuracy")
+    unused = (*EMBEDDING_SETTINGS, *SPLIT_FLAGS)
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
         """Return the columns of a table by name, and those of a CoNLL file by position."""

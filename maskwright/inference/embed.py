@@ -7,12 +7,11 @@ R texts in a batch, padded to L tokens; N texts, D width.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Self, get_args
+from typing import NamedTuple, Self, get_args
 
 import numpy as np
 import torch
@@ -23,9 +22,8 @@ from torch import Tensor
 from maskwright.console import Pulse, tell
 from maskwright.corpus.text_inputs import Texts, list_texts_of
 from maskwright.errors import InputError
-from maskwright.extras import import_extra
-from maskwright.files import check_new_file, replacing_file
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
+from maskwright.inference.vector_files import AddRows, Vectors, check_out, writing_vectors
 from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.model_folder.sentence_modules import (
@@ -37,82 +35,8 @@ from maskwright.model_folder.sentence_modules import (
     read_settings,
 )
 from maskwright.runs.find_model import find_model_folder
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
-
-Vectors = NDArray[np.float32]
-# A function that appends texts and their vectors [n, D] to a file.
-AddRows = Callable[[list[str], Vectors], None]
-
-
-def check_out(path: Path) -> None:
-    """Raise InputError or MissingPackageError if vectors could not be written to a path."""
-    if path.suffix not in _FORMATS:
-        raise InputError(f"--out = {path} must end in {' or '.join(_FORMATS)}")
-    check_new_file(path)
-    if path.suffix == ".parquet":
-        _import_arrow()
-
-
-@contextmanager
-def writing_vectors(path: Path, width: int) -> Generator[AddRows]:
-    """Yield a function that appends rows to a file, which is created when the context succeeds."""
-    write = _FORMATS[path.suffix]
-    with replacing_file(path) as temporary, write(temporary, width) as add:
-        yield add
-
-
-@contextmanager
-def _writing_npy(path: Path, width: int) -> Generator[AddRows]:
-    with path.open("wb") as file:
-        num_rows = 0
-        _write_header(file, num_rows, width)
-        start = file.tell()
-
-        def add(texts: list[str], vectors: Vectors) -> None:
-            nonlocal num_rows
-            num_rows += len(texts)
-            file.write(vectors.astype("<f4", copy=False).tobytes())
-
-        yield add
-        file.seek(0)
-        _write_header(file, num_rows, width)
-        # NumPy pads the header so that any number of rows fits.
-        assert file.tell() == start
-
-
-def _write_header(file: BinaryIO, num_rows: int, width: int) -> None:
-    fields = {"descr": "<f4", "fortran_order": False, "shape": (num_rows, width)}
-    np.lib.format.write_array_header_1_0(file, fields)
-
-
-@contextmanager
-def _writing_parquet(path: Path, width: int) -> Generator[AddRows]:
-    arrow, parquet = _import_arrow()
-    kind = arrow.list_(arrow.float32(), width)
-    schema = arrow.schema([("text", arrow.string()), ("embedding", kind)])
-    with parquet.ParquetWriter(path, schema) as writer:
-
-        def add(texts: list[str], vectors: Vectors) -> None:
-            column = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), type=kind)
-            # Lone surrogates, as in some file names, are replaced by question marks.
-            valid = [text.encode(errors="replace").decode() for text in texts]
-            writer.write_table(arrow.table([arrow.array(valid, arrow.string()), column], schema))
-
-        yield add
-
-
-def _import_arrow() -> tuple[Any, Any]:
-    needed_by = "--out *.parquet"
-    return (
-        import_extra("pyarrow", "parquet", needed_by),
-        import_extra("pyarrow.parquet", "parquet", needed_by),
-    )
-
-
-_FORMATS: dict[str, Callable[[Path, int], AbstractContextManager[AddRows]]] = {
-    ".npy": _writing_npy,
-    ".parquet": _writing_parquet,
-}
 
 
 @dataclass(frozen=True)
@@ -137,13 +61,16 @@ def embed(
     texts: Texts,
     *,
     out: str | Path,
+    ids: Iterable[str] | None = None,
     pooling: Pooling | None = None,
     normalize: bool | None = None,
     prompt_name: str | None = None,
     batch_tokens: int | None = None,
     device: str | None = None,
+    tokens: bool = False,
+    layer: int | None = None,
 ) -> EmbedResult:
-    """Write the vectors of texts to a file, one row per text, in order.
+    """Write the vectors of texts to a file, one row per text, in order; or one per token.
 
     For vectors in memory use `Embedder`::
 
@@ -151,42 +78,105 @@ def embed(
 
     Args:
         folder: a run directory, a model folder, or ``hf:NAME``.
-        texts: one text, the path of a file (a table, or text lines), or an iterable, which is read
-            in blocks of a few thousand texts.
+        texts: one text, the path of a file, or an iterable, which is read in blocks of thousands.
         out: a new file: ``.npy``, float32 [texts, width], or ``.parquet``, with the texts.
+        ids: an id for each text: a column of ``.parquet``, and a file ``NAME.ids.txt`` beside
+            ``NAME.npy``, an id a line.
         pooling: ``mean`` of all tokens, or ``cls``, the first token; default: as in `Embedder`.
         normalize: scale vectors to length 1; default: as in `Embedder`.
         prompt_name: the prompt of the folder to put before each text; default: as in `Embedder`.
         batch_tokens: the maximum tokens per batch; default: chosen for the device.
         device: the device, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        tokens: write a vector for each token but [CLS] and [SEP], not scaled; its id is that of the
+            text (or its number), ``:`` and the number of the token, and its text the token.
+        layer: the block after which the vectors of tokens are taken, 0 for the embeddings; default:
+            the output of the encoder.
 
     Returns:
         The counts, and the time spent.
 
     Raises:
-        InputError: there is no text, or `out`, `pooling`, `prompt_name`, `batch_tokens` or `device`
-            is wrong.
+        InputError: there is no text, or `out`, `layer`, `pooling`, `prompt_name`, `batch_tokens` or
+            `device` is wrong.
         ModelFolderError: `folder` is not a model folder.
     """
+    _check_tokens(tokens, layer, pooling or normalize)
+    blocks, path = _check_inputs(texts, batch_tokens), Path(out)
+    check_out(path)
+    embedder = Embedder(folder, device, pooling, normalize)
+    named = (map(str, count(1)) if tokens else None) if ids is None else iter(ids)
+
+    def compute(block: list[str]) -> Computed:
+        own = _take_ids(named, len(block))
+        if not tokens:
+            return own, block, embedder(block, batch_tokens, prompt_name)
+        return _list_tokens(own, embedder.embed_tokens(block, layer, batch_tokens, prompt_name))
+
+    width = embedder.model.config.hidden_size if tokens else embedder.width
+    with writing_vectors(path, width, named is not None) as add:
+        num_texts, seconds = _add_all(blocks, compute, add)
+    return EmbedResult(num_texts, width, embedder.num_cut, embedder.longest, seconds)
+
+
+Computed = tuple[list[str], list[str], Vectors]
+
+
+def _add_all(
+    blocks: Iterator[list[str]], compute: Callable[[list[str]], Computed], add: AddRows
+) -> tuple[int, float]:
+    """Add the rows of each block to a file; return the number of texts and the seconds taken."""
+    num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
+    for block in blocks:
+        started = time.perf_counter()
+        rows = compute(block)
+        seconds += time.perf_counter() - started
+        num_texts += len(block)
+        add(*rows)
+        pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} per second")
+    return num_texts, seconds
+
+
+def _check_tokens(tokens: bool, layer: int | None, scaling: str | bool | None) -> None:
+    """Raise InputError for settings of texts with vectors of tokens, and the reverse."""
+    if tokens and scaling is not None:
+        raise InputError("--pooling and --normalize have no effect with --tokens. Remove them.")
+    if layer is not None and not tokens:
+        raise InputError("--layer needs --tokens: vectors of texts are those of the last layer")
+
+
+def _check_inputs(texts: Texts, batch_tokens: int | None) -> Iterator[list[str]]:
+    """Return the texts in blocks; raise InputError if there is none, or for a size below 1."""
     if batch_tokens is not None and batch_tokens < 1:
         raise InputError(f"--batch-tokens = {batch_tokens} must be at least 1")
-    path = Path(out)
-    check_out(path)
     blocks = split_blocks(list_texts_of(texts))
     first = next(blocks, None)
     if first is None:
         raise InputError("there is no text to embed")
-    embedder = Embedder(folder, device, pooling, normalize)
-    num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
-    with writing_vectors(path, embedder.width) as add:
-        for block in chain([first], blocks):
-            started = time.perf_counter()
-            vectors = embedder(block, batch_tokens, prompt_name)
-            seconds += time.perf_counter() - started
-            num_texts += len(block)
-            add(block, vectors)
-            pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} per second")
-    return EmbedResult(num_texts, embedder.width, embedder.num_cut, embedder.longest, seconds)
+    return chain([first], blocks)
+
+
+def _list_tokens(
+    ids: list[str], found: Sequence["TokenVectors"]
+) -> tuple[list[str], list[str], Vectors]:
+    """Return the id, the token and the vector of each token of texts with these ids."""
+    pairs = zip(ids, found, strict=True)
+    names = [f"{name}:{n}" for name, one in pairs for n in range(1, len(one.tokens) + 1)]
+    tokens = [token for one in found for token in one.tokens]
+    return names, tokens, np.concatenate([one.vectors for one in found])
+
+
+class TokenVectors(NamedTuple):
+    """The tokens of a text as people read them, and their vectors [tokens, D]."""
+
+    tokens: list[str]
+    vectors: Vectors
+
+
+def _take_ids(ids: Iterator[str] | None, number: int) -> list[str]:
+    found = [] if ids is None else list(islice(ids, number))
+    if ids is not None and len(found) < number:
+        raise InputError("there are fewer ids than texts. Give one for each.")
+    return found
 
 
 class Embedder(TextModel[EncoderModel]):
@@ -315,6 +305,52 @@ class Embedder(TextModel[EncoderModel]):
         """Yield the vectors of an iterator of texts, in order, as [n, D] of the next n texts."""
         for block in split_blocks(texts):
             yield self(block, batch_tokens, prompt_name)
+
+    @torch.inference_mode()
+    def embed_tokens(
+        self,
+        texts: Sequence[str],
+        layer: int | None = None,
+        batch_tokens: int | None = None,
+        prompt_name: str | None = None,
+    ) -> list[TokenVectors]:
+        """Return the tokens of each text, without special ones, and their vectors.
+
+        Args:
+            texts: texts of any length; long ones are cut.
+            layer: the block after which vectors are taken, as ``hidden_states`` of transformers
+                numbers them: 0 are the embeddings; default: the output of the encoder.
+            batch_tokens, prompt_name: as in a call.
+
+        Raises:
+            InputError: there is no such layer.
+        """
+        encoder, most = self.model.encoder, self.model.config.num_hidden_layers
+        if layer is not None and not 0 <= layer <= most:
+            raise InputError(f"--layer = {layer} must be between 0 and {most}, the last block")
+        rows, show = self.make_rows(texts, prompt_name), TokenText(self.tokenizer).show
+        first = self.wrap([-1]).index(-1)
+        num_added, width = len(self.wrap([])), self.model.config.hidden_size
+        parts = [row[first : len(row) - num_added + first] for row in rows]
+        found = [np.zeros((len(part), width), np.float32) for part in parts]
+        taken: list[Tensor] = []
+        blocks = [encoder.project, *encoder.blocks]
+        hook = None
+        if layer is not None and layer < most:
+            hook = blocks[layer].register_forward_hook(lambda *given: taken.append(given[2]))
+        try:
+            for batch in self.make_batches(rows, batch_tokens):
+                taken.clear()
+                output = self.encode(batch)
+                hidden = (taken[0] if hook else output).float().cpu().numpy()
+                hidden = hidden.reshape(len(batch.numbers), -1, width)
+                for place, number in enumerate(batch.numbers):
+                    found[number] = hidden[place, first : first + len(parts[number])]
+        finally:
+            if hook is not None:
+                hook.remove()
+        named = [[show(token) for token in part] for part in parts]
+        return [TokenVectors(*both) for both in zip(named, found, strict=True)]
 
     @torch.inference_mode()
     def _pool(self, batch: TextBatch) -> Tensor:

@@ -93,7 +93,7 @@ from maskwright.tokenizer.learning import draw_pieces
 from maskwright.tokenizer.lost import Lost, count_lost, take_probe
 from maskwright.tokenizer.token_text import cut_sentences
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import describe_shortage, train_tokenizer
+from maskwright.tokenizer.train import describe_shortage, describe_words, train_tokenizer
 
 EVALUATION_NAME = "evaluation.npz"
 _LEVEL = 1  # zstandard level; compression then takes 1 % of the stage's time
@@ -306,7 +306,7 @@ def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
         tokenizer = train_tokenizer(_sample(work, splits), config, seed)
         seconds = time.monotonic() - start
         lines += [f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds"]
-        lines += filter(None, [describe_shortage(tokenizer, config)])
+        lines += filter(None, [describe_shortage(tokenizer, config), describe_words(tokenizer)])
     elif config.extend_vocab or config.replace_vocab:
         base, sample = Tokenizer.load(config.path), _sample(work, splits)
         if config.replace_vocab:

@@ -167,8 +167,10 @@ class Session:
         if self.config.private:
             return f"A sentence with a {self.data.tokenizer.mask_token} in it."
         counts = self.data.train.unigram_counts
-        before, after = make_examples(self.data.tokenizer, 2, counts)
-        return f"{before} {self.data.tokenizer.mask_token} {after}".strip()
+        tokenizer = self.data.tokenizer
+        before, after = make_examples(tokenizer, 2, counts)
+        blank = "" if tokenizer.tokens_are_words else " "
+        return blank.join((before, tokenizer.mask_token, after)).strip()
 
     def _read_beginning(self) -> Record | None:
         """Return the scores of the model that the run began with, or None.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.documents import fingerprint_text
+from maskwright.tokenizer.words import has_long_words
 
 _EAST_ASIAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _SOUTH_EAST_ASIAN = "\u0e00-\u109f\u1780-\u17ff"
@@ -32,6 +33,7 @@ _WORDS = re.compile(
     rf"(?![{_BETWEEN}{_PUNCTUATION}])[{UNSPACED}][{_SIGNS}]*|[^\s{_PUNCTUATION}{UNSPACED}]+"
 )
 _UNSPACED, _IN_EAST_ASIA = re.compile(f"[{UNSPACED}]"), re.compile(f"[{_EAST_ASIAN}]")
+_KMER = 6  # five in a row, as in n-grams of words, are ten letters
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no word's hash loses its low bits
 _fingerprint = lru_cache(1 << 18)(fingerprint_text)  # of a word
 
@@ -39,7 +41,13 @@ Hashes = NDArray[np.uint64]
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words, lowercased and without punctuation."""
+    """Return the words, lowercased and without punctuation.
+
+    Where words are as long as the text (proteins, DNA), they are its overlapping k-mers.
+    """
+    if has_long_words([text]):
+        joined = "".join(text.lower().split())
+        return [joined[n : n + _KMER] for n in range(max(1, len(joined) - _KMER + 1))]
     return _WORDS.findall(text.lower())
 
 

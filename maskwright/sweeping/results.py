@@ -211,9 +211,11 @@ def _read_task(run: Path, prefix: str) -> dict[str, float]:
     """Return the deciding metric of fine-tuning, on the test examples if there are any."""
     results = read_results(run)
     if results is None:
-        return {f"{prefix}score": read_deciding_score(run)}
-    metric = results["deciding_metric"]
-    return {prefix + metric: get_judged(results)["scores"][metric]["mean"]}
+        name, value = "score", read_deciding_score(run)
+    else:
+        name = results["deciding_metric"]
+        value = get_judged(results)["scores"][name]["mean"]
+    return {} if value is None else {prefix + name: value}
 
 
 def _summarize(arm: str, runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, JsonObject]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from maskwright.config import check_numbers, setting
 from maskwright.errors import ConfigError
+from maskwright.tokenizer.regex_cost import check_pattern
 
 TokenizerKind = Literal["wordpiece", "bpe", "unigram", "character"]
 
@@ -22,6 +23,13 @@ class TokenizerConfig:
         8192, "vocabulary size, rounded up to a multiple of 64; smaller if the text has too few "
         "words",
     )  # fmt: skip
+    pattern: str | None = setting(
+        None, "regular expression of the parts that tokens are made of, such as atoms or k-mers: "
+        "bpe and unigram do not merge across parts, character makes each part a token",
+    )  # fmt: skip
+    alphabet: str | None = setting(
+        None, "the tokens of kind character, such as ACGTN, instead of those of the text"
+    )
     lowercase: bool = setting(
         False, "lowercase the text, as bert-base-uncased does (WordPiece then also strips accents)"
     )
@@ -42,12 +50,44 @@ class TokenizerConfig:
             rule = f"must be between {least} and 1000000 for {self.kind}"
             raise ConfigError("vocab_size", self.vocab_size, rule, "Try 8192.")
         check_numbers(self, "min_frequency", at_least=1)
+        self._check_parts()
         if self.sample_megabytes <= 0:
             raise ConfigError("sample_megabytes", self.sample_megabytes, "must be positive")
         check_numbers(self, "extend_vocab", at_least=0, at_most=1_000_000)
         if self.replace_vocab and not least <= self.replace_vocab <= 1_000_000:
             rule = f"must be 0, or between {least} and 1000000 for {self.kind}"
             raise ConfigError("replace_vocab", self.replace_vocab, rule, "Try 8192.")
+
+    def _check_parts(self) -> None:
+        if self.pattern is not None:
+            if self.kind == "wordpiece":
+                rule = "has no effect with kind = wordpiece, whose parts are words"
+                raise ConfigError("pattern", self.pattern, rule, "Use bpe, unigram or character.")
+            self._check_pattern(self.pattern)
+        if self.alphabet is not None:
+            if self.kind != "character":
+                rule = f"has no effect with kind = {self.kind}"
+                raise ConfigError("alphabet", self.alphabet, rule, "Set kind = character.")
+            if not self.alphabet or len({*self.alphabet}) < len(self.alphabet):
+                rule = "must be different characters"
+                raise ConfigError("alphabet", repr(self.alphabet), rule, "Write each once.")
+
+    @staticmethod
+    def _check_pattern(pattern: str) -> None:
+        from tokenizers import Regex, pre_tokenizers  # late: most configurations have no pattern
+
+        if not pattern:
+            raise ConfigError("pattern", "''", "is empty", "Remove it.")
+        try:
+            pre_tokenizers.Split(Regex(pattern), "isolated")
+        except Exception as error:  # the library's only class
+            rule = f"is not a regular expression: {' '.join(str(error).split())}"
+            raise ConfigError("pattern", pattern, rule) from None
+        try:
+            check_pattern(pattern)
+        except ValueError as error:
+            rule = f"takes too much time, or cannot be checked: {error}"
+            raise ConfigError("pattern", pattern, rule, "Simplify it.") from None
 
     @property
     def trains(self) -> bool:

@@ -29,6 +29,7 @@ from maskwright.tokenizer.words import (
     ACCENTS,
     BYTE_WORDS,
     INVISIBLE,
+    TOKEN_WORDS,
     WORD_BREAK,
     find_word_starts,
     match_greedily,
@@ -102,6 +103,7 @@ def choose_cutting(description: JsonObject) -> Cutting | None:
         return None
     pre_tokenizer = description["pre_tokenizer"] or {"type": None}
     parts = cast(list[JsonObject], pre_tokenizer.get("pretokenizers", [pre_tokenizer]))
+    parts = [part for part in parts if part.get("pattern") != {"Regex": TOKEN_WORDS}]
     kinds = [part["type"] for part in parts]
     if kinds[:1] == ["BertPreTokenizer"] and set(kinds[1:]) <= {"Split"}:
         return BERT_CUTTING
@@ -137,6 +139,7 @@ class CachedEncoder:
         cutting: Cutting | None,
         longest: int,
         unk_id: int = -1,
+        tokens_are_words: bool = False,
     ) -> None:
         """Create an encoder.
 
@@ -145,8 +148,10 @@ class CachedEncoder:
             cutting: exact rules for cutting a text, if there are any.
             longest: the most characters that may be encoded at once.
             unk_id: the id of the unknown token; -1 if there is none.
+            tokens_are_words: every token begins a word.
         """
         self._backend = backend
+        self._tokens_are_words = tokens_are_words
         self._cutting = cutting
         self._unk_id = unk_id
         self._longest = min(longest, MAX_CHUNK_CHARACTERS) if cutting else longest
@@ -194,7 +199,7 @@ class CachedEncoder:
         for part, encoding in zip(short, encodings, strict=True):
             if sizes := self._measure_unknown(part, encoding):
                 lost[part] = sizes
-            known[part] = pack_encoding(part, encoding)
+            known[part] = pack_encoding(part, encoding, self._tokens_are_words)
         for part in parts - known.keys() if len(short) < len(parts) else ():
             packed, sizes = self._encode_long(part)
             if sizes:
@@ -222,14 +227,18 @@ class CachedEncoder:
             with calling_library("the tokenizer fails on this text"):
                 # A batch of one, because `encode` holds the GIL.
                 [encoding] = self._backend.encode_batch([piece], add_special_tokens=False)
-            packed += pack_encoding(piece, encoding)
+            packed += pack_encoding(piece, encoding, self._tokens_are_words)
             lost += self._measure_unknown(piece, encoding)
         return bytes(packed), lost
 
 
-def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:
+def pack_encoding(
+    text: str, encoding: tokenizers.Encoding, tokens_are_words: bool = False
+) -> bytes:
     """Return the library's encoding of `text` as the bytes of packed tokens."""
     packed = array("I", encoding.ids)
+    if tokens_are_words:
+        return (np.array(packed, np.uint32) | np.uint32(WORD_START)).tobytes()
     if text.isascii() and text.isalnum():
         starts = [True] * bool(packed)  # a plain word: only its first token begins a word
     else:

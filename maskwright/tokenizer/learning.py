@@ -78,9 +78,12 @@ MAX_WORD_CHARACTERS = 256
 
 
 def count_words(
-    texts: Iterable[str], backend: tokenizers.Tokenizer, cutting: Cutting
+    texts: Iterable[str],
+    backend: tokenizers.Tokenizer,
+    cutting: Cutting,
+    longest: int = MAX_WORD_CHARACTERS,
 ) -> Counter[str]:
-    """Count the pre-tokens of `texts`, as the trainer expects them."""
+    """Count the pre-tokens of `texts`, as the trainer expects them, in pieces of `longest`."""
     chunks: Counter[str] = Counter()
     for text in texts:
         chunks.update(cutting.split(text))
@@ -95,8 +98,8 @@ def count_words(
         part = part[:MAX_CHUNK_CHARACTERS]
         normal = normalizer.normalize_str(part) if normalizer is not None else part
         for word, _ in pre_tokenizer.pre_tokenize_str(normal):
-            for start in range(0, len(word), MAX_WORD_CHARACTERS):
-                words[word[start : start + MAX_WORD_CHARACTERS]] += count
+            for start in range(0, len(word), longest):
+                words[word[start : start + longest]] += count
     return words
 
 

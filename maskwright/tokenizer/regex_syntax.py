@@ -26,6 +26,7 @@ _SHORT = {"s": "space", "d": "digit", "w": "word", "h": "xdigit"}
 _CONTROLS = {"r": "\r", "n": "\n", "t": "\t", "f": "\f", "v": "\v", "a": "\a", "e": "\x1b"}
 _ANCHORS = "AzZbBGKyY"
 _MAX_DEPTH = 50
+_COMMENT = re.compile(r"\(\?#(?:[^)\\]|\\.)*\)", re.DOTALL)
 _FLAGS = re.compile(r"\?([imsx]*)(?:-([imsx]*))?([:)])")
 _COUNTS = re.compile(r"\{(\d*)(?:(,)(\d*))?\}")
 _CODE = re.compile(r"x\{([0-9A-Fa-f]{1,6})\}|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|(0[0-7]{0,2})")
@@ -143,6 +144,10 @@ class Parser:
         self._place += 1
         return self._pattern[self._place - 1]
 
+    def _skip_comments(self) -> None:
+        while self._match(_COMMENT):
+            pass
+
     def _parse_choice(self) -> Node:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
@@ -155,14 +160,16 @@ class Parser:
 
     def _parse_sequence(self) -> Node:
         parts: list[Node] = []
-        while (
-            self._place < len(self._pattern) and not self._look_at("|") and not self._look_at(")")
-        ):
+        while True:
+            self._skip_comments()
+            if self._place >= len(self._pattern) or self._look_at("|") or self._look_at(")"):
+                break
             parts.append(self._parse_repeats(self._parse_atom()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _parse_repeats(self, atom: Node) -> Node:
         while True:
+            self._skip_comments()  # a* and a(?#comment)* are the same
             if self._take("*"):
                 atom = Repeat(atom, 0, None)
             elif self._take("+"):

@@ -178,8 +178,8 @@ def make_examples(
     if len(words) < 4 * num_texts:
         words = [word for word in dict.fromkeys(map(str.strip, texts.values())) if word.isalpha()]
     # Sorted, because words of equal frequency may be in the order of a sentence.
-    words = sorted(words[: 4 * num_texts])
-    return [" ".join(words[4 * n : 4 * n + 4]) for n in range(num_texts)]
+    words, blank = sorted(words[: 4 * num_texts]), "" if tokenizer.tokens_are_words else " "
+    return [blank.join(words[4 * n : 4 * n + 4]) for n in range(num_texts)]
 
 
 def _mentions_bytes(step: JsonObject | None) -> bool:

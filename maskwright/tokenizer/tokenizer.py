@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tokenizers
@@ -34,7 +34,7 @@ from maskwright.tokenizer.files import (
     make_valid,
     read_tokenizer,
 )
-from maskwright.tokenizer.words import find_word_starts
+from maskwright.tokenizer.words import TOKEN_WORDS, find_word_starts
 
 _KINDS: dict[str, TokenizerKind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
 
@@ -100,10 +100,21 @@ class Tokenizer:
         ids = _find_special_ids(self.backend, tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self._encoder = CachedEncoder(
-            self._plain, choose_cutting(self.description), self._longest, self.unk_id
+            self._plain,
+            choose_cutting(self.description),
+            self._longest,
+            self.unk_id,
+            self.tokens_are_words,
         )
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
+
+    @cached_property
+    def tokens_are_words(self) -> bool:
+        """Whether every token counts as a word, for text without blanks: masks, scores and samples
+        then concern tokens, because a word may be as long as a text.
+        """
+        return mentions(self.description["pre_tokenizer"], {"Regex": TOKEN_WORDS})
 
     @property
     def role_ids(self) -> tuple[int, int, int, int, int]:
@@ -191,9 +202,14 @@ class Tokenizer:
         valid = make_valid(text)
         is_plain = split_special_tokens or not any(one in valid for one in self._special_texts)
         # Texts with special tokens are rare, so their words are not kept.
-        encoder = (
-            self._encoder if is_plain else CachedEncoder(self._without_post, None, self._longest)
-        )
+        encoder = self._encoder
+        if not is_plain:
+            encoder = CachedEncoder(
+                self._without_post,
+                None,
+                self._longest,
+                tokens_are_words=self.tokens_are_words,
+            )
         packed = encoder.encode(valid)
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
 
@@ -244,9 +260,12 @@ class Tokenizer:
         with calling_library("the tokenizer fails on this text"):
             found = encode(valid)
         ids = np.array(found.ids, np.uint32)
+        starts = np.ones(len(ids), np.bool_)
+        if not self.tokens_are_words:
+            starts = np.array(find_word_starts(valid, found.spans), np.bool_)
         return EncodedPrompt(
             ids,
-            np.array(find_word_starts(valid, found.spans), np.bool_) | (ids == self.mask_id),
+            starts | (ids == self.mask_id),
             np.array(found.spans, np.int64).reshape(-1, 2),
         )
 
@@ -324,6 +343,14 @@ class Tokenizer:
             return cls(description, special_tokens)
         except TokenizerError as error:
             raise TokenizerError(f"{file} {error}") from None
+
+
+def mentions(step: JsonObject | None, pattern: JsonObject) -> bool:
+    """Return True if a pre-tokenizer, or a step of it, splits at this pattern."""
+    if step is None:
+        return False
+    inner = cast(list[JsonObject], step.get("pretokenizers", []))
+    return step.get("pattern") == pattern or any(mentions(one, pattern) for one in inner)
 
 
 def _find_special_ids(backend: tokenizers.Tokenizer, tokens: Mapping[str, str]) -> list[int]:

@@ -45,9 +45,10 @@ from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 
 from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
-from maskwright.tokenizer.encoding import choose_cutting
+from maskwright.tokenizer.encoding import ROUGH_CUTTING, choose_cutting
 from maskwright.tokenizer.files import BLANK_TRIMMING, SPECIAL_TOKENS, round_up
 from maskwright.tokenizer.learning import (
+    MAX_WORD_CHARACTERS,
     choose_alphabet,
     count_words,
     drop_words_beyond,
@@ -63,7 +64,9 @@ from maskwright.tokenizer.words import (
     BYTE_WORDS,
     INVISIBLE,
     PHRASE_SCRIPTS,
+    TOKEN_WORDS,
     WORD_BREAK,
+    has_long_words,
     split_clusters,
 )
 
@@ -73,8 +76,12 @@ _LONG_RUN = f"[{PHRASE_SCRIPTS}\u3040-\u30ff].{{63}}\\p{{M}}*"
 Model = models.WordPiece | models.BPE | models.Unigram | models.WordLevel
 
 
-def build_backend(config: TokenizerConfig) -> tokenizers.Tokenizer:
-    """Return a tokenizer of the configured kind with an empty model, as trainers take it."""
+def build_backend(config: TokenizerConfig, tokens_are_words: bool = False) -> tokenizers.Tokenizer:
+    """Return a tokenizer of the configured kind with an empty model, as trainers take it.
+
+    Args:
+        tokens_are_words: mark it as one of text without blanks (`Tokenizer.tokens_are_words`).
+    """
     empty: dict[TokenizerKind, Model] = {
         "wordpiece": models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]),
         "bpe": models.BPE(),
@@ -83,7 +90,7 @@ def build_backend(config: TokenizerConfig) -> tokenizers.Tokenizer:
     }
     backend = tokenizers.Tokenizer(empty[config.kind])
     backend.normalizer = _build_normalizer(config)
-    backend.pre_tokenizer = _build_pre_tokenizer(config.kind)
+    backend.pre_tokenizer = _build_pre_tokenizer(config, tokens_are_words)
     decoder = {
         "wordpiece": decoders.WordPiece(prefix=WORDPIECE_PREFIX),
         "bpe": decoders.ByteLevel(),
@@ -127,20 +134,30 @@ def _build_normalizer(config: TokenizerConfig) -> normalizers.Normalizer:
     return normalizers.Sequence(steps)
 
 
-def _build_pre_tokenizer(kind: TokenizerKind) -> pre_tokenizers.PreTokenizer:
+def _build_pre_tokenizer(
+    config: TokenizerConfig, tokens_are_words: bool
+) -> pre_tokenizers.PreTokenizer:
+    steps = _list_steps(config.kind, config.pattern)
+    if tokens_are_words:
+        steps.insert(0, _split_at(TOKEN_WORDS))
+    return pre_tokenizers.Sequence(steps) if len(steps) > 1 else steps[0]
+
+
+def _list_steps(kind: TokenizerKind, pattern: str | None) -> list[pre_tokenizers.PreTokenizer]:
     if kind == "wordpiece":
-        long_runs = pre_tokenizers.Split(Regex(_LONG_RUN), "isolated")
-        return pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), long_runs])
+        return [pre_tokenizers.BertPreTokenizer(), _split_at(_LONG_RUN)]
     if kind == "bpe":
-        byte_words = pre_tokenizers.Split(Regex(BYTE_WORDS), "isolated")
         as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        return pre_tokenizers.Sequence([byte_words, as_bytes])
+        return [_split_at(pattern or BYTE_WORDS), as_bytes]
     if kind == "unigram":
-        words = pre_tokenizers.WhitespaceSplit()
         marks = pre_tokenizers.Metaspace(prepend_scheme="always")
-        punctuation = pre_tokenizers.Split(Regex(r"▁?\p{P}"), "isolated")
-        return pre_tokenizers.Sequence([words, marks, punctuation])
-    return pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        parts = rf"^▁|(?:{pattern})" if pattern else r"▁?\p{P}"
+        return [pre_tokenizers.WhitespaceSplit(), marks, _split_at(parts)]
+    return [_split_at(pattern or r"[\s\S]")]
+
+
+def _split_at(pattern: str) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(Regex(pattern), "isolated")
 
 
 _SPECIAL = list(SPECIAL_TOKENS.values())
@@ -154,6 +171,10 @@ _ALPHABET_SHARE = 2
 _MERGE_CHARACTERS = 2_000_000
 _UNIGRAM_CHARACTERS = 500_000
 _UNIGRAM_WORDS = 1_000_000
+# Of text without blanks, in which no word occurs twice: all characters are work, in pieces that
+# are long enough for any token. Both kinds then take less than half a minute.
+_PIECE = 64
+_LONG_CHARACTERS = {"bpe": 1_000_000, "unigram": 200_000}
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0) -> Tokenizer:
@@ -171,20 +192,27 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0
     sample = sample_texts(texts, int(config.sample_megabytes * 1_000_000), seed)
     if not sample:
         raise TokenizerError("there is no text to train a tokenizer on. Give more text.")
-    backend, probe = build_backend(config), spread_probe(sample)
+    probe = spread_probe(sample)
+    is_long = has_long_words(probe)
+    backend = build_backend(config, tokens_are_words=is_long)
     size = round_up(config.vocab_size)
     if config.kind == "character":
         model = _learn_characters(sample, backend, config)
     else:
-        cutting = choose_cutting(json.loads(backend.to_str()))
-        assert cutting is not None  # all four kinds can be cut
-        words = count_words(sample, backend, cutting)
+        # All four kinds can be cut, but for a pattern of the user.
+        cutting = choose_cutting(json.loads(backend.to_str())) or ROUGH_CUTTING
+        words = count_words(sample, backend, cutting, _PIECE if is_long else MAX_WORD_CHARACTERS)
+        if is_long:
+            words = Counter(keep_frequent(words, _LONG_CHARACTERS.get(config.kind, 100_000), seed))
         sample.clear()
         learn = {"wordpiece": _learn_wordpiece, "bpe": _learn_bpe, "unigram": _learn_unigram}
         model = learn[config.kind](words, size, config, seed)
     install_model(backend, model, config.kind)
     tokenizer = Tokenizer(json.loads(backend.to_str()), SPECIAL_TOKENS)
     count_lost(tokenizer, probe).check()
+    if is_long and config.kind == "wordpiece":
+        rule = "splits words, and those of this text are as long as its texts"
+        raise ConfigError("tokenizer.kind", config.kind, rule, "Set it to character or bpe.")
     return tokenizer
 
 
@@ -264,13 +292,30 @@ def _repeat_words(bag: Mapping[str, int]) -> Iterator[str]:
         yield " ".join([word] * times)
 
 
+def describe_words(tokenizer: Tokenizer) -> str | None:
+    """Return a line if every token counts as a word, or None."""
+    if not tokenizer.tokens_are_words:
+        return None
+    return (
+        "the words of this text are as long as its texts: every token counts as a word, for masks, "
+        "scores and samples"
+    )
+
+
 def _learn_characters(
     sample: list[str], backend: tokenizers.Tokenizer, config: TokenizerConfig
 ) -> Model:
+    if config.alphabet is not None:
+        return models.WordLevel(_number_tokens([*config.alphabet]), unk_token=SPECIAL_TOKENS["unk"])
     counts: Counter[str] = Counter()
     assert backend.normalizer is not None
+    assert backend.pre_tokenizer is not None
     for text in sample:
-        counts.update(backend.normalizer.normalize_str(text))
+        normal = backend.normalizer.normalize_str(text)
+        if config.pattern is None:
+            counts.update(normal)
+        else:
+            counts.update(part for part, _ in backend.pre_tokenizer.pre_tokenize_str(normal))
     frequent = [item for item in counts.items() if item[1] >= config.min_frequency]
     if counts and not frequent:
         rule = "is more often than any character occurs"

@@ -37,6 +37,11 @@ BYTE_WORDS = (
     "|\\s+(?!\\S)|\\s+"
 )
 
+# A step of the pre-tokenizer that splits nothing. It marks tokenizers of text without blanks, in
+# which a word is as long as a text, so that every token counts as a word.
+TOKEN_WORDS = r"\A(?#every token is a word)(?!)"
+_LONG_WORD = 20.0  # characters on average, of all words of a text; no language has 12
+
 _JOINERS = "\u200c\u200d"
 
 WordSplitting = Literal["blanks", "unspaced_characters", "characters"]
@@ -113,6 +118,21 @@ def split_clusters(text: str) -> list[list[str]]:
 @cache
 def _is_combining(character: str) -> bool:
     return unicodedata.category(character)[0] == "M"
+
+
+def has_long_words(texts: Iterable[str]) -> bool:
+    """Return True if the words of texts, between blanks, are as long as those of no language.
+
+    Words in scripts without blanks are not counted.
+    """
+    num_words = num_characters = 0
+    for text in texts:
+        words = text.split()
+        if not text.isascii():
+            words = [word for word in words if not any(map(is_unspaced, word))]
+        num_words += len(words)
+        num_characters += sum(map(len, words))
+    return num_characters >= _LONG_WORD * max(num_words, 1)
 
 
 def measure_unspaced(word: str) -> int:

@@ -96,3 +96,35 @@ def test_what_cannot_be_scored_at_all(model: str, cli: Cli, arguments: list[str]
     code, out, err = score(cli, model, *arguments)
     assert (code, out, len(err)) == (2, [], 1)
     assert message in err[0]
+
+
+def test_each_prints_a_row_of_positions(workplace: Path, cli: Cli):
+    run = str(workplace / "runs" / "small")
+    texts = ["The cat eats.", "A bird"]
+    rows = [json.loads(line) for line in cli("score", run, *texts, "--each", "--json").splitlines()]
+    assert [row["text"] for row in rows] == texts
+    scores = [
+        json.loads(line)
+        for line in cli(
+            "score", run, *texts, "--json", "--tokens", "--metric", "original"
+        ).splitlines()
+    ]
+    for row, scored in zip(rows, scores, strict=True):
+        assert [(one["token"]) for one in row["positions"]] == [
+            one["token"] for one in scored["tokens"]
+        ]
+        assert [one["score"] for one in row["positions"]] == pytest.approx(
+            [one["score"] for one in scored["tokens"]], abs=1e-4
+        )
+        assert {len(one["alternatives"]) for one in row["positions"]} == {5}
+    shown = cli("score", run, *texts, "--each", "--alternatives", "1").splitlines()
+    assert len(shown) == 2 + sum(len(row["positions"]) for row in rows)
+    for flags in (["--alternatives", "3"], ["--each", "--tokens"], ["--masks", "0"]):
+        assert cli.run("score", run, *texts, *flags)[0] == 2
+
+
+def test_masks_change_the_number_of_passes_not_the_rows(workplace: Path, cli: Cli):
+    run = str(workplace / "runs" / "small")
+    several = cli("score", run, "The cat eats.", "A bird", "--masks", "3", "--json").splitlines()
+    assert [json.loads(line)["num_tokens"] > 0 for line in several] == [True, True]
+    assert cli.run("score", run, "A", "--masks", "2", "--metric", "within_word_l2r")[0] == 2

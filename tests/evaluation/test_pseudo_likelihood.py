@@ -193,7 +193,7 @@ def test_a_question_is_the_row_with_masks_and_the_place():
     questions = Questions(MASK)
     questions.add_text([2, 7, 8, 9, 3], 1, [True, True, False], "within_word_l2r")
     assert questions.rows == [[2, 4, 8, 9, 3], [2, 7, 4, 4, 3], [2, 7, 8, 4, 3]]
-    assert (questions.positions, questions.labels) == ([1, 2, 3], [7, 8, 9])
+    assert (questions.positions, questions.labels) == ([[1], [2], [3]], [7, 8, 9])
 
 
 @given(st.lists(texts, max_size=6))
@@ -207,6 +207,6 @@ def test_every_token_has_its_answer_and_no_question_occurs_twice(
     assert questions.labels == [token for text in all_texts for token, _ in text]
     assert len(questions.questions) == len(questions.labels)
     assert len({tuple(row) for row in questions.rows}) == len(questions.rows)
-    for row, place in zip(questions.rows, questions.positions, strict=True):
+    for row, [place] in zip(questions.rows, questions.positions, strict=True):
         assert row[place] == MASK
         assert row[place - 1] != MASK

@@ -44,6 +44,7 @@ PUBLISHED = {
     "invisible": words.INVISIBLE,
     "word breaks": words.WORD_BREAK,
     "bytes": words.BYTE_WORDS,
+    "comments": r"a(?#of (\))b|(?#)(?#2)c",
     "long runs": train._LONG_RUN,
     "phrases": r"▁?\p{P}",
 }
@@ -68,6 +69,7 @@ REFUSED = [
     "[ab]{2,}[bc]{2,}d", "(?~abc)", "a{1,90}b{1,90}" * 3, "a+(?=.*x)", "(?:(?:a+)+b)+",
     "(?=(a+)+b)", r"\p{L}+[\u0041-\u005a]+1", "(?i:a+)A+b", r"[[:alpha:]]+\p{Lu}+1", "(a|b|ab)+c",
     "[一-龥]+[三-二]+x", r"\x{61}+a+b", "a++a++b", "a{2,}a{2,}b", "(?:a{1,200}){2}b", "(?:a+b*)*c",
+    "(a(?#one)+)+b", "(a+(?#two)(?#three))*b", "a+(?#))a+b",
     "(" * 60 + ")" * 60,    "[" * 60 + "a" + "]" * 60, "x" * (MAX_PATTERN_CHARACTERS + 1),
 ]  # fmt: skip
 UNKNOWN = [
@@ -91,6 +93,10 @@ def test_patterns_of_published_tokenizers_are_linear(name: str) -> None:
     cost = check_pattern(PUBLISHED[name])
     assert not cost.is_quadratic
     assert cost.least >= 1
+
+
+def test_the_mark_of_text_without_blanks_costs_nothing() -> None:
+    assert not check_pattern(words.TOKEN_WORDS).is_quadratic
 
 
 @pytest.mark.parametrize("name", QUADRATIC)

@@ -16,6 +16,7 @@ from maskwright.corpus.documents import (
     Span,
     UnreadableError,
     detect_mode,
+    join_windows,
     split_documents,
 )
 from maskwright.errors import CorpusError
@@ -34,12 +35,35 @@ def _keep_visible(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("maskwright-keep", _keep_visible)
 
 
+# A header and a line of letters; a quoted line of prose has a blank after > or in it.
+_FASTA = re.compile(r"\s*>\S[^\n]*\n[A-Za-z*.\-]+\s*(?:\n|$)")
+_FASTQ = re.compile(r"\s*@\S[^\n]*\n[A-Za-z*.\-]+\s*\n\+[^\n]*\n\S+")
+
+
+def check_prose(beginning: str, name: str) -> None:
+    """Raise UnreadableError if a plain text begins like a FASTA or FASTQ file."""
+    for kind, form in (("FASTA", _FASTA), ("FASTQ", _FASTQ)):
+        if form.match(beginning):
+            suffix = kind.lower()
+            raise UnreadableError(
+                f"{kind} without its suffix",
+                f"{name} is {kind} by its first lines, but plain text by its name: headers would "
+                f"become text. Rename it to end in .{suffix} (standard input: write it to a file).",
+            )
+
+
 def read_plain(reading: Reading, auto: DocumentMode = "auto") -> Iterator[str]:
     """Yield the documents of a text file, in the mode `auto` unless ``corpus.documents`` is set."""
     span, config = reading.source.span, reading.config
     mode = (span and span.mode) or (auto if config.unit == "auto" else config.unit)
-    limit = config.max_document_characters
-    return split_documents(read_text(reading), mode, limit, reading.counts)
+    limit, blocks = config.max_document_characters, read_text(reading)
+    if span is None or span.is_beginning:
+        first = next(blocks, "")
+        check_prose(first, reading.source.name)
+        blocks = chain([first], blocks)
+    if config.window_lines:
+        return join_windows(blocks, config.window_lines, limit, reading.counts)
+    return split_documents(blocks, mode, limit, reading.counts)
 
 
 def read_text(reading: Reading) -> Iterator[str]:
