@@ -166,7 +166,8 @@ def test_a_model_learns_to_answer(workplace: Path, tmp_path: Path, cli: Cli):
     out, model = tmp_path / "run", str(workplace / "runs" / "small")
     command = ["finetune", model, "--task", "spans", "--train", str(train), "--out", str(out)]
     command += ["--valid", str(train), "--test", str(test), "--device", "cpu"]
-    assert main([*command, "--epochs", "20", "--learning_rate", "0.003"]) == 0
+    command += ["--precision", "fp32"]  # as in `Predictor`: answers may be nearly equal
+    assert main([*command, "--epochs", "40", "--learning_rate", "0.003"]) == 0
     results = json.loads((out / "results.json").read_text())
     assert results["deciding_metric"] == "f1"
     assert results["scores"]["exact_match"]["mean"] > 0.9
