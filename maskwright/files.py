@@ -181,6 +181,14 @@ def parse_object(line: str | bytes, strict: bool = True) -> JsonObject | None:
     return cast(JsonObject, found) if isinstance(found, dict) else None
 
 
+def find_stated(raw: Mapping[str, Any], default: Any, *names: str) -> Any:
+    """Return the value of the first of `names` that is stated, else `default`; null states none.
+
+    A stated 0 or empty value stays, to be used or refused.
+    """
+    return next((raw[name] for name in names if raw.get(name) is not None), default)
+
+
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return a value from YAML or JSON if it is a mapping; else an empty one."""
     return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}

@@ -10,6 +10,7 @@ from typing import cast, get_args
 
 from maskwright.config import from_mapping
 from maskwright.errors import ConfigError, ModelFolderError, show_value
+from maskwright.files import find_stated
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
 from maskwright.model.masked_lm import EncoderModel
@@ -29,7 +30,7 @@ from maskwright.model_folder.folder import (
     with_ids_of,
     write_folder,
 )
-from maskwright.model_folder.native.family import NativeHead, RawConfig, find_stated
+from maskwright.model_folder.native.family import NativeHead, RawConfig
 from maskwright.model_folder.weights import read_model
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import trim_blanks, wrap_apart, wrap_inputs

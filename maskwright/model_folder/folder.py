@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from maskwright.config import convert
 from maskwright.errors import ConfigError, ModelFolderError, show_value
-from maskwright.files import read_json, replacing_folder, write_json, write_text
+from maskwright.files import find_stated, read_json, replacing_folder, write_json, write_text
 from maskwright.model.config import GENERATOR, EncoderConfig
 from maskwright.model.electra import Discriminator
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel, Network
@@ -32,7 +32,7 @@ from maskwright.model_folder.native.bert_like import (
     ELECTRA_DISCRIMINATOR,
     OWN_DISCRIMINATOR,
 )
-from maskwright.model_folder.native.family import Family, RawConfig, find_stated, read_value
+from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.sentence_modules import FILES as SENTENCE_FILES
 from maskwright.model_folder.weights import WEIGHTS, is_headless, read_model, write_weights

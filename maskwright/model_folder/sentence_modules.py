@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from maskwright.config import from_mapping
 from maskwright.errors import ConfigError, InputError, ModelFolderError, show_value
-from maskwright.files import JsonObject, read_json, read_object, write_json
-from maskwright.model_folder.native.family import find_stated
+from maskwright.files import JsonObject, find_stated, read_json, read_object, write_json
 from maskwright.tokenizer.files import SENTENCE_CONFIG, read_max_length
 
 Pooling = Literal["mean", "cls"]

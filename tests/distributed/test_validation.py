@@ -48,7 +48,7 @@ def test_a_validation_that_one_rank_leaves_is_left_by_all(
 
 def score_suites(world: World, run: Path, data: Path, folder: Path, parallel: str) -> Record:
     """The scores of suites at the last validation of a short run."""
-    train = {**FSDP, "parallel": parallel, "num_validations": "1"}
+    train = {**FSDP, "parallel": parallel, "num_validations": "1", "precision": "fp32"}
     config = load_run_config(run, {"train": train, "evaluate": {"suites": ["fill", "pll"]}})
     trainer, _ = build_trainer(config, PreparedData(data, "sizes"), folder, world)
     trainer.fit()

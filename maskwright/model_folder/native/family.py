@@ -16,6 +16,7 @@ from torch import Tensor
 
 from maskwright.config import convert
 from maskwright.errors import ConfigError
+from maskwright.files import find_stated
 from maskwright.model.config import (
     EncoderConfig,
     HeadActivation,
@@ -67,14 +68,6 @@ class Field:
     theirs: str
     ours: tuple[str, ...]
     default: Any  # the default of their class, for files without the field
-
-
-def find_stated(raw: Mapping[str, Any], default: Any, *names: str) -> Any:
-    """Return the value of the first of `names` that is stated, else `default`; null states none.
-
-    A stated 0 or empty value stays, to be used or refused.
-    """
-    return next((raw[name] for name in names if raw.get(name) is not None), default)
 
 
 def same(**defaults: Any) -> tuple[Field, ...]:
