@@ -227,7 +227,7 @@ def test_no_word_of_a_private_text_is_written_or_printed(
         text = [secret / "text.txt", "--data-dir", secret / "data", *SMALL, *BUDGET, "--private"]
         examples = [run, "--train", secret / "train.tsv", "--task", "classification", "--private"]
         for command, arguments in (("pretrain", text), ("finetune", examples)):
-            field = {"pretrain": "masking.rate=0.2,0.3", "finetune": "epochs=1,2"}[command]
+            field = {"pretrain": "masking.rate=0.2..0.3", "finetune": "epochs=1..2"}[command]
             where = ["--out", tmp_path / f"sweep-{command}", "--trials", "1", "--over", field]
             ways("sweep", command, *where, *arguments)
     assert find_invented(tmp_path) == []

@@ -111,8 +111,15 @@ def test_seeds_tests_and_controls_that_are_stopped_have_the_same_bits(
 
 
 def test_ctrl_c_keeps_the_steps_and_a_second_one_does_not_wait(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    cli: Cli,
 ):
+    # Processes in the background of a shell begin with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     stops = Stops(monkeypatch, signal.SIGINT)
     command = list_command(model, "classification", tmp_path)
     stops.in_steps = {2}

@@ -32,7 +32,7 @@ WORDS = {
     *("mixture.weights", "mixture.epochs"),
     *("masking.no_mask_tokens", "masking.strategy", "train.device", "objective.name"),
     *("train.batch_tokens_schedule", "train.seq_length_schedule", "train.checkpoint_words"),
-    "train.trackers",
+    *("train.trackers", "corpus.replace", "tokenizer.pattern", "tokenizer.alphabet"),
 }
 HOSTILE = "]x](http://evil)<img src=x> ```\n# h | [a](http://evil) `` www.evil.com $x$ **b"
 
