@@ -126,7 +126,7 @@ def _is_due(out: Path, request: Request) -> bool:
         return True
     is_finished = (out / MODEL_NAME).is_dir() and not (out / CHECKPOINTS_NAME).exists()
     if not is_finished and not has_checkpoint(out):
-        return True  # there is nothing to lose
+        return True  # no finished seed and no step is kept here
     name, old, new = next(_list_differences(read_asked(out), request), ("", None, None))
     if name and is_finished:
         check_new_folder(out)

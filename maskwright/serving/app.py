@@ -333,7 +333,7 @@ class Service:
         return Response(self.metrics.show(), media_type="text/plain; version=0.0.4")
 
     async def show_playground(self) -> Response:
-        """Show the playground; the documentation if there is nothing to predict."""
+        """Show the playground; the documentation if the model has no answer to show."""
         if self.pipeline.task == "feature-extraction":
             return RedirectResponse(DOCS_PATHS[0].removeprefix("/"))  # for a proxy with a prefix
         return HTMLResponse(self.playground.html)
