@@ -106,7 +106,9 @@ class FinetuneConfig:
         0, "also train and score a model for each of N parts of the examples (cross-validation)"
     )
     first_seed: int = setting(0, "seed of the first run; each further run adds 1")
-    precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")
+    precision: Precision = setting(
+        "auto", "of training: bf16 autocast; auto: if the hardware supports it. Scores are in fp32"
+    )
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
     private: bool = setting(
         False, "keep no text of an example: no predictions, no mistakes in the report"

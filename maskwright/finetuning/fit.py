@@ -57,8 +57,12 @@ from maskwright.train.device import autocast, choose_device
 def score_model(
     model: Classifier, data: TaskData, examples: Examples, config: FinetuneConfig, pulse: Pulse
 ) -> Scores:
-    """Return a model's metrics, and its loss without class weights; raise unless it is finite."""
-    logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
+    """Return a model's metrics, and its loss without class weights; raise unless it is finite.
+
+    Scores are of logits in fp32, as `Predictor`, `serve` and `evaluate` compute them: in bf16
+    nearly equal answers change places.
+    """
+    logits = compute_logits(model, examples, data.pad_id, "fp32", pulse)
     targets = examples.select_targets(range(len(examples)))
     found = torch.as_tensor(np.vstack(logits)).double()  # squares of large numbers may overflow
     loss = data.task.loss(found, targets)

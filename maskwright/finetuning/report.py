@@ -125,7 +125,6 @@ class Predictions:
 def predict_sets(
     data: TaskData,
     model: Classifier,
-    config: FinetuneConfig,
     device: torch.device,
     pulse: Pulse | None = None,
 ) -> list[Predictions]:
@@ -136,7 +135,7 @@ def predict_sets(
             data.task,
             data.labels,
             examples,
-            compute_logits(model, examples, data.pad_id, config.precision, pulse),
+            compute_logits(model, examples, data.pad_id, "fp32", pulse),
         )
         for examples in data.held_out
     ]

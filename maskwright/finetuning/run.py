@@ -251,7 +251,7 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         results = collect_results(data, outcome, computation)
         if folds is not None:
             results["folds"] = folds
-        predictions = predict_sets(data, outcome.model, config, device, pulse)
+        predictions = predict_sets(data, outcome.model, device, pulse)
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
         card = _write_card(results, request.origin)
