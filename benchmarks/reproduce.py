@@ -23,7 +23,7 @@ from benchmarks.sentences_corpus import write_sentences
 from benchmarks.time_to_quality import PeerRun
 from maskwright.evaluation.run import evaluate
 from maskwright.logs import read_metrics
-from maskwright.preparation.find_data import find_or_prepare
+from maskwright.pretraining.find_data import find_or_prepare
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import resolve
 from maskwright.train.device import computes_in_bf16

@@ -13,9 +13,9 @@ from .inference.fill_mask import FillMask
 from .interop.export import export
 from .interop.publish import publish
 from .model_folder.folder import load_model, save_model
-from .preparation.prepare import prepare
 from .pretraining.plan import plan
-from .pretraining.run import pretrain
+from .pretraining.prepare import prepare
+from .pretraining.pretrain import pretrain
 from .pretraining.watch import watch
 from .runs.config import PretrainConfig
 from .serving.server import serve

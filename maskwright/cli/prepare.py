@@ -18,10 +18,10 @@ from maskwright.data.rows import DataPosition, RowPlanner, SegmentTable
 from maskwright.errors import CheckpointError, InputError
 from maskwright.files import check_new_file, write_text
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.find_data import locate
 from maskwright.preparation.pipeline import describe_progress
 from maskwright.preparation.tasks import LOST_KEY
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.prepared_folders import locate
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     check_pretraining,

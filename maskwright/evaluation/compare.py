@@ -41,7 +41,6 @@ from maskwright.formatting import name_group, shorten_names
 from maskwright.inference.text_model import TextModel
 from maskwright.logs import Record, read_training
 from maskwright.model_folder.folder import describe_folder
-from maskwright.preparation.find_data import check_made_for, locate
 from maskwright.provenance import Environment, describe_environment
 from maskwright.report.charts import Curve, check_matplotlib, plot_curves
 from maskwright.report.tables import render_tables
@@ -56,6 +55,7 @@ from maskwright.runs.evaluation_file import (
     to_plain,
 )
 from maskwright.runs.find_model import find_masked_model
+from maskwright.runs.prepared_folders import check_made_for, locate
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, is_prepared
 from maskwright.shards.remote import show_path
 from maskwright.tokenizer.tokenizer import Tokenizer

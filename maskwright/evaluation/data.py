@@ -35,8 +35,8 @@ from maskwright.data.rows import DataPosition, Rows
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import CorpusError, InputError, ShardError, show_value
 from maskwright.files import JsonObject
-from maskwright.preparation.find_data import check_made_for, locate_prepared
 from maskwright.runs.evaluation_file import DataFacts
+from maskwright.runs.prepared_folders import check_made_for, locate_prepared
 from maskwright.shards.reader import ConcatStore, TokenStore
 from maskwright.shards.remote import show_path
 from maskwright.tokenizer.lost import check_known

@@ -14,7 +14,6 @@ import torch
 from maskwright.config import read_yaml
 from maskwright.console import Pulse
 from maskwright.files import replacing_file, write_json, write_text
-from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import OUTSIDE, TaggedSentence, marks_entities
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import (

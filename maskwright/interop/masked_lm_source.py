@@ -50,7 +50,7 @@ from maskwright.model_folder.folder import (
     write_dimensions,
 )
 from maskwright.model_folder.native.family import Family
-from maskwright.preparation.find_data import check_made_for, locate, locate_prepared
+from maskwright.runs.prepared_folders import check_made_for, locate, locate_prepared
 from maskwright.runs.run_directory import is_prepared, list_prepared
 from maskwright.shards.reader import TokenStore
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from maskwright.corpus.sources import Source, find_sources
+from maskwright.corpus.sources import Source
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.formatting import count_noun, show_duration
@@ -27,7 +27,6 @@ from maskwright.model.flops import count_parameters
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
-from maskwright.preparation.find_data import named_folder
 from maskwright.pretraining.build import (
     build_loss,
     build_schedule,
@@ -300,8 +299,8 @@ def choose_size(
     epoch_tokens: float | None,
     world: World = ALONE,
     cards: Cards | None = None,
-) -> tuple[Settled, str]:
-    """Return the configuration with the size that its budget pays for on `cards`, or here, and why.
+) -> Settled:
+    """Return the configuration with the size that its budget pays for on `cards`, or here.
 
     The speed of a known card is that of the table, compiled; rank 0 measures that of other devices.
     Without ``model.sizes`` nothing changes.
@@ -311,7 +310,7 @@ def choose_size(
     """
     sizes = [Size(*size) for size in parse_sizes(settled.config.model.sizes)]
     if not sizes:
-        return settled, ""
+        return settled
     cards = cards or find_cards_here(settled.config, world)
     steps = dict[Size, int]()  # tokens of each size's step
 
@@ -342,7 +341,7 @@ def choose_size(
     number, batch_tokens, reason = found.split(" ", 2)
     size = sizes[int(number)]
     chosen = set_batch_tokens(adopt_size(settled, size), int(batch_tokens))
-    return chosen, f"{size}: {reason}"
+    return chosen.explain("size", f"{size}: {reason}")
 
 
 _BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
@@ -364,20 +363,18 @@ def guess_tokens(
     return tokens, f"{described}; about {tokens:,.0f} tokens, estimated from the file sizes"
 
 
-def choose_vocabulary(
-    settled: Settled, world: World = ALONE, cards: Cards | None = None
-) -> Settled:
+def choose_vocabulary(settled: Settled, guessed_tokens: float | None, cards: Cards) -> Settled:
     """Return the configuration with the vocabulary of the size that GPUs will be given.
 
-    Text is tokenized before its tokens are counted, so this size is that of an estimate for `cards`
-    or those of this machine. Without a known GPU nothing changes.
+    Text is tokenized before its tokens are counted, so this size is that of an estimate.
+
+    Args:
+        guessed_tokens: tokens of the text, estimated from its files (`guess_tokens`).
+        cards: the known GPUs of the run.
     """
-    config = settled.config
-    known = cards or find_cards_here(config, world)
-    if known is None or not config.model.sizes or named_folder(config) is not None:
+    if not settled.config.model.sizes:
         return settled
-    tokens, _ = guess_tokens(find_sources(config.text))
-    chosen, _ = choose_size(settled, None, tokens, cards=known)
+    chosen = choose_size(settled, None, guessed_tokens, cards=cards)
     recipe = find_recipe(chosen.config.model.hidden_size)
     return set_vocab_size(settled, resolve(recipe).tokenizer.vocab_size)
 

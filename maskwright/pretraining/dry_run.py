@@ -2,26 +2,23 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
+from maskwright.console import say
 from maskwright.corpus.sources import check_sources, find_sources
-from maskwright.distributed.world import ALONE, World
+from maskwright.distributed.world import World, read_world
+from maskwright.errors import ConfigError
 from maskwright.formatting import count_noun
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.objectives.objective import count_parameters_of
-from maskwright.preparation.find_data import find_existing, named_folder
-from maskwright.pretraining.budget import (
-    choose_size,
-    choose_vocabulary,
-    count_tokens,
-    guess_tokens,
-    time_step,
-)
+from maskwright.pretraining.budget import count_tokens, guess_tokens, time_step
 from maskwright.pretraining.build import build_row_source, check_config, objective_of, resolve_model
-from maskwright.pretraining.cards import Cards
+from maskwright.pretraining.cards import Cards, parse_cards
+from maskwright.pretraining.find_data import find_existing
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
 from maskwright.pretraining.micro_batch import REMEDY, estimate_micro_batch
 from maskwright.pretraining.prepared_data import (
@@ -31,18 +28,25 @@ from maskwright.pretraining.prepared_data import (
     open_data,
     warn_of_epochs,
 )
+from maskwright.pretraining.ranks import joining_ranks
+from maskwright.pretraining.request import Request
+from maskwright.pretraining.start import check_request
 from maskwright.pretraining.text_probe import knows_size, probe_text
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.settled import Settled
+from maskwright.runs.run_directory import check_new
 from maskwright.train.device import GIGABYTE, choose_device, should_compile
 
 
-def describe_run(
-    settled: Settled, data_dir: Path, world: World = ALONE, cards: Cards | None = None
-) -> Iterator[str]:
-    """Yield lines that describe the run; those that need a measurement come last.
+def parse_estimate(for_device: str | None, dry_run: bool) -> Cards | None:
+    """Return the GPUs that an estimate is for; raise ConfigError without a dry run."""
+    cards = parse_cards(for_device, "for_device") if for_device else None
+    if cards and not dry_run:
+        raise ConfigError("for_device", for_device, "needs --dry-run", "Add it.")
+    return cards
 
-    Rank 0 measures; all ranks must take all lines.
+
+def print_description(request: Request, cards: Cards | None) -> None:
+    """Print what would run; the first rank prints for all.
 
     Args:
         cards: the GPUs that the run is estimated for; None: this machine, whose speed is measured.
@@ -50,19 +54,34 @@ def describe_run(
     Raises:
         MaskwrightError: any error that would stop the run.
     """
-    config = settled.config
-    initial = load_initial(config)
-    if named_folder(config) is None:
-        check_config(config)
-    settled = choose_vocabulary(settled, world, cards)
-    config = settled.config
-    data, tokens, described = find_tokens(config, data_dir)
+    check_request(request, cards)
+    if not request.resumes:
+        check_new(request.run)
+    # An estimate for other cards measures nothing, so that no rank waits for another.
+    joined = nullcontext(read_world()) if cards else joining_ranks(request.config)
+    with joined as world:
+        for line in _describe(request, world, cards):
+            if world.is_first:
+                say(line, flush=True)
+
+
+def _describe(request: Request, world: World, cards: Cards | None) -> Iterator[str]:
+    """Yield lines that describe the run; those that need a measurement come last.
+
+    Rank 0 measures; all ranks must take all lines.
+    """
+    initial = load_initial(request.config)
+    if not request.is_prepared:
+        check_config(request.config)
+    request = request.join(world, cards)
+    config = request.config
+    data, tokens, described = find_tokens(config, request.data_dir)
     if data is None and (probe := probe_text(config)) and knows_size(config, probe):
         tokens, described = guess_tokens(find_sources(config.text), probe.bytes_per_token)
     tokenizer = data.tokenizer if data else None
     teacher = load_teacher(config, tokenizer)
-    settled, size = choose_size(settled, tokenizer, tokens, world, cards)
-    config = settled.config
+    settled = request.know(data, tokens).settled
+    config, size = settled.config, settled.reasons.get("size")
     model, objective = resolve_model(config, tokenizer), objective_of(config)
     with torch.device("meta"):
         network = objective.build_network(model)

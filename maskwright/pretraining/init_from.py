@@ -22,11 +22,11 @@ from maskwright.model.masked_lm import PAIR_HEAD, EncoderModel, MaskedLanguageMo
 from maskwright.model_folder.folder import describe_folder, open_model, read_bare
 from maskwright.model_folder.sentence_modules import VectorSettings, read_settings
 from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
-from maskwright.preparation.find_data import named_folder
 from maskwright.pretraining.vocabulary_transfer import Transfer, grow_vocabulary, mix_vocabulary
 from maskwright.runs.config import PretrainConfig, is_set
 from maskwright.runs.find_model import find_model_folder, is_hub_name
 from maskwright.runs.run_directory import Origin
+from maskwright.runs.settled import Settled
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.shards.remote import show_path
 from maskwright.tokenizer.config import TokenizerConfig
@@ -172,6 +172,20 @@ _FIXED_LENGTH = ("learned", "relative")  # types of positions that depend on it
 
 
 class ModelFacts(NamedTuple):
+    """A model that a run begins with or learns from, as its folder describes it.
+
+    `prepared` is the prepared folder that the run names, if any, and `made_with` its tokenizer.
+    """
+
+    name: str
+    folder: Path
+    config: EncoderConfig
+    tokenizer: Tokenizer
+    prepared: Path | None
+    made_with: Tokenizer | None
+
+
+class FixedValues(NamedTuple):
     """The part of a run's configuration that the model it begins with fixes."""
 
     model: ModelConfig
@@ -185,53 +199,79 @@ def tell_on_first_rank(line: str) -> None:
         tell(line)
 
 
+def read_model_facts(
+    config: PretrainConfig, prepared: Path | None, begun: PretrainConfig | None = None
+) -> ModelFacts | None:
+    """Return what the folder of ``init_from``, or else of the teacher, states, without its weights.
+
+    Args:
+        prepared: the prepared folder that the run names, if any.
+        begun: the configuration of the run to resume, which has adopted its ``init_from``.
+
+    Raises:
+        ModelFolderError, TokenizerError: the folder is not a model.
+    """
+    name = config.init_from or config.teacher
+    if name is None or _has_adopted(config, begun):
+        return None
+    folder = find_model_folder(name)
+    described = describe_folder(folder)
+    made_with = Tokenizer.load(prepared / TOKENIZER_NAME) if prepared is not None else None
+    model, tokenizer = described.config, described.tokenizer
+    return ModelFacts(name, folder, model, tokenizer, prepared, made_with)
+
+
+def _has_adopted(config: PretrainConfig, begun: PretrainConfig | None) -> bool:
+    known = begun.init_from if begun is not None else None
+    return known is not None and known == config.init_from
+
+
 def adopt_model(
-    config: PretrainConfig, given: Mapping[str, Any], begun: PretrainConfig | None = None
-) -> PretrainConfig:
-    """Return `config` with the parts that the model of ``init_from``, or else a teacher, fixes.
+    settled: Settled, facts: ModelFacts | None, begun: PretrainConfig | None = None
+) -> Settled:
+    """Return the configuration with the parts that the model of ``init_from`` or a teacher fixes.
 
     Inputs and tokenizer are those of the model. A model to continue has its own architecture. A
     student has half of its teacher's layers; the user may set any other value of it, or state the
     whole with ``model.preset``.
 
     Args:
-        given: the values that the user set over the recipe, nested.
-        begun: the configuration of the run to resume, which has adopted the model already.
+        facts: the model; None without one, or if `begun` knows it.
+        begun: the configuration of the run to resume.
 
     Raises:
-        ConfigError: `given` contradicts the model.
-        ModelFolderError, TokenizerError: the folder is not a model.
+        ConfigError: a given value contradicts the model.
         ShardError: the text is data that was prepared with another tokenizer.
     """
-    source = config.init_from or config.teacher
-    if source is None:
-        return config
-    if begun is not None and config.init_from is not None and begun.init_from == source:
-        facts = ModelFacts(begun.model, begun.tokenizer, begun.data.special_tokens)
+    config, given = settled.config, settled.layers.given
+    if begun is not None and _has_adopted(config, begun):
+        fixed = FixedValues(begun.model, begun.tokenizer, begun.data.special_tokens)
+    elif facts is None:
+        return settled
     else:
         asked = config.tokenizer
         if asked.replace_vocab and _asked(given, "tokenizer", "vocab_size"):
             rule = "cannot be combined with tokenizer.replace_vocab, which is the size"
             raise ConfigError("tokenizer.vocab_size", asked.vocab_size, rule, "Remove one.")
-        facts = read_model_facts(source, config)
-    tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, source)
-    data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given, source))
+        fixed = fix_values(facts, config.tokenizer)
+    name = str(config.init_from or config.teacher)
+    tokenizer = _adopt_section("tokenizer", config.tokenizer, fixed.tokenizer, given, name)
+    data = replace(config.data, special_tokens=_choose_wrapping(config, fixed, given, name))
     config = replace(config, tokenizer=tokenizer, data=data)
     if config.init_from is not None:
-        model = _adopt_section("model", config.model, facts.model, given, source)
-        model = replace(model, **_choose_positions(config.model, facts, given, source))
+        model = _adopt_section("model", config.model, fixed.model, given, name)
+        model = replace(model, **_choose_positions(config.model, fixed, given, name))
     elif _asked(given, "model", "preset"):
-        return config
+        return settled.change(config, "model")
     else:
-        model = _halve(facts.model, config.model, given)
+        model = _halve(fixed.model, config.model, given)
     config = replace(config, model=model)
     shorter = shorten_rows(config, given)
     if shorter != config:
         longest, length = shorter.data.max_seq_length, config.data.max_seq_length
-        tell_on_first_rank(
-            f"data.max_seq_length is {longest}, not {length}: {source} has {longest} positions"
-        )
-    return shorter
+        reason = f"data.max_seq_length is {longest}, not {length}: {name} has {longest} positions"
+        settled = settled.explain("rows", reason)
+    return settled.change(shorter, "model")
 
 
 def locate_teacher(config: PretrainConfig) -> PretrainConfig:
@@ -287,42 +327,50 @@ def take_layers(model: EncoderModel, teacher: EncoderModel) -> list[int]:
     return layers
 
 
-def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
-    """Return the model config of the folder that `source` names; its weights are not read."""
-    folder = find_model_folder(source)
-    described = describe_folder(folder)
-    tokenizer, prepared = described.tokenizer, named_folder(config)
-    if prepared is None:
+def fix_values(facts: ModelFacts, asked: TokenizerConfig) -> FixedValues:
+    """Return the values that a model fixes.
+
+    Args:
+        asked: the settings of the tokenizer, of prepared data those that it was made with.
+
+    Raises:
+        ShardError: the data was prepared with another tokenizer.
+    """
+    tokenizer, prepared, found = facts.tokenizer, facts.prepared, facts.made_with
+    if prepared is None or found is None:
         kind, size, lowercase = tokenizer.kind, tokenizer.vocab_size, tokenizer.lowercase
-        stated = TokenizerConfig(kind=kind, vocab_size=size, lowercase=lowercase, path=str(folder))
-        num_tokens = config.tokenizer.replace_vocab or size + config.tokenizer.extend_vocab
-    else:  # `adopt_preparation` has put the tokenizer of the data into `config`
-        stated, found = config.tokenizer, Tokenizer.load(prepared / TOKENIZER_NAME)
-        num_tokens = found.vocab_size
+        path = str(facts.folder)
+        stated = TokenizerConfig(kind=kind, vocab_size=size, lowercase=lowercase, path=path)
+        num_tokens = asked.replace_vocab or size + asked.extend_vocab
+    else:
+        stated, num_tokens = asked, found.vocab_size
         if not extends(found, tokenizer) and not stated.replace_vocab:
             raise ShardError(
-                f"{show_path(prepared)} was prepared with another tokenizer than that of {source}. "
-                f"Name the text itself, or prepare it with --tokenizer.path {folder}."
+                f"{show_path(prepared)} was prepared with another tokenizer than that of "
+                f"{facts.name}. Name the text itself, or prepare it with --tokenizer.path "
+                f"{facts.folder}."
             )
-    model = to_model_config(described.config)
-    if num_tokens > described.config.vocab_size or config.tokenizer.replace_vocab:
+    model = to_model_config(facts.config)
+    if num_tokens > facts.config.vocab_size or asked.replace_vocab:
         model = replace(model, vocab_size=round_up(num_tokens))
-    return ModelFacts(model, stated, wraps_inputs(tokenizer))
+    return FixedValues(model, stated, wraps_inputs(tokenizer))
 
 
-def fit_vocabulary(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainConfig:
-    """Return `config` with the size of a vocabulary that replaces the model's.
+def fit_vocabulary(settled: Settled, tokenizer: Tokenizer) -> Settled:
+    """Return the configuration with the size of a vocabulary that replaces the model's.
 
     The text may give fewer tokens than `replace_vocab` asks for.
     """
+    config = settled.config
     if config.init_from is None or not config.tokenizer.replace_vocab:
-        return config
+        return settled
     size = tokenizer.vocab_size
-    return replace(
+    fitted = replace(
         config,
         tokenizer=replace(config.tokenizer, vocab_size=size),
         model=replace(config.model, vocab_size=round_up(size)),
     )
+    return settled.change(fitted, "data")
 
 
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
@@ -348,7 +396,7 @@ def _adopt_section(
 
 
 def _choose_positions(
-    asked: ModelConfig, facts: ModelFacts, given: Mapping[str, Any], source: str
+    asked: ModelConfig, facts: FixedValues, given: Mapping[str, Any], source: str
 ) -> dict[str, int]:
     """Return the number of positions that was set, if it can differ (`_FIXED_LENGTH`)."""
     positions, stated = asked.max_position_embeddings, facts.model.max_position_embeddings
@@ -363,7 +411,7 @@ def _choose_positions(
 
 
 def _choose_wrapping(
-    config: PretrainConfig, facts: ModelFacts, given: Mapping[str, Any], source: str
+    config: PretrainConfig, facts: FixedValues, given: Mapping[str, Any], source: str
 ) -> bool:
     """Return True if the model's inputs are [CLS] … [SEP]."""
     asked, stated = config.data.special_tokens, facts.special_tokens

@@ -19,6 +19,7 @@ from rich.text import Text
 from maskwright.config import to_mapping, write_yaml
 from maskwright.console import Console
 from maskwright.distributed.world import World
+from maskwright.errors import StoppedError
 from maskwright.files import as_mapping
 from maskwright.formatting import escape_markdown, show_score, write_code, write_code_block
 from maskwright.logs import Record, describe_samples, of_sources, read_metrics
@@ -94,6 +95,17 @@ class Session:
             "compiling": self.note,
             **({MICRO_BATCH: tokens} if isinstance(tokens, int) else {}),
         }
+
+    def finish(self) -> None:
+        """Train to the end; raise KeyboardInterrupt or StoppedError if SIGINT or SIGTERM comes."""
+        stopped_by = self.train()
+        if stopped_by is None:
+            return
+        message = (
+            f"stopped by {stopped_by.name} at step {self.trainer.state.step:,}; resume with "
+            f"maskwright pretrain --resume {self.run}"
+        )
+        raise KeyboardInterrupt(message) if stopped_by == signal.SIGINT else StoppedError(message)
 
     def train(self) -> signal.Signals | None:
         """Train and save; return the signal that stopped the run before its end, or None."""
@@ -237,7 +249,7 @@ def open_session(
     Args:
         initial: the model that training begins with; None if a checkpoint replaces its weights.
         teacher: the model that it learns from.
-        origin: the entry of provenance.json on the model that the run began with, if any.
+        origin: the entry of provenance.json on the model that the run to resume began with.
         last_step: the step of the checkpoint that the run resumes from.
         kept_tokens: the micro-batch of the run that is resumed, to keep if it fits.
 
@@ -252,8 +264,9 @@ def open_session(
     trainer, note = build_trainer(config, data, checkpoints, world, initial, reporter, teacher)
     if config.train.micro_batch_tokens == "auto" and trainer.device.type == "cuda":
         choose_micro_batch(trainer, config, console.print, kept_tokens)
+    began_with = initial.describe() if initial else origin
     taught_by = teacher.describe() if teacher else None
-    return Session(run, config, data, trainer, note, console, origin, taught_by)
+    return Session(run, config, data, trainer, note, console, began_with, taught_by)
 
 
 _CARD = """\

@@ -165,9 +165,3 @@ def keep_size(settled: Settled, begun: PretrainConfig) -> Settled:
         section, _, own = name.partition(".")
         kept = merge(kept, nested(name, values[section][own]))
     return settled.change(from_mapping(PretrainConfig, kept), "run")
-
-
-def fix_size(settled: Settled) -> Settled:
-    """Return the configuration of a run that has its size: the budget chooses no other one."""
-    model = replace(settled.config.model, sizes=())
-    return replace(settled, config=replace(settled.config, model=model))

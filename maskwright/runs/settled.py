@@ -29,11 +29,13 @@ class Settled:
         config: the layers merged, with the changes.
         layers: without a layer, all of `config` was given, and its origins are unknown.
         changes: the rule that changed a field last, by dotted name.
+        reasons: what the rules decided and why, a line by its subject.
     """
 
     config: PretrainConfig
     layers: ConfigLayers = field(default_factory=ConfigLayers)
     changes: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def read(
@@ -59,6 +61,10 @@ class Settled:
                 raise ConfigError(name, value, f"{text} has {attrgetter(name)(config)}", remedy)
         changes = {**self.changes, **dict.fromkeys(changed, rule)}
         return replace(self, config=config, changes=changes)
+
+    def explain(self, subject: str, reason: str) -> "Settled":
+        """Return it with the reason of a rule's decision."""
+        return replace(self, reasons={**self.reasons, subject: reason})
 
     def list_origins(self) -> dict[str, list[str]]:
         """Return the fields that are not defaults by the origin of their values."""

@@ -176,7 +176,8 @@ def files_of_two_steps() -> set[str]:
         command += ["--model.hidden_size", "32", "--model.num_hidden_layers", "1"]
         command += ["--train.max_steps", str(NUM_STEPS), "--train.device", "cpu"]
         command += ["--train.compile", "off", "--corpus.valid_fraction", "0.2"]
-        importlib.import_module("maskwright.pretraining.run")  # recorded, it would take seconds
+        # Recorded, this import would take seconds.
+        importlib.import_module("maskwright.pretraining.pretrain")
         from maskwright.cli.main import main
 
         recorder = Recorder()

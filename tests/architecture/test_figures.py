@@ -11,7 +11,7 @@ from tests.forked import Forked
 
 # By figure: the limit of today, and the aim of the plan (docs/decisions/0024 says what is missing).
 AT_MOST = {
-    "files that pretrain runs": (96, None),
+    "files that pretrain runs": (102, None),
     "files from text to gradient": (68, 58),
     "files that name max_minutes": (5, 5),
     "files that name replaced tokens": (7, 8),

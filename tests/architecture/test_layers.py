@@ -24,13 +24,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "console", "formatting", "logs", "provenance"),
     ("corpus", "recipes", "tokenizer", "shards"),
     ("selection",),
+    ("preparation",),
     ("attention_context", "distributed"),
     ("data", "model", "optim"),
     ("objectives", "model_folder"),
     ("train",),
     ("runs",),
     ("report",),
-    ("preparation",),
     ("inference",),
     ("finetuning",),
     ("evaluation",),
@@ -170,7 +170,7 @@ import sys
 for name in [name for name in sys.modules if name.startswith("maskwright")]:
     del sys.modules[name]
 sys.modules["zstandard"] = None
-import maskwright.pretraining.run
+import maskwright.pretraining.pretrain
 """
     with Forked([sys.executable, "-c", code]) as process:
         _, error = process.communicate()

@@ -1,15 +1,15 @@
 """Ranks that begin with a model that exists, or learn from one, do so alike."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from maskwright.preparation.find_data import find_or_prepare
-from maskwright.pretraining.init_from import adopt_model
-from maskwright.runs.config import resolve
+from maskwright.pretraining.find_data import find_or_prepare
+from maskwright.pretraining.request import read_facts
+from maskwright.pretraining.settle import settle
+from maskwright.runs.settled import Settled
 from tests.distributed.work import continue_pretraining, learn_from_teacher
 from tests.distributed.worlds import alone, run_world
 from tests.hub_folders import write_twin
@@ -29,7 +29,8 @@ def test_two_ranks_give_the_losses_of_one(tmp_path: Path) -> None:
     text = write_corpus(tmp_path / "animals.txt", 60)
     twin = str(write_twin(tmp_path / "twin", "modernbert"))
     given = {"init_from": twin, "tokenizer": {"extend_vocab": 8}, **SECTIONS}
-    config = adopt_model(replace(resolve(None, None, given), text=(str(text),)), given)
+    asked = Settled.read(None, None, {**given, "text": [str(text)]})
+    config = settle(asked, read_facts(asked.config)).config
     [folder] = find_or_prepare(config, tmp_path / "data", lambda line: None).values()
     beginning, losses = alone(continue_pretraining, config, folder)
     assert len(losses) == 6
@@ -46,7 +47,8 @@ def test_two_ranks_learn_from_a_teacher_as_one_does(parallel: str, tmp_path: Pat
         "teacher": str(write_twin(tmp_path / "twin", "modernbert")),
         "train": {**SECTIONS["train"], "parallel": parallel},
     }
-    config = adopt_model(replace(resolve(None, None, given), text=(str(text),)), given)
+    asked = Settled.read(None, None, {**given, "text": [str(text)]})
+    config = settle(asked, read_facts(asked.config)).config
     [folder] = find_or_prepare(config, tmp_path / "data", lambda line: None).values()
     expected = alone(learn_from_teacher, config, folder)
     assert len(expected) == 6

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.cli.main import main
+from maskwright.distributed.world import ALONE
 from maskwright.errors import ConfigError
 from maskwright.model.config import parse_sizes
 from maskwright.pretraining import budget
@@ -15,13 +16,13 @@ from maskwright.pretraining.budget import (
     COUNTED_EPOCHS,
     Pay,
     choose_size,
-    choose_vocabulary,
     count_pay,
     fill_step,
     pick_size,
 )
 from maskwright.pretraining.build import objective_of, resolve_model
 from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.request import Request, read_facts
 from maskwright.pretraining.sizes import (
     Size,
     adopt_size,
@@ -59,8 +60,8 @@ def speed(monkeypatch: pytest.MonkeyPatch) -> float:
 )
 def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: float):
     settled = Settled.read("tiny", None, {**SIZES, "train": {"max_minutes": minutes}})
-    [settled, reason] = choose_size(settled, None, None)
-    chosen = settled.config
+    settled = choose_size(settled, None, None)
+    chosen, reason = settled.config, settled.reasons["size"]
     assert (chosen.model.hidden_size, chosen.model.num_hidden_layers) == size
     assert (chosen.model.intermediate_size, resolve_model(chosen).head_size) == (3 * size[0], 64)
     assert f"width {size[0]}, layers {size[1]}: " in reason
@@ -75,13 +76,14 @@ def test_tokens_choose_the_size_whatever_the_speed(speed: float):
     enough = round(1.01e15 / count_flops(middle))
     for tokens, width in ((enough // 2, 64), (enough, 128)):
         settled = Settled.read("tiny", None, {**SIZES, "train": {"max_tokens": tokens}})
-        assert choose_size(settled, None, None)[0].config.model.hidden_size == width
+        assert choose_size(settled, None, None).config.model.hidden_size == width
 
 
 def test_epochs_of_unknown_text_name_no_number(speed: float):
     epochs = {"max_minutes": None, "max_epochs": 3}
     settled = Settled.read("tiny", None, {**SIZES, "train": epochs})
-    chosen, reason = choose_size(settled, None, None)
+    chosen = choose_size(settled, None, None)
+    reason = chosen.reasons["size"]
     assert chosen.config.model.hidden_size == 192
     assert "inf" not in reason
     assert "petaFLOP" not in reason
@@ -90,7 +92,7 @@ def test_epochs_of_unknown_text_name_no_number(speed: float):
 def test_without_sizes_nothing_is_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(budget, "measure_step_seconds")
     settled = Settled.read("tiny")
-    assert choose_size(settled, None, None) == (settled, "")
+    assert choose_size(settled, None, None) == settled
 
 
 def test_a_size_that_is_given_replaces_the_choice():
@@ -162,7 +164,9 @@ def test_a_wide_model_has_a_larger_vocabulary(
     sections = {"train": {"max_minutes": minutes, "device": "cpu"}, "tokenizer": tokenizer}
     settled = Settled.read("auto", None, {"text": [large_text], **sections})
     cards = parse_cards(device, "device") if device else None
-    chosen = choose_vocabulary(settled, cards=cards).config
+    facts = read_facts(settled.config)
+    asked = Request(Path("run"), Path("data"), settled, facts).join(ALONE, cards)
+    chosen = asked.config
     assert chosen.tokenizer.vocab_size == vocab_size
     # The same command continues the run, wherever it is given again.
     assert keep_size(settled, chosen).config.tokenizer.vocab_size == vocab_size

@@ -117,7 +117,7 @@ def test_machine_and_text_choose_the_size():
 
     def choose(device: str, tokens: float | None) -> int:
         cards = parse_cards(device, "device")
-        return choose_size(settled, None, tokens, cards=cards)[0].config.model.hidden_size
+        return choose_size(settled, None, tokens, cards=cards).config.model.hidden_size
 
     assert choose("L4", None) < choose("H200", None)
     assert choose("H200", 1e12) == choose("H200", None)

@@ -16,11 +16,11 @@ from maskwright.cli.pretrain import pretrain_parser
 from maskwright.config import Plain, fields_of, merge, nested, to_mapping
 from maskwright.errors import ConfigError
 from maskwright.model.config import SIZE_FIELDS
-from maskwright.preparation.find_data import adopt_preparation
 from maskwright.pretraining import budget
 from maskwright.pretraining.budget import choose_size, choose_vocabulary
 from maskwright.pretraining.cards import parse_cards
-from maskwright.pretraining.init_from import adopt_model
+from maskwright.pretraining.request import read_facts
+from maskwright.pretraining.settle import settle
 from maskwright.pretraining.sizes import Size, adopt_size, keep_size, set_vocab_size
 from maskwright.recipes import list_recipes
 from maskwright.runs.config import PretrainConfig, is_set, resolve
@@ -56,8 +56,8 @@ RULES: dict[str, Callable[[Settled], Settled]] = {
     "wider": adopt(1024),
     "vocabulary": lambda settled: set_vocab_size(settled, 16384),
     "known GPU": lambda settled: choose_size(
-        choose_vocabulary(settled, cards=H200), None, 1e9, cards=H200
-    )[0],
+        choose_vocabulary(settled, None, H200), None, 1e9, cards=H200
+    ),
     "begun": lambda settled: keep_size(settled, begun()),
 }
 
@@ -138,14 +138,12 @@ def check_sizes_alone_change(settled: Settled) -> None:
 
 def adopt_fixed(settled: Settled) -> Settled:
     """Adopt what the data and the model of a run fix, as a run does."""
-    given = settled.layers.given
-    settled = settled.change(adopt_preparation(settled.config, given), "data")
-    return settled.change(adopt_model(settled.config, given), "model")
+    return settle(settled, read_facts(settled.config))
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("of", ["data", "init_from", "teacher"])
-def test_adopt_preparation_and_adopt_model_keep_a_given_value_or_name_it(
+def test_settle_keeps_a_value_that_is_given_or_names_it(
     of: str, way: str, workplace: Path, tmp_path: Path
 ) -> None:
     """None leaves a value to the model."""

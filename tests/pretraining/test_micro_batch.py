@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from maskwright.cli.main import main
 from maskwright.distributed.world import World
 from maskwright.errors import ConfigError, InputError
-from maskwright.pretraining import micro_batch, run
+from maskwright.pretraining import micro_batch, resume
 from maskwright.pretraining.build import build_trainer, resolve_model
 from maskwright.pretraining.cards import parse_cards
 from maskwright.pretraining.micro_batch import (
@@ -219,7 +219,7 @@ def test_a_resumed_run_asks_to_keep_it(
         asked.append(kept_tokens)
         raise InputError("that is enough")
 
-    monkeypatch.setattr(run, "open_session", ask)
+    monkeypatch.setattr(resume, "open_session", ask)
     provenance = json.loads(path.read_text(encoding="utf-8"))
     assert "micro_batch_tokens" not in provenance["computation"]  # of a CPU: the whole step
     later: dict[str, Any] = {"step": 1, "changes": {}, "computation": {"micro_batch_tokens": 96}}

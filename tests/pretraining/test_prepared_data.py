@@ -8,10 +8,11 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.errors import ConfigError, ShardError
-from maskwright.preparation.find_data import adopt_preparation
 from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.find_data import adopt_preparation, read_preparations
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.settled import Settled
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.workplace import SMALL, data_of
 
@@ -53,7 +54,8 @@ def test_validation_text_too_short_to_be_scored(data: Path):
 
 
 def test_prepared_data_says_how_it_was_prepared(data: Path):
-    config = adopt_preparation(small_config(data), {})
+    asked = Settled(small_config(data))
+    config = adopt_preparation(asked, read_preparations(asked.config)).config
     assert config.tokenizer.vocab_size == 96
     assert config.corpus.valid_fraction == 0.1
 
@@ -61,7 +63,8 @@ def test_prepared_data_says_how_it_was_prepared(data: Path):
 def test_asking_for_the_preparation_that_was_is_no_error(data: Path):
     def ask(size: int) -> None:
         given = {"tokenizer": {"vocab_size": size}}
-        adopt_preparation(resolve("tiny", None, {"text": [str(data)], **given}), given)
+        asked = Settled.read("tiny", None, {"text": [str(data)], **given})
+        adopt_preparation(asked, read_preparations(asked.config))
 
     ask(96)
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size = 128 has no effect"):

@@ -17,10 +17,13 @@ from maskwright.files import hash_file
 from maskwright.logs import read_metrics
 from maskwright.model_folder.folder import describe_folder, open_model
 from maskwright.pretraining.build import build_model, build_trainer
-from maskwright.pretraining.init_from import adopt_model, load_teacher, spread_layers, take_layers
+from maskwright.pretraining.init_from import load_teacher, spread_layers, take_layers
 from maskwright.pretraining.prepared_data import PreparedData
-from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.pretraining.request import read_facts
+from maskwright.pretraining.settle import settle
+from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import load_run_config
+from maskwright.runs.settled import Settled
 from maskwright.train.checkpoint import find_newest, open_checkpoint
 from maskwright.train.trainer import Trainer
 from tests.hub_folders import write_twin
@@ -50,8 +53,8 @@ def make_config(data: Path, teacher: Path, **sections: object) -> PretrainConfig
         "train": {**_STEPS, **_VALID, "precision": "fp32", "device": "cpu"},
         **sections,
     }
-    config = resolve(None, None, given)
-    return adopt_model(replace(config, text=(str(data),)), given)
+    asked = Settled.read(None, None, {**given, "text": [str(data)]})
+    return settle(asked, read_facts(asked.config)).config
 
 
 def test_the_student_has_half_of_the_layers_and_begins_with_them(

@@ -29,8 +29,8 @@ from maskwright.inference.fill_mask import FillMask
 from maskwright.logs import MetricsLog, read_metrics, read_training
 from maskwright.model_folder.folder import open_model
 from maskwright.model_folder.weights import INDEX, WEIGHTS
-from maskwright.preparation.find_data import adopt_preparation
 from maskwright.preparation.folder import SELECTION_NAME, read_tally
+from maskwright.pretraining.find_data import read_preparations
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.run_directory import read_provenance
@@ -171,7 +171,7 @@ def _read_manifest(content: bytes) -> None:
     folder = _copy("data-manifest", seeds.data_folder)
     (folder / MANIFEST_NAME).write_bytes(content)
     with refusing():
-        adopt_preparation(replace(PretrainConfig(), text=(str(folder),)), {})
+        read_preparations(replace(PretrainConfig(), text=(str(folder),)))
     with refusing():
         data = PreparedData(folder)
         for store in (data.train, data.valid):

@@ -6,8 +6,8 @@ import fsspec
 import pytest
 
 from maskwright.errors import ShardError
-from maskwright.preparation.find_data import locate
 from maskwright.preparation.pipeline import prepare_folder
+from maskwright.runs.prepared_folders import locate
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.preparation.helpers import small_config, write_corpus
 from tests.shards.faults import Plan, break_memory, start_anew, upload

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import UnknownKeyError
-from maskwright.preparation.prepare import resolve_preparation
+from maskwright.pretraining.prepare import resolve_preparation
 
 
 def test_a_file_of_a_run_may_name_its_recipe(tmp_path: Path):

@@ -1,58 +1,34 @@
-"""Where a run's prepared data is: named folders, mirrors, or text that is prepared now.
+"""Where a run's prepared data is, and what it fixes: named folders, mirrors, or text.
 
-*Named* is what the user wrote. To *locate* is to return its folder, or the mirror of its URL.
-`find_or_prepare` may prepare text for hours, `find_existing` never does.
+*Named* is what the user wrote. `find_or_prepare` may prepare text for hours, `find_existing` never
+does.
 """
 
-import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from maskwright.config import from_mapping, to_mapping
-from maskwright.console import tell
 from maskwright.corpus.config import CorpusConfig
-from maskwright.errors import ConfigError, InputError, MaskwrightError, ShardError
-from maskwright.files import locking_folder
+from maskwright.errors import ConfigError, InputError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import fingerprint_input
 from maskwright.preparation.pipeline import prepare_folder
 from maskwright.runs.config import PretrainConfig
+from maskwright.runs.prepared_folders import locate_prepared
 from maskwright.runs.run_directory import is_prepared
+from maskwright.runs.settled import Settled
 from maskwright.selection.config import SelectionConfig
-from maskwright.shards.manifest import TOKENIZER_NAME, read_manifest
-from maskwright.shards.remote import is_remote, open_mirror, show_path
+from maskwright.shards.manifest import read_manifest
+from maskwright.shards.remote import is_remote, show_path
 from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.files import CONFIG, TOKENIZER
-from maskwright.tokenizer.template import wrap_inputs, wraps_inputs
-from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 def is_elsewhere(config: PretrainConfig) -> bool:
     """Return True if the data of the run is remote; each machine then has its own mirror."""
     return any(map(is_remote, config.text))
-
-
-def locate_prepared(names: Sequence[str]) -> list[Path]:
-    """Return the prepared folders of `names`, or mirrors of URLs; empty for text.
-
-    Raises:
-        InputError: `names` are prepared data and text.
-        ShardError: a URL cannot be read, or is not prepared data.
-    """
-    prepared = [name for name in names if is_remote(name) or is_prepared(Path(name))]
-    folders = [locate(name) for name in prepared]
-    other = [name for name in names if name not in prepared]
-    if prepared and other:
-        raise InputError(
-            f"{prepared[0]} is prepared data; it cannot be mixed with other text. Prepare the "
-            f"text, too: maskwright prepare {shlex.quote(other[0])} --out data/NAME "
-            f"--tokenizer.path {shlex.quote(str(folders[0] / TOKENIZER_NAME))}"
-        )
-    return folders
 
 
 def named_sources(config: PretrainConfig) -> dict[str, Path]:
@@ -82,17 +58,44 @@ def named_folder(config: PretrainConfig) -> Path | None:
     return next(iter(named_sources(config).values()), None)
 
 
-def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
-    """Return `config` with the preparation settings of the prepared folder that it names, if any.
+class Preparation(NamedTuple):
+    """What a prepared folder states: the settings that it was made with."""
+
+    folder: Path
+    corpus: CorpusConfig
+    select: SelectionConfig
+    tokenizer: TokenizerConfig
+
+
+def read_preparations(config: PretrainConfig) -> tuple[Preparation, ...]:
+    """Return what the prepared folders state that the run names as its text; none for text.
+
+    Raises:
+        InputError, ShardError: as `named_sources`.
+    """
+    return tuple(map(_read_preparation, named_sources(config).values()))
+
+
+def _read_preparation(folder: Path) -> Preparation:
+    source = read_manifest(folder).source
+    return Preparation(
+        folder,
+        from_mapping(CorpusConfig, source.get("corpus", {}), "corpus."),
+        from_mapping(SelectionConfig, source.get("select", {}), "select."),
+        from_mapping(TokenizerConfig, source.get("tokenizer", {}), "tokenizer."),
+    )
+
+
+def adopt_preparation(settled: Settled, preparations: Sequence[Preparation]) -> Settled:
+    """Return the configuration with the settings of its prepared folder, if it names one.
 
     Several folders have one tokenizer, and the settings of the first one are returned. Raise
-    ConfigError if `given`, which the user set over the recipe, has other settings, which would
-    have no effect; or if a mixture is set for one folder, or for text.
+    ConfigError if the user gave other settings, which would have no effect; or if a mixture is set
+    for one folder, or for text.
     """
-    folders = named_sources(config)
-    _check_mixture(config, len(folders))
-    adopted = [_adopt_folder(config, folder, given) for folder in folders.values()]
-    return adopted[0] if adopted else config
+    _check_mixture(settled.config, len(preparations))
+    adopted = [_adopt_folder(settled, each) for each in preparations]
+    return settled.change(adopted[0], "data") if adopted else settled
 
 
 def _check_mixture(config: PretrainConfig, num_folders: int) -> None:
@@ -105,15 +108,12 @@ def _check_mixture(config: PretrainConfig, num_folders: int) -> None:
         raise ConfigError("data.pairs", "next", rule, "Use order, or prepare it in one folder.")
 
 
-def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]) -> PretrainConfig:
-    source = read_manifest(folder).source
-    corpus = from_mapping(CorpusConfig, source.get("corpus", {}), "corpus.")
-    select = from_mapping(SelectionConfig, source.get("select", {}), "select.")
-    tokenizer = from_mapping(TokenizerConfig, source.get("tokenizer", {}), "tokenizer.")
+def _adopt_folder(settled: Settled, made: Preparation) -> PretrainConfig:
+    config, (folder, corpus, select, tokenizer) = settled.config, made
     adopted = replace(config, corpus=corpus, select=select, tokenizer=tokenizer)
     for section in ("corpus", "select", "tokenizer"):
         asked, found = to_mapping(getattr(config, section)), to_mapping(getattr(adopted, section))
-        for name in given.get(section, {}):
+        for name in settled.layers.given.get(section, {}):
             if asked[name] != found[name]:
                 rule = f"has no effect: {show_path(folder)} is prepared already, with {found[name]}"
                 remedy = "Remove it, or name the text itself."
@@ -161,42 +161,3 @@ def _name_folder(config: PretrainConfig) -> tuple[str, str | None]:
     stem = Path(config.text[0]).name.partition(".")[0] or "text"
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in stem)
     return f"{name}-{fingerprint[:8]}", fingerprint
-
-
-def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
-    """Raise ShardError unless a prepared folder holds tokens of the model's tokenizer."""
-    made_with = Tokenizer.load(data / TOKENIZER_NAME)
-    # Only the model's copy must state whether inputs have [CLS] and [SEP].
-    if wrap_inputs(made_with, bool(wraps_inputs(tokenizer))).fingerprint != tokenizer.fingerprint:
-        raise ShardError(
-            f"{show_path(data)} was prepared with another tokenizer than the model's. Name "
-            "the data that the model was trained on, or "
-            "prepare the text with tokenizer.path = the model folder."
-        )
-
-
-def locate(name: str) -> Path:
-    """Return the folder of `name`; for a URL its mirror, with manifest and tokenizer.
-
-    A `TokenStore` downloads the other files of a mirror when it needs them.
-
-    Raises:
-        ShardError: a URL cannot be read, or is not prepared data.
-    """
-    if not is_remote(name):
-        return Path(name)
-    mirror = open_mirror(name)
-    folder = mirror.path / TOKENIZER_NAME
-    with locking_folder(folder, lambda: None, tell):
-        for _ in range(2):  # the first one may be damaged in the cache
-            files = [mirror.place(f"{TOKENIZER_NAME}/{file}") for file in (CONFIG, TOKENIZER)]
-            # The manifest has no hashes of these files.
-            with suppress(MaskwrightError):
-                if Tokenizer.load(folder).fingerprint == mirror.manifest.tokenizer_fingerprint:
-                    return mirror.path
-            for file in files:
-                file.unlink()
-    raise ShardError(
-        f"{mirror.url}/{TOKENIZER_NAME} is not the tokenizer that the tokens were made with. Copy "
-        "the prepared folder there again."
-    )
