@@ -6,7 +6,7 @@ were chosen by the user: of those, ``--model.sizes`` changes nothing but the siz
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from operator import attrgetter
@@ -64,23 +64,32 @@ def list_open(settled: Settled) -> list[str]:
 
 
 def write_open(settled: Settled) -> str:
-    """Return the configuration as YAML; fields that the budget will choose are comments."""
+    """Return the configuration as YAML, with the origins of values that are not defaults.
+
+    Fields that the budget will choose are comments.
+    """
     names = list_open(settled)
+    origins = {n: origin for origin, named in settled.list_origins().items() for n in named}
+    body = "".join(_annotate(write_yaml(settled.config), names, origins))
     if not names:
-        return write_yaml(settled.config)
+        return body
     recipe = f"recipe: {settled.layers.recipe}\n" if settled.layers.recipe else ""
     head = "# The budget chooses the fields that are comments; those that you give stay.\n"
-    return head + recipe + "".join(_comment_out(write_yaml(settled.config), names))
+    return head + recipe + body
 
 
-def _comment_out(text: str, names: list[str]) -> Iterator[str]:
-    """Yield the lines of YAML, those of these fields, dotted, as comments."""
-    section, is_open = "", False
-    for line in text.splitlines(keepends=True):
-        if key := re.match(r"(?P<indent> *)(?P<name>\w+):", line):
-            section = section if key["indent"] else key["name"]
-            is_open = f"{section}.{key['name']}" in names
-        yield f"# {line}" if is_open else line
+def _annotate(text: str, names: list[str], origins: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of YAML: fields of `names`, dotted, as comments; `origins` behind values."""
+    path, is_open, lines = list[str](), False, text.splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if key := re.match(r"(?P<indent>(?:  )*)(?P<name>\w+):(?P<value> .+)?$", line):
+            path = [*path[: len(key["indent"]) // 2], key["name"]]
+            name = ".".join(path)
+            is_open = name in names
+            is_whole = not key["value"] or not following.startswith(f"{key['indent']}  ")
+            if is_whole and not is_open and name in origins:
+                line = f"{line}  # {origins[name]}"
+        yield f"# {line}\n" if is_open else f"{line}\n"
 
 
 def _differences(before: PretrainConfig, after: PretrainConfig) -> dict[str, Plain]:

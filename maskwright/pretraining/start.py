@@ -91,6 +91,7 @@ def _describe_run(settled: Settled, session: Session) -> RunFacts:
     facts: RunFacts = {
         "recipe": settled.layers.recipe,
         "origins": settled.list_origins(),
+        "reasons": settled.reasons,
         "num_parameters": count_parameters_of(session.trainer.model),
         "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
         "prepared_data": folders or str(data.folder.resolve()),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from maskwright.errors import InputError, show_value
 from maskwright.files import as_mapping, write_text
@@ -210,8 +210,20 @@ def _list_sections(run: RunFacts) -> Iterator[Section]:
     if run.manifest is not None:
         chart = draw_lengths(run.document_lengths) if len(run.document_lengths) else None
         yield Section("Text and tokenizer", chart, _describe_text(run.manifest))
-    yield Section("Configuration", table=list(flatten(run.config)))
+    yield Section("Configuration", table=list(_list_settings(run)))
     yield Section("Provenance", table=list(flatten(run.provenance)))
+
+
+def _list_settings(run: RunFacts) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each setting, with the origin of one that is no default."""
+    origins = {
+        name: show_value(origin)
+        for origin, names in as_mapping(run.provenance.get("origins")).items()
+        for name in (cast(list[object], names) if isinstance(names, list) else ())
+        if isinstance(name, str)
+    }
+    for name, value in flatten(run.config):
+        yield name, f"{value} ({origins[name]})" if name in origins else value
 
 
 def _draw_steps(runs: Sequence[RunFacts]) -> Section:

@@ -143,6 +143,7 @@ class RunFacts(TypedDict):
     Attributes:
         origins: the fields that are not defaults, by the origin of their values: recipe, file,
             flag, data, model, budget. Empty for a whole configuration.
+        reasons: what the rules decided and why, a line by its subject (`Settled`).
         corpus: the fingerprint of the prepared data, and the entries of its manifest on the text.
         prepared_data: its folder, or its folders by name.
         config: the configuration, with which an edited config.yaml is compared.
@@ -153,6 +154,7 @@ class RunFacts(TypedDict):
 
     recipe: str | None
     origins: Mapping[str, list[str]]
+    reasons: Mapping[str, str]
     num_parameters: int
     corpus: JsonObject
     prepared_data: str | dict[str, str]

@@ -190,7 +190,10 @@ def test_print_config_resolves_recipe_file_and_flags(tmp_path: Path, cli: Cli):
         "model:\n  num_hidden_layers: 5\n  hidden_size: 64\n", encoding="utf-8"
     )
     flags = ["--recipe", "tiny", "--config", str(tmp_path / "my.yaml"), "--model.hidden_size", "96"]
-    config = yaml.safe_load(cli("pretrain", *flags, "--train.max_steps", "7", "--print-config"))
+    printed = cli("pretrain", *flags, "--train.max_steps", "7", "--print-config")
+    for line in ("num_hidden_layers: 5  # file", "hidden_size: 96  # flag", "rate: 0.3  # recipe"):
+        assert f"  {line}\n" in printed
+    config = yaml.safe_load(printed)
     assert config["model"]["num_hidden_layers"] == 5
     assert config["model"]["hidden_size"] == 96
     assert config["tokenizer"]["vocab_size"] == 8192

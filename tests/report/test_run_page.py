@@ -121,6 +121,15 @@ def test_evaluations_and_text_are_shown_where_there_are_some():
 
 
 @pytest.mark.usefixtures("no_charts")
+def test_render_page_shows_the_origin_of_a_setting():
+    origins = {"flag": ["train.max_steps", ["seed"], 1], "recipe": "seed"}  # not validated
+    config = {"seed": 0, "train": {"max_steps": 7}}
+    page = render_page([make_run(config=config, provenance={"origins": origins})])
+    assert "<td>7 (flag)</td>" in page
+    assert "<td>0</td>" in page
+
+
+@pytest.mark.usefixtures("no_charts")
 def test_several_runs_stand_side_by_side():
     page = render_page([make_run("a"), make_run("b" * 200, is_finished=False)])
     assert "a, finished</th>" in page
