@@ -31,7 +31,7 @@ from benchmarks.trainer_peer import (
 from benchmarks.training_speed import TickingReporter, time_fit
 from maskwright.config import merge
 from maskwright.pretraining.build import objective_of, resolve_model
-from maskwright.pretraining.cards import find_card
+from maskwright.pretraining.gpus import find_card
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 

@@ -38,7 +38,7 @@ from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.state import Schedule
+from maskwright.train.schedule import Schedule
 from maskwright.train.step import (
     clip_gradients,
     compute_gradients,

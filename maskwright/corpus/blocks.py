@@ -16,10 +16,11 @@ from typing import Any, BinaryIO
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Source, Span
+from maskwright.corpus.encoding import has_safe_line_ends
 from maskwright.corpus.readers.columns import opening_parquet
 from maskwright.corpus.readers.dump import DUMP_END, DumpReader
 from maskwright.corpus.readers.records import find_declared, parse_rows
-from maskwright.corpus.readers.text import has_safe_line_ends, infer_beginning
+from maskwright.corpus.readers.text import infer_beginning
 from maskwright.corpus.sources import read_source
 from maskwright.corpus.unpack import BLANK_LINE, LINE_END, read_unpacked
 from maskwright.errors import MaskwrightError

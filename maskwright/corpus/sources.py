@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from maskwright.corpus.cleaning import clean_text
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import (
     Document,
     Reading,
     Source,
     UnreadableError,
-    clean_text,
     cut_text,
     expand_home,
     fingerprint_text,

@@ -29,10 +29,10 @@ from maskwright.corpus.column_roles import (
     looks_like_header,
     normalize_name,
 )
+from maskwright.corpus.encoding import UTF_8, not_decodable
 from maskwright.corpus.readers.columns import opening_parquet, read_batches
 from maskwright.corpus.readers.records import find_declared, parse_rows, read_exact_lines
 from maskwright.corpus.readers.sequences import PARSERS, SequenceRecord, read_records
-from maskwright.corpus.readers.text import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources, recognize_name
 from maskwright.errors import CorpusError, InputError, show_value
 from maskwright.files import JsonObject, parse_object

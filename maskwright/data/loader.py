@@ -23,11 +23,10 @@ from maskwright.data.batch import Batch, SpecialIds, build_batch
 from maskwright.data.config import DataConfig
 from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, to_unit
 from maskwright.data.masking import Masker
+from maskwright.data.mixture import Mixture, MixturePlanner
 from maskwright.data.pairs import PairMaker
 from maskwright.data.rows import (
     DataPosition,
-    Mixture,
-    MixturePlanner,
     Row,
     RowPlanner,
     Rows,

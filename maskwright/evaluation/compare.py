@@ -24,7 +24,7 @@ from maskwright.evaluation.run import (
     list_sources,
     reporting_progress,
 )
-from maskwright.evaluation.seeds import SeedDifference, compare_groups, judge
+from maskwright.evaluation.seeds import SeedDifference, compare_groups, decide_differences
 from maskwright.evaluation.suite_mlm import (
     BITS_PER_CHARACTER,
     FORMULAS,
@@ -316,7 +316,9 @@ def _score(
 def _subtract_first(scored: Sequence[_Scored], primary: str) -> list[ModelDifference]:
     """Return all models but the first minus the first one."""
     found = [_subtract(one, scored[0]) for one in scored[1:]]
-    verdicts = judge([{score.name: p for score, p in pairs} for pairs in found], primary)
+    verdicts = decide_differences(
+        [{score.name: p for score, p in pairs} for pairs in found], primary
+    )
     return [
         {
             "name": model.facts["name"],
@@ -365,7 +367,7 @@ def _subtract_groups(scored: Sequence[_Scored], count: int, primary: str) -> Gro
         if all(name in scores for group in values for scores in group):
             mine, others = (np.array([scores[name] for scores in group]) for group in values)
             found[name] = compare_groups(mine, others, is_paired)
-    [verdicts] = judge([{name: one.p_value for name, one in found.items()}], primary)
+    [verdicts] = decide_differences([{name: one.p_value for name, one in found.items()}], primary)
     scores = [
         {"name": name, **asdict(found[name]), **asdict(verdict)}
         for name, verdict in verdicts.items()

@@ -78,7 +78,7 @@ class Verdict:
     differs: bool
 
 
-def judge(
+def decide_differences(
     comparisons: Sequence[Mapping[str, float | None]], primary: str
 ) -> list[dict[str, Verdict]]:
     """Return the verdicts of each comparison by score, the primary score first.

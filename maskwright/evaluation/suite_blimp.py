@@ -74,7 +74,7 @@ def evaluate_minimal_pairs(
         pairs = choose_pairs(pairs, pairs_each, seed)
     check_known(tokenizer, [text for pair in pairs for text in pair.texts], name)
     with scoring(model, tokenizer, add_special_tokens, precision) as scorer:
-        credits = _judge_all(scorer, tokenizer, pairs, metric, batch_tokens)
+        credits = _score_pairs(scorer, tokenizer, pairs, metric, batch_tokens)
     for path, list_pairs in ((predictions, list_predictions), (choices, _list_choices)):
         if path is not None:
             write_json(path, list_pairs(pairs, credits))
@@ -93,7 +93,7 @@ def evaluate_minimal_pairs(
     )
 
 
-def _judge_all(
+def _score_pairs(
     scorer: PseudoLikelihoodScorer,
     tokenizer: Tokenizer,
     pairs: Sequence[MinimalPair],
@@ -105,7 +105,7 @@ def _judge_all(
         raise InputError("there are no minimal pairs to evaluate on. Give at least one.")
     texts, num_given = _encode(tokenizer, pairs)
     totals = [math.fsum(s) for s in scorer.score_encoded(texts, metric, batch_tokens, num_given)]
-    return [judge(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
+    return [score_pair(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
 
 
 def _list_choices(pairs: Sequence[MinimalPair], credits: Sequence[float]) -> JsonObject:
@@ -161,7 +161,7 @@ def list_predictions(
     return found
 
 
-def judge(good: float, bad: float) -> float:
+def score_pair(good: float, bad: float) -> float:
     """Return the score of a pair: 1 if the good sentence is likelier, 0.5 for a tie, else 0."""
     return _TIE if good == bad else float(good > bad)
 

@@ -32,18 +32,18 @@ from maskwright.corpus.table_files import TableRow, list_names, open_lines, read
 from maskwright.errors import ConfigError, CorpusError, InputError
 from maskwright.files import write_json
 from maskwright.finetuning.config import FinetuneConfig, Request, TaskFiles
-from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs, find_same, number_texts
+from maskwright.finetuning.contrastive import ContrastiveFitting, Pairs
 from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.loop import StoppedSeed
 from maskwright.finetuning.metrics import RESULTS_NAME
 from maskwright.finetuning.network import with_dropout
+from maskwright.finetuning.pair_losses import find_same, number_texts
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
 from maskwright.finetuning.task import SPLIT_FLAGS, CustomTask, Tell, report_columns
 from maskwright.formatting import describe_cut, show_score, write_code, write_code_block
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel
-from maskwright.model_folder.card import SIMILARITY, HubMetadata
 from maskwright.model_folder.folder import (
     Loaded,
     adapt_card,
@@ -51,6 +51,7 @@ from maskwright.model_folder.folder import (
     save_model,
     write_dimensions,
 )
+from maskwright.model_folder.model_card import SIMILARITY, HubMetadata
 from maskwright.model_folder.sentence_modules import (
     DOCUMENT,
     QUERY,

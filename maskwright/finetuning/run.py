@@ -60,9 +60,9 @@ from maskwright.formatting import count_noun, describe_cut, show_score, write_co
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.classifier import Classifier
 from maskwright.model.masked_lm import EncoderModel
-from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import open_pretrained, save_classifier
 from maskwright.model_folder.folder import Loaded
+from maskwright.model_folder.model_card import add_example
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
 from maskwright.tokenizer.token_text import make_examples

@@ -44,7 +44,6 @@ from maskwright.interop.masked_lm_source import MaskedModelSource, MaskJudge, ch
 from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.interop.vector_source import VectorSource
 from maskwright.model.classifier import Classifier
-from maskwright.model_folder.card import describe_labels
 from maskwright.model_folder.classifier_folder import (
     LoadedClassifier,
     open_classifier,
@@ -52,6 +51,7 @@ from maskwright.model_folder.classifier_folder import (
 )
 from maskwright.model_folder.families import native_classifier
 from maskwright.model_folder.folder import CARD, read_card
+from maskwright.model_folder.model_card import describe_labels
 from maskwright.model_folder.native.family import Family
 from maskwright.runs.run_directory import read_example_files
 

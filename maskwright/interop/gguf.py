@@ -18,9 +18,9 @@ from maskwright.interop.targets import Written, import_library
 from maskwright.interop.transformers import list_judges
 from maskwright.interop.vector_source import VectorSource
 from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.card import HubMetadata
 from maskwright.model_folder.families import FAMILIES, choose_headless
 from maskwright.model_folder.folder import CARD, adapt_card
+from maskwright.model_folder.model_card import HubMetadata
 from maskwright.model_folder.native.family import Family
 from maskwright.model_folder.native.own import OWN
 from maskwright.tokenizer.files import is_filler

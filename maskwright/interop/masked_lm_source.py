@@ -36,7 +36,6 @@ from maskwright.interop.comparison import (
 )
 from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.card import describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import (
     CARD,
@@ -49,6 +48,7 @@ from maskwright.model_folder.folder import (
     save_model,
     write_dimensions,
 )
+from maskwright.model_folder.model_card import describe_for_hub
 from maskwright.model_folder.native.family import Family
 from maskwright.runs.prepared_folders import check_made_for, locate, locate_prepared
 from maskwright.runs.run_directory import is_prepared, list_prepared

@@ -18,16 +18,16 @@ from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.files import JsonObject, hash_file
 from maskwright.interop.targets import import_library, quiet
-from maskwright.model_folder.card import (
+from maskwright.model_folder.classifier_folder import is_classifier, open_classifier
+from maskwright.model_folder.families import native_classifier, native_family
+from maskwright.model_folder.folder import CARD, CONFIG, check_inside, open_model, read_card
+from maskwright.model_folder.model_card import (
     PLACEHOLDER,
     change_card,
     split_card,
     write_card,
     write_classifier_card,
 )
-from maskwright.model_folder.classifier_folder import is_classifier, open_classifier
-from maskwright.model_folder.families import native_classifier, native_family
-from maskwright.model_folder.folder import CARD, CONFIG, check_inside, open_model, read_card
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.sentence_modules import FILES as SENTENCE_FILES
 from maskwright.model_folder.sentence_modules import POOLING_FOLDER

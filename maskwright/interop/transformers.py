@@ -16,8 +16,8 @@ from maskwright.interop.classifier_source import Source
 from maskwright.interop.comparison import Compute, OutputComparison
 from maskwright.interop.targets import Written, import_library, quiet_transformers
 from maskwright.interop.vector_source import VectorSource, need_logits
-from maskwright.model_folder.card import SIMILARITY, HubMetadata
 from maskwright.model_folder.folder import adapt_card
+from maskwright.model_folder.model_card import SIMILARITY, HubMetadata
 
 _NEEDED_BY = "an export to transformers"
 _VECTORS_NEEDED_BY = "an export to sentence-transformers"

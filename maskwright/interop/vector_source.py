@@ -20,7 +20,6 @@ from maskwright.interop.comparison import PYDOCS, Compute, OutputComparison, all
 from maskwright.interop.masked_lm_source import choose_sentences
 from maskwright.interop.targets import INT8_DEFAULTS, Int8Options
 from maskwright.model.masked_lm import BareEncoder
-from maskwright.model_folder.card import SIMILARITY, HubMetadata
 from maskwright.model_folder.families import FAMILIES, choose_headless, native_family
 from maskwright.model_folder.folder import (
     CARD,
@@ -32,6 +31,7 @@ from maskwright.model_folder.folder import (
     save_model,
     write_dimensions,
 )
+from maskwright.model_folder.model_card import SIMILARITY, HubMetadata
 from maskwright.model_folder.native.family import Family
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.sentence_modules import VectorSettings, find_modules, write_modules

@@ -14,7 +14,6 @@ from maskwright.files import find_stated
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
 from maskwright.model.masked_lm import EncoderModel
-from maskwright.model_folder.card import write_classifier_card
 from maskwright.model_folder.families import find_classifier, native_classifier
 from maskwright.model_folder.folder import (
     EXTRA_KEY,
@@ -30,6 +29,7 @@ from maskwright.model_folder.folder import (
     with_ids_of,
     write_folder,
 )
+from maskwright.model_folder.model_card import write_classifier_card
 from maskwright.model_folder.native.family import NativeHead, RawConfig
 from maskwright.model_folder.weights import read_model
 from maskwright.tokenizer.files import read_max_length

@@ -18,7 +18,6 @@ from maskwright.files import find_stated, read_json, replacing_folder, write_jso
 from maskwright.model.config import GENERATOR, EncoderConfig
 from maskwright.model.electra import Discriminator
 from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel, Network
-from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     FAMILIES,
     TRAINING_FIELDS,
@@ -27,6 +26,7 @@ from maskwright.model_folder.families import (
     native_family,
     training_fields,
 )
+from maskwright.model_folder.model_card import HubMetadata, change_card, write_card
 from maskwright.model_folder.native.bert_like import (
     DISCRIMINATORS,
     ELECTRA_DISCRIMINATOR,

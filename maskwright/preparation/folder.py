@@ -177,7 +177,7 @@ def check_use(out: Path) -> None:
         raise ShardError(f"{out} holds files that are not prepared data. Choose another --out.")
 
 
-def claim_finished(
+def reuse_finished(
     out: Path, fingerprint: str, source: Mapping[str, Any], report: Report
 ) -> Manifest | None:
     """Return the manifest of a finished folder; None if it is damaged and must be prepared again.
@@ -202,7 +202,7 @@ def claim_finished(
     return None
 
 
-def claim_work(out: Path, identity: str) -> Path:
+def open_work(out: Path, identity: str) -> Path:
     """Return the folder for the files of the stages, with the files of an interrupted run.
 
     Files of another input are removed.

@@ -33,14 +33,14 @@ from maskwright.preparation.folder import (
     STDIN_TEMPORARY,
     Report,
     check_use,
-    claim_finished,
-    claim_work,
     find_work,
     fingerprint_input,
     identify_plan,
     list_blocks,
     making_folder,
+    open_work,
     read_tally,
+    reuse_finished,
     tidy_folder,
 )
 from maskwright.preparation.tasks import EVALUATION_NAME, LOST_KEY, describe_source
@@ -99,7 +99,7 @@ def prepare_folder(
         if (out / MANIFEST_NAME).is_file():
             fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
             source = describe_source(paths, config, seed)
-            if (finished := claim_finished(out, fingerprint, source, report)) is not None:
+            if (finished := reuse_finished(out, fingerprint, source, report)) is not None:
                 report(f"{out}: already prepared from the same text and configuration, reused")
                 if not config.select.describe or ((tally := read_tally(out)) and tally.languages):
                     tidy_folder(out)
@@ -160,7 +160,7 @@ def plan_work(
     ignored: Counter[str] = Counter()
     blocks, num_held_out = list_blocks(inputs, config, ignored, report)
     identity = identify_plan(blocks, num_held_out, config, seed)
-    work = Work(claim_work(out, identity))
+    work = Work(open_work(out, identity))
     for failure in work.folder.glob("*/*.error"):  # of an earlier attempt
         failure.unlink()
     if not (work.folder / PLAN_NAME).exists():

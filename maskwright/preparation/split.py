@@ -182,7 +182,7 @@ class KeptKey:
 Longest = dict[Split, KeptKey]  # the longest document of each split
 
 
-def settle_splits(work: Work) -> Splits:
+def fix_splits(work: Work) -> Splits:
     """Return the splits of the documents that are left after deduplication.
 
     Reads only the first keys (8 MB of text), unless far too little or too much text is held out.

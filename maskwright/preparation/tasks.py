@@ -35,7 +35,7 @@ from maskwright.preparation.folder import (
     fingerprint_blocks,
     identify_block,
 )
-from maskwright.preparation.split import Cut, Splits, settle_splits
+from maskwright.preparation.split import Cut, Splits, fix_splits
 from maskwright.preparation.work import (
     BANDS,
     BEFORE_MENDING,
@@ -298,7 +298,7 @@ def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
     """Choose the splits and write the tokenizer to ``WORK/tokenizer``; return the splits, the
     measures of an extension, lines to report, and some of the new tokens.
     """
-    splits, start = settle_splits(work), time.monotonic()
+    splits, start = fix_splits(work), time.monotonic()
     config, seed = work.plan.config.tokenizer, work.plan.seed
     described: dict[str, Any] = {}
     lines, new = list[str](), list[str]()

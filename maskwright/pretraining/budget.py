@@ -34,7 +34,7 @@ from maskwright.pretraining.build import (
     objective_of,
     resolve_model,
 )
-from maskwright.pretraining.cards import Cards, find_card, own_tokens
+from maskwright.pretraining.gpus import Cards, find_card, own_tokens
 from maskwright.pretraining.sizes import (
     WIDE,
     Size,

@@ -58,9 +58,10 @@ from maskwright.train.device import (
     should_compile,
 )
 from maskwright.train.reporting import SILENT, check_trackers
-from maskwright.train.state import Schedule, TrainState
-from maskwright.train.step import WeightAverage
+from maskwright.train.schedule import Schedule
+from maskwright.train.state import TrainState
 from maskwright.train.trainer import Reporter, Trainer
+from maskwright.train.weight_average import WeightAverage
 
 _NUM_SPECIAL = 5  # as in every tokenizer that is trained here
 # Blocks of a loss (a teacher's as well) that is compiled as a whole, which fuses more. The time to

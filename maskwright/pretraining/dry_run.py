@@ -17,8 +17,8 @@ from maskwright.model.flops import count_parameters
 from maskwright.objectives.objective import count_parameters_of
 from maskwright.pretraining.budget import count_tokens, guess_tokens, time_step
 from maskwright.pretraining.build import build_row_source, check_config, objective_of, resolve_model
-from maskwright.pretraining.cards import Cards, parse_cards
 from maskwright.pretraining.find_data import find_existing
+from maskwright.pretraining.gpus import Cards, parse_cards
 from maskwright.pretraining.init_from import InitialModel, load_initial, load_teacher
 from maskwright.pretraining.micro_batch import REMEDY, estimate_micro_batch
 from maskwright.pretraining.prepared_data import (

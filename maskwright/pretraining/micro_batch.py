@@ -22,7 +22,7 @@ from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.pretraining.build import load_random_step
-from maskwright.pretraining.cards import Cards, own_tokens
+from maskwright.pretraining.gpus import Cards, own_tokens
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import GIGABYTE, SPARE, choose_device, measure_room, product_dtype
 from maskwright.train.step import compute_gradients, count_predictions

@@ -24,8 +24,8 @@ from maskwright.pretraining.budget import (
     time_on_cards,
 )
 from maskwright.pretraining.build import resolve_model
-from maskwright.pretraining.cards import CARDS_A_NODE, Cards, parse_cards
 from maskwright.pretraining.dry_run import find_tokens
+from maskwright.pretraining.gpus import CARDS_A_NODE, Cards, parse_cards
 from maskwright.pretraining.micro_batch import MicroBatch, estimate_micro_batch
 from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.pretraining.sizes import WIDE, Size, find_recipe, scale_rates

@@ -10,7 +10,7 @@ import numpy as np
 from maskwright.data.batch import SpecialIds
 from maskwright.data.config import MixtureConfig
 from maskwright.data.masking import Vocabulary
-from maskwright.data.rows import MAX_SOURCES, Mixture, count_passes
+from maskwright.data.mixture import MAX_SOURCES, Mixture, count_passes
 from maskwright.errors import InputError, ShardError
 from maskwright.runs.config import PretrainConfig
 from maskwright.shards.manifest import TOKENIZER_NAME, Verify

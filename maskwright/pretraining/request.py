@@ -11,8 +11,8 @@ from maskwright.corpus.sources import find_sources, keep_texts
 from maskwright.distributed.world import World
 from maskwright.errors import InputError
 from maskwright.pretraining.budget import find_cards_here, guess_tokens
-from maskwright.pretraining.cards import Cards
 from maskwright.pretraining.find_data import read_preparations
+from maskwright.pretraining.gpus import Cards
 from maskwright.pretraining.init_from import locate_teacher, read_model_facts, tell_on_first_rank
 from maskwright.pretraining.prepared_data import PreparedData, count_epoch_tokens
 from maskwright.pretraining.settle import Facts, Machine, settle

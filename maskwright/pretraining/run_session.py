@@ -23,8 +23,8 @@ from maskwright.errors import StoppedError
 from maskwright.files import as_mapping
 from maskwright.formatting import escape_markdown, show_score, write_code, write_code_block
 from maskwright.logs import Record, describe_samples, of_sources, read_metrics
-from maskwright.model_folder.card import add_example
 from maskwright.model_folder.folder import save_model
+from maskwright.model_folder.model_card import add_example
 from maskwright.model_folder.sentence_modules import parse_settings, write_modules
 from maskwright.objectives.objective import Objective, TrainedModel, count_parameters_of
 from maskwright.objectives.scores import ScoreLine

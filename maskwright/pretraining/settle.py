@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from maskwright.distributed.world import World
 from maskwright.pretraining.budget import choose_size, choose_vocabulary
-from maskwright.pretraining.cards import Cards
 from maskwright.pretraining.find_data import Preparation, adopt_preparation
+from maskwright.pretraining.gpus import Cards
 from maskwright.pretraining.init_from import ModelFacts, adopt_model, fit_vocabulary
 from maskwright.pretraining.sizes import keep_size
 from maskwright.runs.config import PretrainConfig

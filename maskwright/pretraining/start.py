@@ -8,7 +8,7 @@ from maskwright.errors import InputError
 from maskwright.objectives.objective import count_parameters_of
 from maskwright.pretraining.budget import count_tokens, time_step
 from maskwright.pretraining.build import check_config, check_machine, resolve_model
-from maskwright.pretraining.cards import Cards
+from maskwright.pretraining.gpus import Cards
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     count_epoch_tokens,

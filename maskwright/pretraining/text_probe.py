@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from maskwright.corpus.documents import clean_text
+from maskwright.corpus.cleaning import clean_text
 from maskwright.corpus.sources import find_sources, read_source
 from maskwright.runs.config import PretrainConfig
 from maskwright.tokenizer.lost import PROBE_CHARACTERS, count_lost, take_probe

@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from maskwright.corpus.documents import clean_text, read_lines
+from maskwright.corpus.cleaning import clean_text
+from maskwright.corpus.documents import read_lines
+from maskwright.corpus.encoding import decode_text
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, parse_rows
-from maskwright.corpus.readers.text import decode_text
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
 from maskwright.selection.words import (

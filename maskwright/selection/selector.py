@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maskwright.corpus.documents import clean_text, fingerprint_text
+from maskwright.corpus.cleaning import clean_text
+from maskwright.corpus.documents import fingerprint_text
 from maskwright.errors import ConfigError
 from maskwright.extras import import_extra
 from maskwright.selection.config import SelectionConfig

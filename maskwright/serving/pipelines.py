@@ -21,7 +21,6 @@ from maskwright.finetuning.predict import Predictor, list_entities
 from maskwright.finetuning.task import Answer
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
-from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.model_folder.folder import (
     CARD,
@@ -30,6 +29,7 @@ from maskwright.model_folder.folder import (
     read_config_file,
     read_dimensions,
 )
+from maskwright.model_folder.model_card import read_example
 from maskwright.model_folder.sentence_modules import VectorSettings, read_settings
 from maskwright.runs.evaluation_file import to_plain
 from maskwright.serving.config import ServeConfig

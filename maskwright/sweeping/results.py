@@ -15,8 +15,8 @@ from maskwright.evaluation.seeds import (
     compare_groups,
     compare_pairs,
     count_seeds_needed,
+    decide_differences,
     find_detectable,
-    judge,
     mean_interval_of_seeds,
 )
 from maskwright.evaluation.suites import load_suite
@@ -256,7 +256,9 @@ def _subtract(
                 pairs = _compare_choices(plan, arm, first, seeds) if name == _BLIMP else None
                 of_arm[name] = pairs or compare_groups(ours, theirs, is_paired=True), seeds
         found.append(of_arm)
-    verdicts = judge([{n: one.p_value for n, (one, _) in own.items()} for own in found], primary)
+    verdicts = decide_differences(
+        [{n: one.p_value for n, (one, _) in own.items()} for own in found], primary
+    )
     return [
         {
             "arm": arm,

@@ -6,11 +6,8 @@ or on four, have the same gradient. `WeightAverage` follows the steps, and `LogW
 over the steps since the last record.
 """
 
-import math
-import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from copy import deepcopy
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -21,61 +18,14 @@ from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
-from maskwright.files import JsonObject
 from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term, TermSums
-from maskwright.optim.build import Optimizers, as_input
+from maskwright.optim.build import Optimizers
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
+from maskwright.train.weight_average import WeightAverage
 
 Counts = Mapping[str, float]  # predictions by term, of all ranks together
-
-
-class WeightAverage:
-    """The average of the weights: ``decay * average + (1 - decay) * weights`` after every step.
-
-    The decay rises with the number of steps as ``(1 + n) / (10 + n)`` up to its value, so that
-    the initial random weights soon have no influence.
-    """
-
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.averages: dict[str, Tensor] = {}
-        self.restart(model)
-        # A tensor: a captured step repeats its operators with the numbers it was captured with.
-        self._weight = torch.zeros((), device=next(model.parameters()).device)
-
-    def restart(self, model: nn.Module) -> None:
-        """Restart from the current weights of the model."""
-        self.averages = {name: p.detach().clone() for name, p in model.named_parameters()}
-
-    def set_step(self, step: int) -> None:
-        """Set the number of the next step, from 0, on which the weight of its weights depends."""
-        weight = torch.tensor(1 - min(self.decay, (1 + step) / (10 + step)))
-        self._weight.copy_(as_input(weight, self._weight), non_blocking=True)
-
-    @torch.no_grad()
-    def update(self, model: nn.Module, is_good: Tensor | None = None) -> None:
-        """Add the weights after a step; if `is_good` [] is False, nothing changes."""
-        weight = self._weight if is_good is None else self._weight * is_good
-        for name, parameter in model.named_parameters():
-            self.averages[name].lerp_(parameter, weight)
-
-    @contextmanager
-    def applied(self, model: nn.Module) -> Generator[None]:
-        """Set the model's weights to the averages within this context."""
-        with torch.no_grad():
-            kept = {name: p.detach().clone() for name, p in model.named_parameters()}
-            self._copy(self.averages, model)
-            try:
-                yield
-            finally:
-                self._copy(kept, model)
-
-    @staticmethod
-    def _copy(tensors: dict[str, Tensor], model: nn.Module) -> None:
-        for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[name])
 
 
 def seed_dropout(seed: int, step: int, rank: int = 0) -> None:
@@ -243,57 +193,3 @@ class StepParts:
         if self.average:
             self.average.update(self.model, figures.is_good)
         return figures
-
-
-def _zero_sums(terms: Mapping[str, Term]) -> JsonObject:
-    by_term = ("losses", "correct", "predictions", "term_steps")
-    return {**{name: dict.fromkeys(terms, 0.0) for name in by_term}, "grad_norm": 0.0, "steps": 0}
-
-
-class LogWindow:
-    """Sums over the good steps since the last record, kept in checkpoints, and a clock."""
-
-    def __init__(self, terms: Mapping[str, Term]) -> None:
-        self.terms, self._sums = terms, _zero_sums(terms)
-        self.restart_clock()
-
-    def restart_clock(self) -> None:
-        """Exclude the time until now (compiling, validation) from the tokens per second."""
-        self._timed_tokens, self._clock = 0, time.perf_counter()
-
-    def add(self, figures: Sequence[float], num_predictions: Counts, grad_norm: float) -> None:
-        """Add a good step; `figures` are the loss and the correct predictions of each term."""
-        sums = self._sums
-        for name, loss, correct in zip(self.terms, figures[::2], figures[1::2], strict=True):
-            sums["losses"][name] += loss
-            sums["correct"][name] += correct
-            sums["predictions"][name] += num_predictions[name]
-            sums["term_steps"][name] += num_predictions[name] > 0
-        sums["grad_norm"] += grad_norm
-        sums["steps"] += 1
-
-    def add_time(self, num_tokens: int) -> None:
-        """Count the tokens of a step, good or not, in the tokens per second."""
-        self._timed_tokens += num_tokens
-
-    def to_json(self) -> JsonObject:
-        """Return the sums as plain values, for a checkpoint."""
-        return deepcopy(self._sums)
-
-    def restore(self, values: JsonObject) -> None:
-        """Continue from the sums that `to_json` returned, of the same terms."""
-        self._sums = values
-
-    def means(self) -> dict[str, float]:
-        """Return losses, accuracies and speed; NaN where no good step predicted anything."""
-        seconds = time.perf_counter() - self._clock
-        sums, means = self._sums, dict[str, float]()
-        for name, term in self.terms.items():
-            steps, count = sums["term_steps"][name], sums["predictions"][name]
-            means[term.loss_name] = sums["losses"][name] / (steps or math.nan)
-            means[term.accuracy_name] = sums["correct"][name] / (count or math.nan)
-        return {
-            **means,
-            "grad_norm": sums["grad_norm"] / (sums["steps"] or math.nan),
-            "tokens_per_second": self._timed_tokens / seconds if seconds > 0 else 0.0,
-        }

@@ -27,17 +27,12 @@ from maskwright.optim.build import Optimizers
 from maskwright.train.capture import CapturedSteps
 from maskwright.train.checkpoint import Checkpoint, CheckpointWriter
 from maskwright.train.config import TrainConfig
+from maskwright.train.log_window import LogWindow
+from maskwright.train.schedule import Schedule, StepPlan
 from maskwright.train.signals import AbandonedError, StopRequest
-from maskwright.train.state import Schedule, StepPlan, TrainState
-from maskwright.train.step import (
-    Counts,
-    LogWindow,
-    StepFigures,
-    StepParts,
-    WeightAverage,
-    count_predictions,
-    seed_dropout,
-)
+from maskwright.train.state import TrainState
+from maskwright.train.step import Counts, StepFigures, StepParts, count_predictions, seed_dropout
+from maskwright.train.weight_average import WeightAverage
 
 
 class Reporter:

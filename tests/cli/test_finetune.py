@@ -11,7 +11,7 @@ import torch
 from maskwright import console
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
-from maskwright.model_folder.card import read_example
+from maskwright.model_folder.model_card import read_example
 from maskwright.provenance import show_computation
 from maskwright.train.device import describe_computation
 from tests.command import Cli

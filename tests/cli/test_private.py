@@ -12,7 +12,7 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.interop.targets import TARGETS
-from maskwright.model_folder.card import add_example
+from maskwright.model_folder.model_card import add_example
 from maskwright.serving.pages import DOCS_PATHS
 from maskwright.sweeping import run as sweep_run
 from tests.command import Cli

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from maskwright.corpus.cleaning import clean_text
 from maskwright.corpus.config import DocumentMode
 from maskwright.corpus.documents import (
-    clean_text,
     cut_text,
     detect_mode,
     expand_home,

@@ -13,16 +13,9 @@ from maskwright.data import rows as rows_module
 from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest
 from maskwright.data.masking import Masker
+from maskwright.data.mixture import Mixture, MixturePlanner, count_passes
 from maskwright.data.permutation import permute
-from maskwright.data.rows import (
-    DataPosition,
-    Mixture,
-    MixturePlanner,
-    Row,
-    SegmentTable,
-    count_passes,
-    segments_per_row,
-)
+from maskwright.data.rows import DataPosition, Row, SegmentTable, segments_per_row
 from maskwright.distributed.world import ALONE, World
 from tests.data.test_loader import masked_rows
 from tests.helpers import SyntheticCorpus, count_predictions, special_ids, vocabulary

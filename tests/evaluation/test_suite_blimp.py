@@ -14,8 +14,8 @@ from maskwright.evaluation.suite_blimp import (
     choose_pairs,
     evaluate_minimal_pairs,
     fingerprint_pairs,
-    judge,
     list_predictions,
+    score_pair,
     summarize_credits,
 )
 from maskwright.runs.evaluation_file import SuiteResult
@@ -67,7 +67,11 @@ def test_neither_order_nor_duplicates_nor_batches_change_accuracies(pairs, rando
 
 
 def test_a_pair_counts_for_the_likelier_sentence():
-    assert (judge(-1.0, -2.0), judge(-2.0, -1.0), judge(-1.0, -1.0)) == (1.0, 0.0, 0.5)
+    assert (score_pair(-1.0, -2.0), score_pair(-2.0, -1.0), score_pair(-1.0, -1.0)) == (
+        1.0,
+        0.0,
+        0.5,
+    )
     texts = ["the cats sleep", "the cats sleeps"]
     good, bad = score_pseudo_likelihood(MODEL, TOKENIZER, texts)
     found = evaluate([MinimalPair(*texts)])

@@ -14,19 +14,18 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from maskwright.finetuning.contrastive import (
+from maskwright.finetuning.examples import collate, encode_texts
+from maskwright.finetuning.pair_losses import (
     TEMPERATURE,
-    Decoder,
-    contrast,
-    delete_tokens,
+    cosent_loss,
     find_same,
+    matryoshka_loss,
     mine_negatives,
-    nest,
+    multiple_negatives_loss,
     number_texts,
-    order,
     overlap,
 )
-from maskwright.finetuning.examples import collate, encode_texts
+from maskwright.finetuning.tsdae import TsdaeDecoder, delete_tokens
 from maskwright.model.encoder import EncoderBlock
 from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.template import ModelInput
@@ -74,17 +73,18 @@ def test_pairs_are_the_same_if_they_share_any_text(pairs: list[tuple[str, str]])
 def test_the_loss_is_that_of_its_slow_twin(pairs: list[tuple[str, str]], seed: int):
     torch.manual_seed(seed)
     first, second = torch.randn(2, len(pairs), 4, dtype=torch.float64)
-    found = contrast(first, second, find(pairs)).item()
+    found = multiple_negatives_loss(first, second, find(pairs)).item()
     assert found == pytest.approx(contrast_slowly(first, second, find_same_slowly(pairs)))
 
 
 def test_a_negative_that_is_right_is_not_counted():
     torch.manual_seed(0)
     first, second, negatives = torch.randn(3, 4, 8)
-    plain = contrast(first, second)
+    plain = multiple_negatives_loss(first, second)
     right = torch.ones(4, 4, dtype=torch.bool)
-    assert contrast(first, second, None, negatives, right).item() == pytest.approx(plain.item())
-    assert contrast(first, second, None, negatives).item() > plain.item()
+    ignored = multiple_negatives_loss(first, second, None, negatives, right)
+    assert ignored.item() == pytest.approx(plain.item())
+    assert multiple_negatives_loss(first, second, None, negatives).item() > plain.item()
 
 
 class Vectors(torch.nn.Module):
@@ -105,13 +105,13 @@ def test_losses_equal_those_of_sentence_transformers():
     features = [{"vectors": x} for x in (first, second, negatives)]
     ranking = losses.MultipleNegativesRankingLoss(Vectors(), scale=1 / TEMPERATURE)
     theirs = ranking(features[:2], None), ranking([features[1], features[0]], None)
-    assert contrast(first, second).item() == pytest.approx(
+    assert multiple_negatives_loss(first, second).item() == pytest.approx(
         torch.stack(theirs).mean().item(), rel=1e-5
     )
-    forward = 2 * contrast(first, second, None, negatives) - theirs[1]
+    forward = 2 * multiple_negatives_loss(first, second, None, negatives) - theirs[1]
     assert forward.item() == pytest.approx(ranking(features, None).item(), rel=1e-5)
     cosent = losses.CoSENTLoss(Vectors(), scale=1 / TEMPERATURE)
-    assert order(first, second, scores).item() == pytest.approx(
+    assert cosent_loss(first, second, scores).item() == pytest.approx(
         cosent(features[:2], scores).item(), rel=1e-5
     )
 
@@ -119,9 +119,11 @@ def test_losses_equal_those_of_sentence_transformers():
 def test_nested_vectors_have_the_mean_loss_of_their_beginnings():
     torch.manual_seed(2)
     first, second = torch.randn(2, 5, 8)
-    expected = (contrast(first, second) + contrast(first[:, :2], second[:, :2])) / 2
-    assert nest(contrast, (2,), first, second).item() == pytest.approx(expected.item())
-    assert nest(contrast, (), first, second).item() == contrast(first, second).item()
+    loss = multiple_negatives_loss
+    expected = (loss(first, second) + loss(first[:, :2], second[:, :2])) / 2
+    found = matryoshka_loss(loss, (2,), first, second)
+    assert found.item() == pytest.approx(expected.item())
+    assert matryoshka_loss(loss, (), first, second).item() == loss(first, second).item()
 
 
 def test_mined_negatives_are_near_and_wrong():
@@ -177,7 +179,7 @@ def attend(block: EncoderBlock, x: Tensor, vector: Tensor, linear: nn.Linear) ->
 
 def test_the_loss_is_that_of_cross_attention_to_one_vector():
     model = make_loaded().model.eval()
-    decoder, generator = Decoder(model), torch.Generator().manual_seed(0)
+    decoder, generator = TsdaeDecoder(model), torch.Generator().manual_seed(0)
     for parameter in decoder.maps.parameters():
         nn.init.normal_(parameter, generator=generator)
     vectors = torch.randn(len(INPUTS), 32, generator=generator)
@@ -200,7 +202,7 @@ def test_the_loss_is_that_of_cross_attention_to_one_vector():
 def test_a_text_of_one_token_has_no_loss():
     model = make_loaded().model
     batch = collate([ModelInput([TOKENIZER.cls_id], [0], 0)], TOKENIZER.pad_id)
-    assert Decoder(model)(model, batch, torch.zeros(1, 32)) == 0
+    assert TsdaeDecoder(model)(model, batch, torch.zeros(1, 32)) == 0
 
 
 def test_a_model_learns_from_text_and_is_saved_without_the_decoder(tmp_path: Path, cli: Cli):

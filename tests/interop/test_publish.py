@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from maskwright.errors import InputError, MissingPackageError, ModelFolderError
 from maskwright.interop.publish import PublishResult, find_base_model, publish
 from maskwright.model.config import Level
-from maskwright.model_folder.card import split_card
+from maskwright.model_folder.model_card import split_card
 from tests.interop.models import NATIVE, OWN, write_model
 from tests.interop.receiving_hub import Hub
 from tests.interop.test_classifier_source import write_classifier

@@ -18,8 +18,8 @@ from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
 from maskwright.objectives.mlm import CausalSteps, MaskedAndCausalLoss
+from maskwright.train.log_window import LogWindow
 from maskwright.train.reporting import describe_record
-from maskwright.train.step import LogWindow
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model

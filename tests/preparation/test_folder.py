@@ -14,12 +14,12 @@ from maskwright.errors import CorpusError, ShardError, TokenizerError
 from maskwright.preparation.config import ClusterConfig, PrepareConfig
 from maskwright.preparation.folder import (
     check_use,
-    claim_work,
     find_work,
     fingerprint_input,
     identify_plan,
     list_blocks,
     making_folder,
+    open_work,
 )
 from maskwright.preparation.pipeline import prepare_folder
 from maskwright.selection.config import SelectionConfig
@@ -68,25 +68,25 @@ def test_a_folder_in_which_reading_standard_input_was_killed_is_ours(
 
 
 def test_work_on_the_same_input_is_kept(tmp_path: Path) -> None:
-    work = claim_work(tmp_path, "a" * 64)
+    work = open_work(tmp_path, "a" * 64)
     assert find_work(tmp_path) is None
     (work / "plan.json").touch()
     (work / "read").mkdir()
-    assert claim_work(tmp_path, "a" * 64) == work == find_work(tmp_path)
+    assert open_work(tmp_path, "a" * 64) == work == find_work(tmp_path)
     assert (work / "read").exists()
 
 
 @pytest.mark.parametrize("identity", ["a" * 64, "b" * 64])
 def test_work_without_a_plan_or_on_another_input_is_removed(tmp_path: Path, identity: str) -> None:
     """The plan goes first, so what a process leaves that is killed meanwhile has none."""
-    before = claim_work(tmp_path, "a" * 64)
+    before = open_work(tmp_path, "a" * 64)
     (before / "read").mkdir()
     if identity != "a" * 64:
         (before / "plan.json").touch()
     for name in ("train", "tokenizer"):  # of a process killed at the end
         (tmp_path / name).mkdir()
     (tmp_path / "selection.json").touch()
-    work = claim_work(tmp_path, identity)
+    work = open_work(tmp_path, identity)
     assert list(tmp_path.iterdir()) == [work]
     assert list(work.iterdir()) == []
 

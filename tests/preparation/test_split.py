@@ -16,9 +16,9 @@ from maskwright.preparation.split import (
     choose_valid_fraction,
     cut_tail,
     estimate_tokens,
+    fix_splits,
     is_validation,
     raise_valid_fraction,
-    settle_splits,
 )
 from maskwright.preparation.work import EXACT, READ, Work
 from tests.preparation.helpers import (
@@ -46,7 +46,7 @@ def find_duplicates(path: Path, corpus: CorpusConfig) -> Work:
 
 def split_texts(path: Path, corpus: CorpusConfig) -> dict[str, list[str]]:
     work = find_duplicates(path, corpus)
-    splits, found = settle_splits(work), dict[str, list[str]](train=[], valid=[])
+    splits, found = fix_splits(work), dict[str, list[str]](train=[], valid=[])
     for block in range(len(work.plan.blocks)):
         dropped = work.read_drops(block)
         for index, text in enumerate(work.read_texts(block)):
@@ -186,10 +186,10 @@ def test_cutting_loses_only_whitespace(text: str, size: int) -> None:
 
 def test_the_share_is_chosen_by_the_size_of_the_text_unless_it_is_given(tmp_path: Path) -> None:
     small = write_corpus(tmp_path / "small.txt", 0.2)
-    assert settle_splits(find_duplicates(small, CorpusConfig())).valid_fraction == 0.1
+    assert fix_splits(find_duplicates(small, CorpusConfig())).valid_fraction == 0.1
     large = tmp_path / "large.txt"
     large.write_text("\n".join(f"{number} words of a line" * 20 for number in range(10_000)))
-    found = settle_splits(find_duplicates(large, CorpusConfig(documents="line")))
+    found = fix_splits(find_duplicates(large, CorpusConfig(documents="line")))
     assert found.valid_fraction == round(80_000 / (large.stat().st_size - 9_999), 4)
 
 

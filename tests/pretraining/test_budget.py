@@ -21,7 +21,7 @@ from maskwright.pretraining.budget import (
     pick_size,
 )
 from maskwright.pretraining.build import objective_of, resolve_model
-from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.gpus import parse_cards
 from maskwright.pretraining.request import Request, read_facts
 from maskwright.pretraining.sizes import (
     Size,

@@ -16,7 +16,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.pretraining import budget
 from maskwright.pretraining.budget import choose_size, is_measured_whole, measure_step_seconds
 from maskwright.pretraining.build import resolve_model
-from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.gpus import parse_cards
 from maskwright.pretraining.prepared_data import warn_of_epochs
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.settled import Settled

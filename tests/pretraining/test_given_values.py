@@ -18,7 +18,7 @@ from maskwright.errors import ConfigError
 from maskwright.model.config import SIZE_FIELDS
 from maskwright.pretraining import budget
 from maskwright.pretraining.budget import choose_size, choose_vocabulary
-from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.gpus import parse_cards
 from maskwright.pretraining.request import read_facts
 from maskwright.pretraining.settle import settle
 from maskwright.pretraining.sizes import Size, adopt_size, keep_size, set_vocab_size

@@ -17,7 +17,7 @@ from maskwright.distributed.world import World
 from maskwright.errors import ConfigError, InputError
 from maskwright.pretraining import micro_batch, resume
 from maskwright.pretraining.build import build_trainer, resolve_model
-from maskwright.pretraining.cards import parse_cards
+from maskwright.pretraining.gpus import parse_cards
 from maskwright.pretraining.micro_batch import (
     RowsOfStep,
     choose_micro_batch,

@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.model.config import Level
-from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.model_folder.folder import open_model, save_model
+from maskwright.model_folder.model_card import add_example
 from maskwright.serving.pages import Playground
 from maskwright.serving.pipelines import open_pipeline
 from tests.finetuning.helpers import TOKENIZER, make_loaded

@@ -19,9 +19,9 @@ from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.model.config import Level
-from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.model_folder.folder import open_model
+from maskwright.model_folder.model_card import add_example
 from tests.serving.test_server import serving
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

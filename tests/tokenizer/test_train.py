@@ -11,7 +11,7 @@ import pytest
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from maskwright.corpus.documents import clean_text
+from maskwright.corpus.cleaning import clean_text
 from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.train import build_backend, describe_shortage, train_tokenizer

@@ -23,9 +23,10 @@ from maskwright.optim.config import OptimConfig
 from maskwright.pretraining.build import build_writer, distribute
 from maskwright.train.capture import CapturedSteps
 from maskwright.train.config import TrainConfig
-from maskwright.train.state import Schedule, TrainState
-from maskwright.train.step import WeightAverage
+from maskwright.train.schedule import Schedule
+from maskwright.train.state import TrainState
 from maskwright.train.trainer import Reporter, Trainer
+from maskwright.train.weight_average import WeightAverage
 from tests.helpers import random_corpus, row_source
 from tests.models import small_config
 

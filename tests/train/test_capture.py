@@ -29,13 +29,13 @@ from maskwright.train.device import should_capture
 from maskwright.train.step import (
     StepFigures,
     StepParts,
-    WeightAverage,
     add_gradients,
     clip_gradients,
     count_predictions,
     scale_losses,
 )
 from maskwright.train.trainer import Trainer
+from maskwright.train.weight_average import WeightAverage
 from tests.helpers import random_corpus, row_source
 from tests.models import small_model
 from tests.train.helpers import Recorder, make_trainer

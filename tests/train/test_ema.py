@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from maskwright.train.step import WeightAverage
+from maskwright.train.weight_average import WeightAverage
 
 
 def make_model(value: float) -> nn.Linear:

@@ -7,7 +7,7 @@ from maskwright.data.loader import StepRequest
 from maskwright.errors import ConfigError
 from maskwright.optim.config import OptimConfig
 from maskwright.train.config import TrainConfig
-from maskwright.train.state import Schedule
+from maskwright.train.schedule import Schedule
 
 
 def make_schedule(

@@ -17,8 +17,9 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.errors import ShardError, TrainingError
 from maskwright.objectives.objective import TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
+from maskwright.train.log_window import LogWindow
 from maskwright.train.signals import AbandonedError
-from maskwright.train.step import LogWindow, StepFigures, StepParts
+from maskwright.train.step import StepFigures, StepParts
 from maskwright.train.trainer import Trainer
 from tests.helpers import random_corpus, row_source
 from tests.train.helpers import Recorder, make_trainer

@@ -12,7 +12,8 @@ from functools import partial
 from typing import NamedTuple
 
 from maskwright.corpus.documents import Reading, Source, UnreadableError, read_lines
-from maskwright.corpus.readers.text import decode_text, read_text
+from maskwright.corpus.encoding import decode_text
+from maskwright.corpus.readers.text import read_text
 from maskwright.errors import CorpusError
 
 FOLDED = "sequence in lower case made upper case"

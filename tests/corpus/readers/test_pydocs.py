@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from maskwright.corpus.documents import clean_text
+from maskwright.corpus.cleaning import clean_text
 from maskwright.corpus.readers.pydocs import extract_prose, find_docstrings, is_prose, read_pydocs
 from tests.limits import limited_cpu_seconds
 

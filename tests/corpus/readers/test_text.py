@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.corpus.documents import UnreadableError
-from maskwright.corpus.readers.text import decode_text
+from maskwright.corpus.encoding import decode_text
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import read_all, split_anywhere, write
 

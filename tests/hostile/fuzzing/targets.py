@@ -20,8 +20,8 @@ import torch
 from maskwright.cli.flags import config_values
 from maskwright.cli.pretrain import pretrain_parser
 from maskwright.config import from_mapping, read_yaml, write_yaml
+from maskwright.corpus.cleaning import clean_text
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.documents import clean_text
 from maskwright.corpus.sources import stream_corpus
 from maskwright.errors import MaskwrightError
 from maskwright.files import hash_file, write_json

@@ -1,6 +1,6 @@
 import pytest
 
-from maskwright.model_folder.card import add_example, change_card, read_example, split_card
+from maskwright.model_folder.model_card import add_example, change_card, read_example, split_card
 
 FRONT = "---\ntags:\n- a\nlicense: mit\n---\n\n"
 INTRODUCTION = "# Larvae\n\nThey glow.\n"

@@ -8,7 +8,7 @@ from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.pretraining.budget import count_flops
 from maskwright.pretraining.build import resolve_model
-from maskwright.pretraining.cards import (
+from maskwright.pretraining.gpus import (
     CARDS,
     CARDS_A_NODE,
     Cards,
