@@ -10,13 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from maskwright.preparation.engines import (
-    Stage,
-    list_rounds,
-    list_undone,
-    start_runner,
-    work_through,
-)
+from maskwright.preparation.processes import work_through
+from maskwright.preparation.stages import Stage, list_rounds, list_undone, start_runner
 from maskwright.preparation.work import CONNECT, Work
 
 # datatrove has no type annotations.

@@ -19,15 +19,7 @@ from maskwright.errors import CorpusError, ShardError
 from maskwright.files import is_locked, naming_file
 from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import (
-    Engine,
-    Stage,
-    choose_engine,
-    find_jobs,
-    list_stages,
-    list_undone,
-    submit_to_slurm,
-)
+from maskwright.preparation.engines import Engine, choose_engine, find_jobs, submit_to_slurm
 from maskwright.preparation.folder import (
     STDIN_NAME,
     STDIN_TEMPORARY,
@@ -43,6 +35,7 @@ from maskwright.preparation.folder import (
     reuse_finished,
     tidy_folder,
 )
+from maskwright.preparation.stages import Stage, list_stages, list_undone
 from maskwright.preparation.tasks import EVALUATION_NAME, LOST_KEY, describe_source
 from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.selection.config import SelectionConfig

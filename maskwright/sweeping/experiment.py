@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from maskwright.console import say
 from maskwright.errors import InputError, StoppedError, TrainingError
 from maskwright.files import locking_folder, read_object, write_json
-from maskwright.preparation.engines import count_cores
+from maskwright.preparation.processes import count_cores
 from maskwright.runs.run_directory import METRICS_NAME, has_checkpoint
 from maskwright.sweeping.plan import (
     DEFAULT_SEEDS,

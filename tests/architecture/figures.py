@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.architecture.sources import ROOT, Source, imported_names, read_sources
+from tests.architecture.sources import ROOT, Source, imported_names, imports_by_name, read_sources
 
 PACKAGE = ROOT / "maskwright"
 SOURCES = read_sources("maskwright")
@@ -124,12 +124,13 @@ def late_own_imports() -> Iterator[str]:
 
 
 def import_graph(sources: Iterable[Source]) -> dict[str, set[str]]:
-    """Return the modules that each module imports, at its top or late."""
+    """Return the modules that each module imports, at its top, late, or by name."""
     sources = list(sources)
     modules = {source.module for source in sources}
     graph: dict[str, set[str]] = {}
     for source in sources:
-        named = imported_names(source.tree)
+        by_name = (name for _, names in imports_by_name(source) for name in names)
+        named = [*imported_names(source.tree), *by_name]
         # ``a.b.c`` is a module, or a name in the module ``a.b``.
         homes = (name if name in modules else name.rpartition(".")[0] for name in named)
         graph[source.module] = {home for home in homes if home in modules}

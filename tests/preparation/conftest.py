@@ -1,6 +1,6 @@
 import pytest
 
-from maskwright.preparation import engines
+from maskwright.preparation import processes
 from tests.forked import CONTEXT, ensure_server
 
 
@@ -8,4 +8,4 @@ from tests.forked import CONTEXT, ensure_server
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of this process need not import what they use, which takes longer than a stage."""
     ensure_server()  # it would inherit the signals that are blocked for workers
-    monkeypatch.setattr(engines, "get_context", lambda _: CONTEXT)
+    monkeypatch.setattr(processes, "get_context", lambda _: CONTEXT)

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from maskwright.corpus import blocks
-from maskwright.preparation import engines
+from maskwright.preparation import processes
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import Stage, list_stages, list_undone, start_runner
 from maskwright.preparation.folder import list_blocks
 from maskwright.preparation.pipeline import prepare_folder
+from maskwright.preparation.stages import Stage, list_stages, list_undone, start_runner
 from maskwright.preparation.work import PLAN_NAME, Facts, Plan, Work
 from maskwright.shards.manifest import Manifest
 from maskwright.shards.reader import TokenStore
@@ -151,7 +151,7 @@ def meet_with(mishap: str, block_bytes: int) -> None:
         report_done(self, stage, number, facts)
 
     blocks.__dict__["_MIN_BYTES"] = block_bytes
-    engines.__dict__["get_context"] = lambda _: multiprocessing.get_context("fork")
+    processes.__dict__["get_context"] = lambda _: multiprocessing.get_context("fork")
     if mishap:
         Work.report_done = report_unless_hit
 

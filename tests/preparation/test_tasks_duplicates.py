@@ -17,7 +17,7 @@ from maskwright.corpus.blocks import Block
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation import tasks, work
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import list_stages
+from maskwright.preparation.stages import list_stages
 from maskwright.preparation.tasks import find_exact
 from maskwright.preparation.work import (
     BANDS,

@@ -24,12 +24,8 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, ShardError
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import (
-    Stage,
-    list_undone,
-    start_runner,
-    work_through,
-)
+from maskwright.preparation.processes import work_through
+from maskwright.preparation.stages import Stage, list_undone, start_runner
 from maskwright.preparation.tasks import BlockReader, connect_range, find_exact, find_near
 from maskwright.preparation.work import CONNECT, EXACT, NEAR, READ, VOCABULARY, Facts, Work
 from maskwright.selection.config import SelectionConfig
