@@ -1,13 +1,13 @@
-"""Data parallelism of a built model: torch's DDP or FSDP2, and what each rank stores.
+"""Data parallelism of a built model: whole copies, or FSDP2, and what each rank stores.
 
 The model itself is single-device code. Gradients are *sums* over ranks, because every rank divides
-its loss by the number of predictions of all ranks: a factor undoes DDP's averaging, and FSDP2's
-averaging is switched off. `Sharding` says which rows of a matrix, of its gradient and of its
-optimizer state a rank has.
+its loss by the number of predictions of all ranks. Of whole copies the step sums them in one
+message after the last micro-batch (`StepParts`), recorded as a CUDA graph or not; FSDP2 sums them
+in its backward pass, and its averaging is switched off. `Sharding` says which rows of a matrix, of
+its gradient and of its optimizer state a rank has.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 import torch.utils.checkpoint
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from maskwright.distributed.world import World
 from maskwright.errors import ConfigError
@@ -91,7 +90,7 @@ UNSHARDED = Sharding()
 
 
 class Replicated(Sharding):
-    """Every rank holds every tensor as a whole, as with DistributedDataParallel."""
+    """Every rank holds every tensor as a whole, and owns some matrices."""
 
     def exchange(self, parameters: Sequence[Tensor], num_rows: int) -> Exchange:
         group = dist.group.WORLD
@@ -218,16 +217,11 @@ class Parallel:
 
     Attributes:
         loss: called like the loss that it wraps.
-        loss_factor: the factor of the loss that undoes the averaging of gradients over ranks.
-        accumulating: the context of the backward pass of every micro-batch except the last, whose
-            backward pass reduces the gradients over ranks.
         sharding: how parameters, gradients and optimizer states are sharded.
         reduces: True if the backward pass sums gradients over ranks; else the step does.
     """
 
     loss: Callable[..., Any]
-    loss_factor: float = 1.0
-    accumulating: Callable[[], AbstractContextManager[Any]] = nullcontext
     sharding: Sharding = UNSHARDED
     reduces: bool = True
 
@@ -240,16 +234,6 @@ def checkpoint_activations(blocks: Iterable[nn.Module]) -> None:
     """
     for block in blocks:
         block.forward = partial(_checkpoint.checkpoint, block.forward, use_reentrant=False)
-
-
-def replicate(loss: nn.Module, world: World, device: torch.device) -> Parallel:
-    """Put the whole model on every rank (DistributedDataParallel)."""
-    ddp = DistributedDataParallel(
-        loss,
-        device_ids=[device] if device.type == "cuda" else None,
-        gradient_as_bucket_view=True,
-    )
-    return Parallel(ddp, float(world.size), ddp.no_sync, Replicated())
 
 
 def shard(model: nn.Module, blocks: Iterable[nn.Module], mesh: "DeviceMesh", bf16: bool) -> Sharded:

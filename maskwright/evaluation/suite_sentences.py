@@ -76,7 +76,10 @@ def evaluate_fill(
     }
     scores = [
         score_share(
-            *(name, int((rank <= k).sum()), len(rank)), float((unigram.rank[labels] <= k).mean())
+            name,
+            num_right=int((rank <= k).sum()),
+            num_samples=len(rank),
+            baseline=float((unigram.rank[labels] <= k).mean()),
         )
         for name, k in _TOPS.items()
     ]
@@ -202,9 +205,11 @@ def evaluate_pseudo_likelihood(
     pairs = zip(texts, encoded, strict=True)
     canonical = json.dumps([text for text, tokens in pairs if len(tokens.ids)])
     return evaluate_encoded(
-        *(model, tokenizer, encoded),
-        {"name": name, "fingerprint": hashlib.sha256(canonical.encode()).hexdigest()},
-        metric,
+        model,
+        tokenizer,
+        texts=encoded,
+        data={"name": name, "fingerprint": hashlib.sha256(canonical.encode()).hexdigest()},
+        metric=metric,
         add_special_tokens=add_special_tokens,
         batch_tokens=batch_tokens,
     )
@@ -267,7 +272,11 @@ def _score_pll(request: Request) -> SuiteResult:
     texts = _drop_long(chosen, request)
     data: DataFacts = {**text.data, "num_left_out": len(chosen) - len(texts)}
     result = evaluate_encoded(
-        *(model.model, model.tokenizer, texts, data), add_special_tokens=request.wraps
+        model.model,
+        model.tokenizer,
+        texts=texts,
+        data=data,
+        add_special_tokens=request.wraps,
     )
     return mark_fast(result, request.is_fast and len(chosen) == PLL.fast)
 

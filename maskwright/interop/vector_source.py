@@ -132,7 +132,9 @@ class VectorSource:
             more: further entries of ``sentence_bert_config.json``.
         """
         save_model(
-            *(folder, self.encoder, self.loaded.tokenizer),
+            folder,
+            model=self.encoder,
+            tokenizer=self.loaded.tokenizer,
             add_special_tokens=self.loaded.add_special_tokens,
             max_length=self.max_length,
         )

@@ -25,11 +25,11 @@ from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import (
     Parallel,
+    Replicated,
     Sharded,
     Sharding,
     build_mesh,
     checkpoint_activations,
-    replicate,
     shard,
 )
 from maskwright.distributed.world import ALONE, World, read_world
@@ -218,7 +218,6 @@ def distribute(
     world: World,
     device: torch.device,
     compiles: bool,
-    captures: bool = False,
 ) -> Parallel:
     """Take a loss over a model on the CPU to its devices: the one place for the order."""
     trained = [module for module in model.modules() if isinstance(module, EncoderBlock)]
@@ -238,9 +237,9 @@ def distribute(
     model.to(device)
     if compiles and not by_block:
         cast(Any, loss).compile(dynamic=False)
-    if captures or world.size == 1:
-        return Parallel(loss, reduces=world.size == 1)
-    return replicate(loss, world, device)
+    if world.size == 1:
+        return Parallel(loss)
+    return Parallel(loss, sharding=Replicated(), reduces=False)
 
 
 def build_writer(
@@ -299,7 +298,7 @@ def build_trainer(
     compiles, reason = should_compile(config.train, device)
     loss = build_loss(config, model, teacher.model.to(device) if teacher else None)
     captures = should_capture(config.train, device)
-    parallel = distribute(config.train, loss, model, world, device, compiles, captures)
+    parallel = distribute(config.train, loss, model, world, device, compiles)
     dtype, decay = product_dtype(config.train.precision, device), config.train.ema_decay
     tokens_per_word = epoch_tokens / max(1, data.epoch_words)
     milestones = config.train.list_milestones().items()

@@ -228,7 +228,10 @@ def choose_micro_batch(
     state = trainer.optimizers.estimate_state_bytes() / trainer.parallel.sharding.num_shards
     tokens = fit_micro_batch(
         lambda tokens: state + try_micro_batch(trainer, config, tokens, rows.length),
-        *(room, rows, kept, trainer.world),
+        room=room,
+        rows=rows,
+        kept=kept,
+        world=trainer.world,
     )
     torch.cuda.empty_cache()
     if tokens == 0:
@@ -263,8 +266,7 @@ def try_micro_batch(trainer: Trainer, config: PretrainConfig, tokens: int, lengt
         with eagerly, cast(Any, torch.random).fork_rng([device] if device.type == "cuda" else []):
             for _ in range(2):  # at first libraries set themselves up
                 torch.cuda.reset_peak_memory_stats(device)
-                with trainer.parallel.accumulating():
-                    compute_gradients(*what)
+                compute_gradients(*what)
                 trainer.optimizers.zero_grad()
     except torch.OutOfMemoryError:
         return math.inf

@@ -259,7 +259,17 @@ def _plan_size(
         for part in (f"--{section}.{name}", f"{value:g}" if value < 1e6 else f"{value:.0f}")
     )
     found = Plan(
-        *(cards, text, recipe, config, flags, model, micro, epoch_tokens, tokens, seconds, how)
+        cards=cards,
+        text=text,
+        recipe=recipe,
+        config=config,
+        flags=flags,
+        model=model,
+        micro_batch=micro,
+        epoch_tokens=epoch_tokens,
+        tokens=tokens,
+        seconds_a_step=seconds,
+        how=how,
     )
     return found if micro.fits else None
 

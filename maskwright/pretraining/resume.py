@@ -53,7 +53,11 @@ def resuming(request: Request, world: World) -> Generator[Session]:
         )
         provenance = read_provenance(run)
         session = open_session(
-            *(run, config, data, world, console),
+            run,
+            config=config,
+            data=data,
+            world=world,
+            console=console,
             teacher=load_teacher(config, data.tokenizer),
             origin=provenance.get(INIT_FROM) if config.init_from else None,
             last_step=checkpoint.step,

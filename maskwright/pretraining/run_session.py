@@ -145,7 +145,10 @@ class Session:
                 name = "-".join(filter(None, (milestone, trained.folder))) or MODEL_NAME
                 card = self._describe(trained, final) if final else None
                 save_model(
-                    *(self.run / name, trained.model, self.data.tokenizer, card),
+                    self.run / name,
+                    model=trained.model,
+                    tokenizer=self.data.tokenizer,
+                    card=card,
                     add_special_tokens=self.config.data.special_tokens,
                     finish=partial(self._state_vectors, trained.model.config.hidden_size),
                 )

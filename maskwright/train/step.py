@@ -7,7 +7,6 @@ over the steps since the last record.
 """
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +55,7 @@ def add_gradients(parallel: Parallel, batch: Batch, scales: Tensor, precision: P
     with autocast(precision, scales.device):
         sums: Mapping[str, TermSums] = parallel.loss(batch)
     losses = torch.stack([term.loss for term in sums.values()])
-    ((losses * scales[0]).sum() * parallel.loss_factor).backward()
+    (losses * scales[0]).sum().backward()
     correct = torch.stack([term.num_correct for term in sums.values()]).float()
     return torch.stack([losses.detach() / scales[1], correct], dim=1)
 
@@ -81,10 +80,8 @@ def compute_gradients(
     """
     scales = scale_losses(terms, num_predictions).to(device)
     shares = torch.zeros(len(terms), 2, device=device)
-    last = len(loaded.micro_batches) - 1
-    for number, batch in enumerate(loaded.micro_batches):
-        with parallel.accumulating() if number < last else nullcontext():
-            shares = shares + add_gradients(parallel, batch.to(device), scales, precision)
+    for batch in loaded.micro_batches:
+        shares = shares + add_gradients(parallel, batch.to(device), scales, precision)
     return shares
 
 
