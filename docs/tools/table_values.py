@@ -346,7 +346,11 @@ def list_ablations(result: Result, groups: Mapping[str, Sequence[str]]) -> Itera
 
 
 def count_models(result: Result) -> Iterator[Record]:
-    yield {"models": sum(len(family["configurations"]) for family in result["families"])}
+    families = result["families"]
+    yield {
+        "models": sum(len(family["configurations"]) for family in families),
+        "largest": max(max(family["differences"].values()) for family in families),
+    }
 
 
 def explain_homeless(architectures: Mapping[str, Record]) -> Iterator[Record]:
