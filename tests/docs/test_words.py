@@ -1,0 +1,114 @@
+"""Pages stay short: a bound on the words of each page, and on their sum.
+
+Words of code count; bars and dashes of tables do not.
+"""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# The bounds of the pages of docs/, and of the files at the root. Lower a bound when a page shrinks.
+BOUNDS = {
+    "docs/api.md": 6400,
+    "docs/choose.md": 1810,
+    "docs/commands.md": 820,
+    "docs/configuration.md": 4060,
+    "docs/data.md": 1750,
+    "docs/decisions/0001-own-strict-configuration.md": 240,
+    "docs/decisions/0002-rows-are-numbered-by-window.md": 230,
+    "docs/decisions/0003-masking-by-priorities.md": 390,
+    "docs/decisions/0004-own-muon.md": 150,
+    "docs/decisions/0005-own-merges.md": 140,
+    "docs/decisions/0006-ranks-and-sharded-checkpoints.md": 620,
+    "docs/decisions/0007-order-of-16-half-rounds.md": 370,
+    "docs/decisions/0008-continuing-a-model.md": 600,
+    "docs/decisions/0009-fewer-passes.md": 280,
+    "docs/decisions/0010-the-device-decides.md": 260,
+    "docs/decisions/0011-mixtures.md": 430,
+    "docs/decisions/0012-mirrors-of-remote-data.md": 740,
+    "docs/decisions/0013-engines-share-one-function.md": 530,
+    "docs/decisions/0014-a-seed-is-the-unit-of-resumption.md": 280,
+    "docs/decisions/0015-what-is-printed-and-published.md": 260,
+    "docs/decisions/0016-eurobert-and-older-transformers.md": 400,
+    "docs/decisions/0017-a-model-folder-has-an-example.md": 330,
+    "docs/decisions/0018-a-job-lives-in-the-room-of-its-name.md": 550,
+    "docs/decisions/0019-stages-without-a-driver.md": 560,
+    "docs/decisions/0020-the-budget-chooses-the-size.md": 320,
+    "docs/decisions/0021-relative-positions-are-a-term.md": 290,
+    "docs/decisions/0022-how-pairs-are-compared-is-a-pooling.md": 280,
+    "docs/decisions/0023-steps-are-recorded.md": 430,
+    "docs/decisions/0024-what-libraries-do.md": 730,
+    "docs/decisions/0025-modernbert-is-the-default-family.md": 290,
+    "docs/evaluation.md": 4560,
+    "docs/experiments.md": 11190,
+    "docs/finetune.md": 4890,
+    "docs/get-started.md": 980,
+    "docs/howto/compare-settings.md": 1100,
+    "docs/howto/containers.md": 250,
+    "docs/howto/distill.md": 660,
+    "docs/howto/extend.md": 490,
+    "docs/howto/from-run-mlm.md": 430,
+    "docs/howto/from-sentence-transformers.md": 480,
+    "docs/howto/memory.md": 550,
+    "docs/howto/new-vocabulary.md": 390,
+    "docs/howto/publish.md": 360,
+    "docs/howto/question-answering.md": 530,
+    "docs/howto/rerank.md": 280,
+    "docs/howto/resume.md": 400,
+    "docs/howto/search-texts.md": 270,
+    "docs/howto/sequences.md": 650,
+    "docs/howto/serve-behind-proxy.md": 330,
+    "docs/howto/several-gpus.md": 760,
+    "docs/howto/stream.md": 360,
+    "docs/index.md": 420,
+    "docs/interchange.md": 3040,
+    "docs/look.md": 690,
+    "docs/mixtures.md": 810,
+    "docs/objectives.md": 1140,
+    "docs/python.md": 540,
+    "docs/reliability.md": 2040,
+    "docs/reproduce.md": 2800,
+    "docs/scale-measured.md": 1870,
+    "docs/scale.md": 1890,
+    "docs/serve.md": 2330,
+    "docs/shard-format.md": 710,
+    "docs/speed.md": 2180,
+    "docs/tour.md": 3210,
+    "docs/troubleshooting.md": 2190,
+    "docs/tutorials/adapt.md": 1440,
+    "docs/tutorials/entities.md": 1470,
+    "docs/tutorials/language.md": 1360,
+    "docs/tutorials/masking.md": 1010,
+    "docs/tutorials/search.md": 1410,
+    "docs/tutorials/slurm.md": 900,
+    "docs/tutorials/tokenizers.md": 1120,
+    "README.md": 670,
+    "CONTRIBUTING.md": 960,
+    "CHANGELOG.md": 8160,
+}
+MAX_WORDS_OF_DOCS = 88_700  # aim: 42,000
+
+
+def count_words(page: str) -> int:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
+def list_pages() -> list[str]:
+    return [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+
+
+def test_each_page_has_a_bound() -> None:
+    files = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+    assert set(list_pages()) == BOUNDS.keys() - files
+
+
+@pytest.mark.parametrize("page", BOUNDS)
+def test_a_page_has_no_more_words_than_its_bound(page: str) -> None:
+    assert count_words(page) <= BOUNDS[page]
+
+
+def test_all_pages_together_have_few_words() -> None:
+    assert sum(map(count_words, list_pages())) <= MAX_WORDS_OF_DOCS
