@@ -147,7 +147,7 @@ def read_pages(results: Path = RESULTS, images: Path = IMAGES) -> dict[str, Page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pages", nargs="*", help="pages such as docs/speed.md [all]")
+    parser.add_argument("pages", nargs="*", help="pages such as docs/results.md [all]")
 
 
 def main(arguments: argparse.Namespace) -> None:
