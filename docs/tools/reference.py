@@ -21,8 +21,8 @@ PAGE = ROOT / "docs" / "configuration.md"
 _OF_OTHERS = ("-style", "bert", "shakespeare", "wiki-sentences")
 _HEAD = """# Configuration
 
-Look up a setting: its default, its meaning, and the recipes with another value. Where a type, such
-as int, is in place of a default, there is none. `python -m docs.tools reference` writes this page.
+Look up a setting: its default, or its type if there is none, its meaning, and the recipes with
+another value. `python -m docs.tools reference` writes this page.
 """
 _PRETRAIN = """
 ## `maskwright pretrain`
@@ -48,7 +48,7 @@ _OTHERS = {
 _SERVE = """
 ## `maskwright serve`
 
-Its limits are flags: [Serve a model](serve.md#limits) lists them.
+Its flags are its [limits](serve.md#limits).
 """
 
 
