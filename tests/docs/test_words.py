@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[2]
 
 # The bounds of the pages of docs/, and of the files at the root. Lower a bound when a page shrinks.
 BOUNDS = {
-    "docs/api.md": 6400,
+    "docs/api.md": 4500,
     "docs/choose.md": 1810,
     "docs/commands.md": 820,
-    "docs/configuration.md": 4060,
+    "docs/configuration.md": 3000,
     "docs/data.md": 1590,
     "docs/decisions/0001-own-strict-configuration.md": 180,
     "docs/decisions/0002-rows-are-numbered-by-window.md": 210,
@@ -28,7 +28,7 @@ BOUNDS = {
     "docs/decisions/0025-modernbert-is-the-default-family.md": 190,
     "docs/evaluation.md": 4560,
     "docs/finetune.md": 4670,
-    "docs/formats.md": 710,
+    "docs/formats.md": 680,
     "docs/get-started.md": 980,
     "docs/glossary.md": 510,
     "docs/howto/compare-settings.md": 1100,
@@ -52,13 +52,13 @@ BOUNDS = {
     "docs/interchange.md": 3040,
     "docs/look.md": 690,
     "docs/mixtures.md": 810,
-    "docs/objectives.md": 1140,
+    "docs/objectives.md": 880,
     "docs/python.md": 540,
-    "docs/reliability.md": 1570,
+    "docs/reliability.md": 890,
     "docs/results.md": 1990,
     "docs/scale.md": 1890,
     "docs/serve.md": 2220,
-    "docs/tour.md": 3210,
+    "docs/tour.md": 2620,
     "docs/troubleshooting.md": 2190,
     "docs/tutorials/adapt.md": 1440,
     "docs/tutorials/entities.md": 1470,
@@ -68,10 +68,10 @@ BOUNDS = {
     "docs/tutorials/slurm.md": 900,
     "docs/tutorials/tokenizers.md": 1120,
     "README.md": 670,
-    "CONTRIBUTING.md": 960,
-    "CHANGELOG.md": 8160,
+    "CONTRIBUTING.md": 800,
+    "CHANGELOG.md": 610,
 }
-MAX_WORDS_OF_DOCS = 64_700  # aim: 42,000
+MAX_WORDS_OF_DOCS = 60_100  # aim: 42,000
 
 
 def count_words(page: str) -> int:
