@@ -194,12 +194,9 @@ def list_tasks(result: Result) -> Iterator[Record]:
         yield {**task, "name": name, **pairs}
 
 
-def count_wins(result: Result) -> Iterator[Record]:
-    """Count the tasks on which our model beats the bag of words by more than its deviation."""
-    tasks = list(list_tasks(result))
-    margins = [(task["our model"], task["bag of words"][0]) for task in tasks]
-    won = sum(mean - (deviation or 0.0) > other for (mean, deviation), other in margins)
-    yield {"num_won": won, "num_tasks": len(tasks)}
+def combine(*results: Result) -> Iterator[Record]:
+    """Yield one record of several results, by their names."""
+    yield {result["name"]: result for result in results}
 
 
 def describe_tasks(result: Result) -> Iterator[Record]:
@@ -273,7 +270,11 @@ def list_minimal_pairs(*results: Result, titles: Mapping[str, str]) -> Iterator[
 
 
 def count_models(result: Result) -> Iterator[Record]:
-    yield {"models": sum(len(family["configurations"]) for family in result["families"])}
+    families = result["families"]
+    yield {
+        "models": sum(len(family["configurations"]) for family in families),
+        "largest": max(max(family["differences"].values()) for family in families),
+    }
 
 
 def explain_homeless(architectures: Mapping[str, Record]) -> Iterator[Record]:
