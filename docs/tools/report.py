@@ -23,7 +23,6 @@ BEGIN, END = "<!-- results: begin -->\n", "<!-- results: end -->\n"
 Block = Mapping[str, Any]
 FORMATS: dict[str, Callable[[Any], str]] = {
     "M": lambda number: f"{number / 1e6:.2f} M",
-    "MB": lambda num_bytes: f"{num_bytes / 1e6:.0f}",
     "min": lambda seconds: f"{seconds / 60:.1f}",
     "len": lambda items: str(len(items)),
     "list": lambda counts: ", ".join(f"{count:,} {what}" for what, count in counts.items()),
