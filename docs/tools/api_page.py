@@ -88,8 +88,9 @@ def _signature(function: Any, name: str, docstring: str) -> str:
     parameters = re.sub(r"(: [^,=]+)=", r"\1 = ", ast.unparse(given))
     returns = "" if node.returns is None else f" -> {ast.unparse(node.returns).strip(chr(39))}"
     header = f"{name}({parameters}){returns.removesuffix(' -> None')}"
-    lines = textwrap.wrap(header, 96, subsequent_indent="    ", break_long_words=False)
-    return "\n```python\n" + "\n".join(lines) + "\n```\n"
+    kept = header.replace(" ", "\0").replace(",\0", ", ")  # a line ends after a comma only
+    lines = textwrap.wrap(kept, 96, subsequent_indent="    ", break_long_words=False)
+    return "\n```python\n" + "\n".join(lines).replace("\0", " ") + "\n```\n"
 
 
 def convert(docstring: str) -> str:
