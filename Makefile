@@ -37,7 +37,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# All measures of docs/speed.md: MASKWRIGHT_DATA names the corpora, runs/bench keeps the runs.
+# All measures of docs/results.md: MASKWRIGHT_DATA names the corpora, runs/bench keeps the runs.
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks bench --runs runs/bench
 

@@ -1,4 +1,4 @@
-"""Run all benchmarks of docs/speed.md, one after another: about an hour on two cores.
+"""Run all benchmarks of docs/results.md, one after another: about an hour on two cores.
 
     MASKWRIGHT_DATA=… python -m benchmarks bench --runs runs/bench
 

@@ -1,9 +1,9 @@
 """Write 100,000 sentences of English Wikipedia, one per line, to three files.
 
-The from-scratch notebook of Shreydan (see docs/reproduce.md) draws 100,000 lines of a file of
-sentences, with repetition, and splits them at random, so that sentences of one article, and copies
-of a sentence, are in both splits: `--split sentence`. By default an article is in one split only,
-by a hash of its title, and no sentence occurs twice. The result, train.txt (90,000 lines),
+The from-scratch notebook of Shreydan (see research/reproductions.md) draws 100,000 lines of a file
+of sentences, with repetition, and splits them at random, so that sentences of one article, and
+copies of a sentence, are in both splits: `--split sentence`. By default an article is in one split
+only, by a hash of its title, and no sentence occurs twice. The result, train.txt (90,000 lines),
 valid.txt (8,000), test.txt (2,000) and about.json, depends on the text alone.
 """
 

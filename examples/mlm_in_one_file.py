@@ -83,7 +83,7 @@ def shuffle(index: int, size: int, *key: int) -> int:
 class Corpus:
     """The training text as (start, length) segments of one sequence of tokens.
 
-    It is a prepared folder (docs/shard-format.md) or a text file. The tokens of a text file are
+    It is a prepared folder (docs/formats.md) or a text file. The tokens of a text file are
     words, and blank lines separate its documents.
     """
 

@@ -23,7 +23,6 @@ BEGIN, END = "<!-- results: begin -->\n", "<!-- results: end -->\n"
 Block = Mapping[str, Any]
 FORMATS: dict[str, Callable[[Any], str]] = {
     "M": lambda number: f"{number / 1e6:.2f} M",
-    "MB": lambda num_bytes: f"{num_bytes / 1e6:.0f}",
     "min": lambda seconds: f"{seconds / 60:.1f}",
     "len": lambda items: str(len(items)),
     "list": lambda counts: ", ".join(f"{count:,} {what}" for what, count in counts.items()),
@@ -147,7 +146,7 @@ def read_pages(results: Path = RESULTS, images: Path = IMAGES) -> dict[str, Page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pages", nargs="*", help="pages such as docs/speed.md [all]")
+    parser.add_argument("pages", nargs="*", help="pages such as docs/results.md [all]")
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -84,7 +84,7 @@ def _lead_inside(
 
     def replace(found: re.Match[str]) -> str:
         target = _split_local(found["target"])
-        source = Path(os.path.normpath(written_in / target[0])) if target else docs
+        source = _find_source(Path(os.path.normpath(written_in / target[0]))) if target else docs
         if source.is_relative_to(docs) or not source.is_relative_to(root) or not source.exists():
             return found[0]
         sources.add(source)
@@ -92,6 +92,14 @@ def _lead_inside(
         return f'{found["name"]}="{html.escape(link)}"'
 
     return _LINK.sub(replace, text)
+
+
+def _find_source(target: Path) -> Path:
+    """Return the file of a link; zensical takes Markdown outside of docs for pages, as .html."""
+    if target.suffix != ".html" or target.exists():
+        return target
+    found = target.with_name("README.md") if target.name == "index.html" else target
+    return found.with_suffix(".md")
 
 
 def _split_local(target: str) -> tuple[str, str] | None:

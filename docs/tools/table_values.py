@@ -5,11 +5,10 @@ Each function takes the results that a block names and that exist.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from statistics import mean, median
+from statistics import median
 from typing import Any
 
 from benchmarks.common import Result
-from benchmarks.reproduce import ON_WIKI
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model_folder.families import native_family
@@ -46,12 +45,12 @@ def _measure_training(result: Result) -> Iterator[Record]:
     padded = {"transformers": "", "transformers, padded to whole rows,": ", padded to 128"}
     for corpus, measured in result["corpora"].items():
         rows, ratios = "full rows" if corpus == "packed" else "sentences", measured["ratios"]
-        what, precision = f"tokens/s in training, {rows}, ", f", {result['precision']}"
+        what, precision = f"tokens/s, {rows}, ", f", {result['precision']}"
         for (peer, aim), (kind, padding), (ours, way) in product(
             aims[corpus].items(), padded.items(), ways.items()
         ):
             if ratio := ratios.get(f"{ours} {peer} over {kind} {peer}"):
-                same = f"{what}the same model{way}{precision}"
+                same = f"{what}same model{way}{precision}"
                 yield _compare(result, same, f"Trainer, {peer}{padding}", aim, ratio)
         for model, (ours, way) in product(("tiny", "bert", "modernbert"), ways.items()):
             if ratio := ratios.get(f"{ours} {model} over products of {model}"):
@@ -97,15 +96,6 @@ def _measure_gpu(result: Result) -> Iterator[Record]:
             peak, is_met = "the card's bf16 peak", shares["ours"] >= aim
             found = f"{shares['ours']:.1%}{peer}"
             yield _measure(result, f"MFU of {what}", peak, f"{aim:.0%}", is_met, found)
-
-
-def list_gpu_settings(result: Result) -> Iterator[Record]:
-    """Yield each model and setting with the speed of the peer, where it was measured."""
-    for model in [*result["models"], *result["other_settings"]]:
-        theirs = model["tokens_per_second"].get("transformers")
-        peer = f"{theirs[0]:,}: {model['ratio']['median']:.2f}x" if theirs else "not measured"
-        compiled = "compiled" if model["compiled"] else "not compiled"
-        yield {**model, "peer": peer, "compiled": compiled}
 
 
 def list_gpu_variants(result: Result) -> Iterator[Record]:
@@ -166,18 +156,6 @@ def count_measures(*results: Result) -> Iterator[Record]:
     found = list(list_measures(*results))
     num_met = sum(measure["verdict"] == "met" for measure in found)
     yield {"num_aims": len(found), "num_met": num_met}
-
-
-def tabulate_profile(result: Result) -> TableCells:
-    """Return the share of each kind of operator in a step of each model."""
-    steps: dict[str, dict[str, float]] = result["milliseconds"]
-    kinds = dict.fromkeys(kind for times in steps.values() for kind in times)
-    totals = {name: sum(times.values()) for name, times in steps.items()}
-    rows = [
-        [kind, *(f"{times.get(kind, 0.0) / totals[name]:.0%}" for name, times in steps.items())]
-        for kind in kinds
-    ]
-    return ["", *(f"`{name}`" for name in steps)], rows
 
 
 # Serving and fine-tuning.
@@ -253,13 +231,6 @@ def describe_kills(result: Result) -> Iterator[Record]:
 # The classic systems, reproduced.
 
 
-def describe_machines(*results: Result) -> Iterator[Record]:
-    environments = [result["environment"] for result in results]
-    machines = sorted({f"{e['cpu_count']} cores of an {e['cpu']}" for e in environments})
-    versions = sorted({e["packages"]["torch"] for e in environments})
-    yield {"machines": ", ".join(machines), "versions": ", ".join(versions)}
-
-
 def list_systems(*results: Result) -> Iterator[Record]:
     for result in results:
         final, environment = result["final"], result["environment"]
@@ -272,16 +243,11 @@ def list_systems(*results: Result) -> Iterator[Record]:
         if "pair_accuracy" in final:
             accuracy += f"; next sentences {final['pair_accuracy']:.3f} (always the same answer: "
             accuracy += f"{final['pair_baseline']:.3f})"
-        # The flags beside the recipe, except for those of all runs of a table.
-        pairs = zip(result["options"][::2], result["options"][1::2], strict=True)
-        flags = [f" `{name} {value}`" for name, value in pairs if name not in ON_WIKI]
         yield {
             **result,
-            "system": result["name"].removeprefix("reproduce-"),
             "short_title": result["title"].replace(f" (`{result['recipe']}`)", ""),
             "time": f"{result['minutes']:g} min, {cores} core{'s' * (cores != 1)} ({maker})",
             "accuracy": accuracy,
-            "flags": "".join(flags),
         }
 
 
@@ -290,56 +256,14 @@ def sort_systems(*results: Result) -> Iterator[Record]:
     yield from list_systems(*sorted(results, key=lambda r: (r["minutes"], r["final"]["loss"])))
 
 
-def _list_models(results: Sequence[Result]) -> dict[str, Record]:
-    """Return our own models of all files, without those of an invented shape."""
-    return {
-        name: {**found, "file_link": result["file_link"]}
+def list_minimal_pairs(*results: Result, titles: Mapping[str, str]) -> Iterator[Record]:
+    """Yield the models that have a title, with accuracy and interval over all paradigms."""
+    models = {
+        name: {"accuracy": found["accuracy"]["blimp/mean_over_paradigms"], **result}
         for result in results
         for name, found in result["models"].items()
-        if name.startswith(("wiki-", "sentences-"))
     }
-
-
-def tabulate_pairs(*results: Result) -> TableCells:
-    """Return the accuracy of each model on each phenomenon, with its interval."""
-    models = _list_models(results)
-    first = next(iter(models.values()), {"accuracy": {}})
-    rows = [
-        [
-            name.removeprefix("blimp/").replace("_", " "),
-            *("{:.3f} ({:.3f} to {:.3f})".format(*m["accuracy"][name]) for m in models.values()),
-        ]
-        for name in first["accuracy"]
-        if name.count("/") == 1 and name != "blimp/mean_over_pairs"
-    ]
-    files = [["", *(model["file_link"] for model in models.values())]] if models else []
-    sizes = (f"{m['parameters'] / 1e6:.2f} M, {m['pairs']:,} pairs" for m in models.values())
-    names = (f"`{name}`, {size}" for name, size in zip(models, sizes, strict=True))
-    return ["", *names], [*rows, *files]
-
-
-BASELINE = "baseline"
-
-
-def list_ablations(result: Result, groups: Mapping[str, Sequence[str]]) -> Iterator[Record]:
-    """Yield the means over seeds, and the difference from the baseline."""
-    runs: dict[str, list[Record]] = {}
-    for run in result["runs"]:
-        runs.setdefault(run["variant"], []).append(run)
-    base = mean(run["loss"] for run in runs[BASELINE])
-    for group, variants in {"": (BASELINE,), **groups}.items():
-        for variant in (name for name in variants if name in runs):
-            losses = [run["loss"] for run in runs[variant]]
-            options = runs[variant][0]["options"] if group else result["baseline"]
-            keys = ("tokens", "loss", "masked_accuracy")
-            yield {
-                **{key: mean(run[key] for run in runs[variant]) for key in keys},
-                "group": group,
-                "variant": variant,
-                "flags": " ".join(f"`{option}`" for option in options),
-                "losses": ", ".join(f"{loss:.3f}" for loss in losses),
-                "difference": f"{mean(losses) - base:+.3f}" if group else "",
-            }
+    yield from ({**models[name], "title": titles[name]} for name in titles if name in models)
 
 
 # Interchange with transformers.

@@ -17,8 +17,8 @@ class CorpusConfig:
     """Reading, cleaning and splitting."""
 
     documents: DocumentMode = setting(
-        "auto", "unit of plain text that is one document: a block between blank lines, a line, a "
-        "file; auto: inferred; sentences: each sentence, of records too (held out by article)",
+        "auto", "what is one document of plain text; auto: inferred; blank_line: a block between "
+        "blank lines; sentences: each sentence, of records too (held out by article)",
     )  # fmt: skip
     window_lines: int = setting(
         0, "documents of this many lines, for logs, whose lines explain each other; 0: as documents"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from maskwright.data.counter_rng import Purpose, derive_keys, mix
 
 # 5 suffice for statistical tests on orders of 1,000 elements; with 16, all orders of a few elements
-# are also about equally frequent (docs/decisions/0007-order-of-16-half-rounds.md).
+# are also about equally frequent (research/decisions/0007-order-of-16-half-rounds.md).
 _HALF_ROUNDS = 16
 
 

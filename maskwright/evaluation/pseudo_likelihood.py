@@ -223,7 +223,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     def stream(
         self, texts: Iterable[str], metric: Metric = "within_word_l2r", num_masks: int = 1
     ) -> Iterator[PseudoLikelihood | InputError]:
-        """Yield the results of `attempt` for an iterator of texts that may not fit in memory."""
+        """Yield for each text of an iterator, which may be long, its result or its InputError."""
         for block in split_blocks(texts):
             yield from self.attempt(block, metric, num_masks=num_masks)
 

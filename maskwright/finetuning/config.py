@@ -51,7 +51,7 @@ TASKS: dict[str, tuple[str, str]] = {
 # A small training set needs more epochs than a large one (Mosbach et al., "On the Stability of
 # Fine-tuning BERT", 2021). A wide encoder needs a lower learning rate than a narrow one: at the
 # width of ELECTRA-base this is the rate of Clark et al. (2020). Layer-wise decay helps wide
-# encoders; it cost narrow ones accuracy (docs/experiments.md).
+# encoders; it cost narrow ones accuracy (research/experiments.md).
 _STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 1000, 2.0, 20.0
 _NARROW, _RATE, _DECAY = 256, 1e-3, 0.9
 

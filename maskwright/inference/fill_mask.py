@@ -182,7 +182,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
     def stream(
         self, texts: Iterable[str], top_k: int = 5, targets: Sequence[str] | None = None
     ) -> Iterator[FillResult | InputError]:
-        """Yield the results of `attempt` for an iterator of texts that may not fit in memory."""
+        """Yield for each text of an iterator, which may be long, its result or its InputError."""
         for block in split_blocks(texts):
             yield from self.attempt(block, top_k, targets)
 

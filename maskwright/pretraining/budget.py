@@ -3,10 +3,10 @@
 A step is measured on random tokens: no text is needed to know its time. For a named GPU, size, time
 and memory are computed without one at hand.
 
-Each of `model.sizes` is stated with the training, in petaFLOP, from which on it learns more than
-the size below (docs/experiments.md). A text that is read more than `COUNTED_EPOCHS` times counts no
-further: a larger model would learn it by heart. So one recipe serves ten minutes of a laptop and a
-day of a GPU.
+Each of `model.sizes` is stated with the training, in petaFLOP, from which on it learns more
+than the size below (research/experiments.md). A text that is read more than `COUNTED_EPOCHS` times
+counts no further: a larger model would learn it by heart. So one recipe serves ten minutes of a
+laptop and a day of a GPU.
 """
 
 import math

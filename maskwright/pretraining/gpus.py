@@ -1,7 +1,7 @@
 """The speed and memory of known GPUs, without one at hand.
 
 The speed of a GPU is what our runs reached on one H200 (bf16, compiled, recorded as CUDA graphs;
-docs/speed.md). For other cards it is scaled by peak or by memory bandwidth, whichever is the
+docs/results.md). For other cards it is scaled by peak or by memory bandwidth, whichever is the
 smaller ratio, and counts as computed.
 """
 

@@ -50,7 +50,7 @@ def _defaults() -> Plain:
     return {info.name: info.default for info in fields_of(PretrainConfig)}
 
 
-DEFAULT_RECIPE = "auto"  # suits any budget (docs/experiments.md)
+DEFAULT_RECIPE = "auto"  # suits any budget (research/experiments.md)
 CONTINUE_RECIPE = "continue"  # the default for runs with init_from
 
 

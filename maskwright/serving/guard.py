@@ -2,7 +2,7 @@
 
 uvicorn, hypercorn and granian have no such limits: with 1,024 open files, /health of uvicorn and
 granian no longer answered beside 1,200 idle connections, that of hypercorn after 4 seconds; none
-closes a connection whose client reads nothing (docs/experiments.md).
+closes a connection whose client reads nothing (research/experiments.md).
 """
 
 import asyncio

@@ -302,7 +302,7 @@ MODEL_HEADER, SHA_HEADER, CUT_HEADER = "x-model", "x-model-sha256", "x-cut-texts
 RETRY_SECONDS = 1  # ``Retry-After`` of an overloaded server
 INTERNAL_ERROR = "internal error; the server log has the traceback"
 # Clients that retry at once compete with the model for the interpreter: without this delay a flood
-# of refusals leaves almost no throughput (docs/experiments.md).
+# of refusals leaves almost no throughput (research/experiments.md).
 _REFUSAL_SECONDS = 0.25
 _NO_JSON = "The body is not valid JSON."
 _REASONS = {

@@ -10,7 +10,7 @@
       train/00001.tokens ...
       valid/...
 
-All numbers are little endian. See docs/shard-format.md.
+All numbers are little endian. See docs/formats.md.
 """
 
 import re

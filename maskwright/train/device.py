@@ -10,7 +10,7 @@ from maskwright.errors import ConfigError
 from maskwright.train.config import Precision, TrainConfig
 
 # On a CPU compiling takes a minute or two. In fp32 it saves about a tenth of a step, most of which
-# is matrix products (docs/speed.md); in bf16 a third, because products are fast there; on a GPU
+# is matrix products (research/speed.md); in bf16 a third, because products are fast there; on a GPU
 # even more.
 # The shortest runs, in minutes and in tokens, that pay for it:
 _WORTH_COMPILING = {

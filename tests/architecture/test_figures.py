@@ -9,7 +9,7 @@ import pytest
 from tests.architecture.figures import find_circles, functions_of, measure, untyped_functions
 from tests.forked import Forked
 
-# By figure: the limit of today, and the aim of the plan (docs/decisions/0024 says what is missing).
+# By figure: the limit of today, and the aim of the plan (research/decisions/0024).
 AT_MOST = {
     "files that pretrain runs": (102, None),
     "files from text to gradient": (68, 58),

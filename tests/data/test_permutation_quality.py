@@ -2,7 +2,7 @@
 
 An order fails at a p-value below 1e-6. Here are about 500 of them, so that with other keys a
 perfect order would fail one time in 2,000; with these it does not. A bad order is refused at a
-p-value below 1e-9. docs/decisions/0007-order-of-16-half-rounds.md has large orders.
+p-value below 1e-9. research/decisions/0007-order-of-16-half-rounds.md has large orders.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The computed bytes of docs/scale-measured.md are those of its formulas and of the recipes."""
+"""The computed bytes of research/scale.md are those of its formulas and of the recipes."""
 
 import re
 
@@ -31,7 +31,7 @@ def test_the_bytes_of_a_step_are_computed_as_the_page_says(column: int, recipe: 
     names["L"] = sum(parameter.numel() for parameter in model.encoder.blocks.parameters())
     names["H"] = sum(matrix.numel() for matrix in matrices)
     names |= {"n": 8, "k": 4, "w": 2, "M": 1}
-    text = (ROOT / "docs" / "scale-measured.md").read_text(encoding="utf-8")
+    text = (ROOT / "research" / "scale.md").read_text(encoding="utf-8")
     page = text.partition("### What a step sends")[2].partition("## Checkpoints")[0]
     rows = [line.strip("|").split("|") for line in page.splitlines() if " MB |" in line]
     assert len(rows) == 7

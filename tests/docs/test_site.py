@@ -31,6 +31,9 @@ def test_no_link_leads_nowhere(site: Path):
     source = site / "source" / "maskwright" / "data" / "permutation.py.html"
     assert "def permute" in source.read_text(encoding="utf-8")
     assert "permutation.py" in (site / "tour.html").read_text(encoding="utf-8")
+    # Markdown outside of docs is shown as it is.
+    assert "source/research/README.md.html" in (site / "results.html").read_text(encoding="utf-8")
+    assert (site / "source" / "research" / "README.md.html").is_file()
 
 
 def test_formulas_are_drawn(site: Path):

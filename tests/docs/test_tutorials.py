@@ -112,3 +112,15 @@ def test_a_docstring_becomes_markdown():
         "\nReturn `a`:\n\n```python\nf(1)\n```\n\nMore.\n\n**Parameters**\n\n"
         "- `a`: the first.\n- `*b`: more.\n"
     )
+    text = "Raises:\n    A: one thing\n        or more.\n    B, C: other: things."
+    assert convert(text) == "\n**Raises** `A`, `B`, `C`\n"
+
+
+def test_a_parameter_that_all_share_is_explained_once():
+    text = "Args:\n    folder: a run directory, a model folder, or ``hf:NAME``."
+    assert convert(text) == ""
+    assert convert(text + "\n    b: own.") == "\n**Parameters**\n\n- `b`: own.\n"
+    page = write_api_page()
+    assert page.count("- `folder`: a run directory, a model folder, or `hf:NAME`.\n") == 1
+    assert "FillMask.__call__(texts, top_k=5, " in page  # explained below, so without types
+    assert "Tokenizer.token(token_id: int) -> str\n" in page

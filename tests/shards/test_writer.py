@@ -24,7 +24,7 @@ def test_the_bytes_are_those_of_the_documentation(tmp_path: Path) -> None:
 
 
 def test_the_documentation_has_this_example() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "shard-format.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
     assert "07 00  2c 01  09 00  08 00" in text
     assert "03 00 00 00 00 00 00 00  04 00 00 00 00 00 00 00" in text
 
