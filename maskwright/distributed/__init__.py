@@ -1,5 +1,5 @@
 """Training on several processes, with torch's data parallelism applied to a built model.
 
 The variables of a launcher (torchrun) become a `world`; a model goes into `parallel`, and comes out
-replicated (DDP) or sharded (FSDP2, HSDP).
+whole on each rank (ddp) or sharded (FSDP2, HSDP).
 """

@@ -194,8 +194,8 @@ def joining(world: World, device: torch.device) -> Generator[World]:
         yield world
     finally:
         dist.destroy_process_group()
-        # DDP's reducer may live longer. If its reference to the group were the last one, it would
-        # wait for gloo's threads and keep Python's lock, for which they wait to free a tensor.
+        # What gathers shards may live longer. If its reference to the group were the last one, it
+        # would wait for gloo's threads and keep Python's lock, for which they wait to free a tensor.
         _left[:] = [group]
 
 

@@ -13,7 +13,7 @@ all other matrices                 Muon        ``optim.muon_weight_decay``
 
 Muon is for matrices that map hidden vectors to hidden vectors (Jordan et al., "Muon", 2024). Their
 place in the model does not matter: ModernBERT's layer before the decoder, trained by AdamW at the
-rate of the embeddings, cost 1.0 of 5.2 nats in the first 400 steps (docs/experiments.md).
+rate of the embeddings, cost 1.0 of 5.2 nats in the first 400 steps (research/experiments.md).
 """
 
 import re
