@@ -195,7 +195,8 @@ def joining(world: World, device: torch.device) -> Generator[World]:
     finally:
         dist.destroy_process_group()
         # What gathers shards may live longer. If its reference to the group were the last one, it
-        # would wait for gloo's threads and keep Python's lock, for which they wait to free a tensor.
+        # would wait for gloo's threads and keep Python's lock, and they wait for that lock to free
+        # a tensor.
         _left[:] = [group]
 
 
