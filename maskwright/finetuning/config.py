@@ -107,7 +107,7 @@ class FinetuneConfig:
     )
     first_seed: int = setting(0, "seed of the first run; each further run adds 1")
     precision: Precision = setting(
-        "auto", "of training: bf16 autocast; auto: if the hardware supports it. Scores are in fp32"
+        "auto", "of training: bf16 autocast; auto: if the hardware supports it"
     )
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
     private: bool = setting(
