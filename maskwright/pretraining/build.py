@@ -24,6 +24,7 @@ from maskwright.data.loader import (
 from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import (
+    UNSHARDED,
     Parallel,
     Replicated,
     Sharded,
@@ -218,6 +219,7 @@ def distribute(
     world: World,
     device: torch.device,
     compiles: bool,
+    captures: bool = False,
 ) -> Parallel:
     """Take a loss over a model on the CPU to its devices: the one place for the order."""
     trained = [module for module in model.modules() if isinstance(module, EncoderBlock)]
@@ -239,7 +241,8 @@ def distribute(
         cast(Any, loss).compile(dynamic=False)
     if world.size == 1:
         return Parallel(loss)
-    return Parallel(loss, sharding=Replicated(), reduces=False)
+    # A recorded update exchanges nothing: every rank orthogonalizes all matrices.
+    return Parallel(loss, sharding=UNSHARDED if captures else Replicated(), reduces=False)
 
 
 def build_writer(
@@ -298,7 +301,7 @@ def build_trainer(
     compiles, reason = should_compile(config.train, device)
     loss = build_loss(config, model, teacher.model.to(device) if teacher else None)
     captures = should_capture(config.train, device)
-    parallel = distribute(config.train, loss, model, world, device, compiles)
+    parallel = distribute(config.train, loss, model, world, device, compiles, captures)
     dtype, decay = product_dtype(config.train.precision, device), config.train.ema_decay
     tokens_per_word = epoch_tokens / max(1, data.epoch_words)
     milestones = config.train.list_milestones().items()

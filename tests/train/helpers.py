@@ -85,7 +85,7 @@ def make_trainer(
     num_stacked = count_stacked_matrices(network)
     device = torch.device("cpu")
     loss = chosen.build_loss(network)
-    parallel = distribute(config, loss, network, world, device, compiles=False)
+    parallel = distribute(config, loss, network, world, device, compiles=False, captures=captures)
     optim_config = from_mapping(OptimConfig, optim or {})
     trainer = Trainer(
         config=config,

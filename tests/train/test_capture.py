@@ -224,7 +224,7 @@ def test_steps_recorded_on_a_gpu_are_ordinary_steps(compiles: bool) -> None:
         model = small_model(hidden_size=64, num_attention_heads=1, num_hidden_layers=2)
         initialize(model, 0)
         loss = MaskedTokensLoss(model)
-        parallel = distribute(config, loss, model, ALONE, device, compiles)
+        parallel = distribute(config, loss, model, ALONE, device, compiles, captures)
         hidden = count_stacked_matrices(model)
         optimizers = build_optimizers(
             OptimConfig(name="muon", muon_beta2=0.95),
