@@ -98,15 +98,17 @@ def make_proteins(folder: Path, number: int) -> None:
             for row, (n, text) in enumerate(zip(names, texts, strict=True))
         ]
         write_table(folder / f"families-{name}.csv", labeled, ("id", "text", "label"))
-    rows = list[tuple[str, ...]]()
+    ancestors, rows = list[tuple[str, str]](), list[tuple[str, ...]]()
     for number, family in enumerate(families):
         ancestor = [rng.choice(one) for one in family.columns]
-        for _ in range(20):
+        ancestors.append((f"A{number:02d}", "".join(ancestor)))
+        for _ in range(50):
             place = rng.randrange(len(ancestor))
             new = rng.choice([one for one in RESIDUES if one != ancestor[place]])
             fits = new in family.columns[place]
-            rows.append((f"A{number:02d}", "".join(ancestor), str(place + 1), new, str(int(fits))))
-    write_table(folder / "variants.csv", rows, ("id", "text", "position", "residue", "tolerated"))
+            rows.append((f"A{number:02d}", str(place + 1), new, str(int(fits))))
+    write_fasta(folder / "ancestors.fasta", ancestors)
+    write_table(folder / "variants.csv", rows, ("id", "position", "residue", "tolerated"))
 
 
 def make_dna(folder: Path, number: int) -> None:
