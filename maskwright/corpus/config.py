@@ -25,9 +25,11 @@ class CorpusConfig:
     )
     html: HtmlMode = setting("keep", "strip: drop tags, scripts and styles, and decode entities")
     replace: tuple[str, ...] = setting(
-        (), "REGEX=TOKEN, in this order: what is put for numbers, addresses and ids, such as "
+        (),
+        "REGEX=TOKEN, in this order: what is put for numbers, addresses and ids, such as "
         "'[0-9]+=<num>'",
-    )  # fmt: skip
+        has_commas=True,
+    )
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
     encoding: str = setting(
         "utf-8", "encoding of text that is not UTF-8, such as cp1252 (a byte order mark overrides)"
