@@ -40,27 +40,29 @@ Scores = NDArray[np.float64]
 
 
 class Commands:
-    """Commands of maskwright in a folder, with the seconds of each."""
+    """Commands of maskwright in a folder, with the seconds of each; finished ones are not rerun."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, part: str) -> None:
         self.folder = folder
+        self.kept = folder / f"{part}-seconds.json"
         self.seconds: dict[str, float] = {}
 
     def run(self, *arguments: object, out: str | None = None) -> list[Any]:
         """Run a command; return the JSON objects that it prints, if `out` names their file."""
         words = list(map(str, arguments))
-        began = time.perf_counter()
-        done = subprocess.run(
-            [*MASKWRIGHT, *words],
-            check=True,
-            cwd=self.folder,
-            stdout=subprocess.PIPE if out else None,
-            text=True,
-        )
         shown = f"maskwright {shlex.join(words)}" + (f" > {out}" if out else "")
-        self.seconds[shown] = round(time.perf_counter() - began, 1)
-        print(f"{self.seconds[shown]:8.1f} s  {shown}", flush=True)
-        return [json.loads(line) for line in done.stdout.splitlines()] if out else []
+        known = json.loads(self.kept.read_text()) if self.kept.exists() else {}
+        path = self.folder / (out or "printed.txt")
+        if shown not in known:
+            began = time.perf_counter()
+            with path.open("w") as file:
+                printed = file if out else None
+                subprocess.run([*MASKWRIGHT, *words], check=True, cwd=self.folder, stdout=printed)
+            known[shown] = round(time.perf_counter() - began, 1)
+            self.kept.write_text(json.dumps(known))
+        self.seconds[shown] = known[shown]
+        print(f"{known[shown]:8.1f} s  {shown}", flush=True)
+        return [json.loads(line) for line in path.read_text().splitlines()] if out else []
 
 
 def read_scores(run: Path) -> dict[str, float]:
@@ -119,7 +121,7 @@ def score_variants(
 
 def measure_proteins(folder: Path, minutes: float) -> dict[str, Any]:
     """Return the scores of families and of variants."""
-    commands = Commands(folder)
+    commands = Commands(folder, "proteins")
     commands.run(
         *("pretrain", "proteins.fasta", "--recipe", "sequences", "--name", "proteins"),
         *("--train.max_minutes", minutes),
@@ -130,7 +132,9 @@ def measure_proteins(folder: Path, minutes: float) -> dict[str, Any]:
         "embed", run, "--file", "ancestors.fasta", "--out", "residues.npy", "--tokens", "--layer", 3
     )
     each = ("score", run, "--file", "ancestors.fasta", "--each", "--alternatives", 20, "--json")
-    found = {masks: commands.run(*each, "--masks", masks, out="each.jsonl") for masks in (1, 8)}
+    found = {
+        masks: commands.run(*each, "--masks", masks, out=f"each-{masks}.jsonl") for masks in (1, 8)
+    }
     commands.run(
         *("finetune", run, "--task", "classification", "--train", "families-train.csv"),
         *("--test", "families-test.csv", "--out", "runs/families"),
@@ -190,7 +194,7 @@ def measure_masks(folder: Path) -> dict[str, Any]:
 
 def measure_molecules(folder: Path, minutes: float) -> dict[str, Any]:
     """Return whether SMILES decode to themselves, with tokens that are atoms."""
-    commands = Commands(folder)
+    commands = Commands(folder, "molecules")
     commands.run(
         *("pretrain", "molecules.smi", "--recipe", "sequences", "--name", "molecules"),
         *("--tokenizer.pattern", ATOM, "--train.max_minutes", minutes),
@@ -258,7 +262,7 @@ def list_auc(kinds: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
 
 def measure_logs(folder: Path, minutes: float) -> dict[str, Any]:
     """Return the AUC of planted anomalies by scores of the model and by baselines."""
-    commands = Commands(folder)
+    commands = Commands(folder, "logs")
     commands.run(
         *("pretrain", "app.log", "--name", "logs", "--train.max_minutes", minutes),
         *("--corpus.replace", *NUMBERS),
@@ -275,7 +279,7 @@ def measure_logs(folder: Path, minutes: float) -> dict[str, Any]:
     for flags in (("--metric", "original"), ("--masks", 4), ("--masks", 8)):
         found = commands.run(
             *("score", "runs/logs", "--file", "replaced.log", "--tokens", "--json", *flags),
-            out="scores.jsonl",
+            out=f"scores-{flags[1]}.jsonl",
         )
         name = "one mask" if flags[0] == "--metric" else f"{flags[1]} masks"
         speed[name] = round(len(found) / [*commands.seconds.values()][-1], 1)
