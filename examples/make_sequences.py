@@ -20,6 +20,7 @@ from pathlib import Path
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 ALIKE = ("ILMV", "FWY", "DE", "KRH", "ST", "NQ", "AG", "C", "P")  # exchanged in evolution
 NUM_FAMILIES = 20
+NOISE = 0.45  # of the residues of a member are of any kind
 COPIES = 0.2  # of the proteins, near copies of another one
 FRAGMENTS = (
     "C", "CC", "C(=O)", "N", "O", "c1ccc(cc1)", "c1ccnc(c1)", "C(C)", "C(F)", "S(=O)(=O)",
@@ -43,7 +44,7 @@ class Family:
 
     def draw(self, rng: random.Random) -> str:
         """Return a member: tolerated residues, some of any kind, and pieces inserted or lost."""
-        letters = [rng.choice(RESIDUES if rng.random() < 0.25 else one) for one in self.columns]
+        letters = [rng.choice(RESIDUES if rng.random() < NOISE else one) for one in self.columns]
         for _ in range(rng.randint(0, 3)):
             place = rng.randrange(len(letters))
             size = rng.randint(1, 6)
@@ -54,7 +55,8 @@ class Family:
 def copy_nearly(rng: random.Random, text: str) -> str:
     """Return a sequence with one residue changed."""
     place = rng.randrange(len(text))
-    return text[:place] + rng.choice(RESIDUES) + text[place + 1 :]
+    other = rng.choice([one for one in RESIDUES if one != text[place]])
+    return text[:place] + other + text[place + 1 :]
 
 
 def draw_members(rng: random.Random, families: Sequence[Family]) -> Iterator[str]:
@@ -90,7 +92,7 @@ def make_proteins(folder: Path, number: int) -> None:
     drawn = draw_members(rng, [rng.choice(families) for _ in range(number)])
     records = [(f"P{n:06d} made up", text) for n, text in enumerate(drawn)]
     write_fasta(folder / "proteins.fasta", records)
-    for name, each in (("train", 20), ("test", 40)):
+    for name, each in (("train", 12), ("test", 40)):
         names = [n for n in range(NUM_FAMILIES) for _ in range(each)]
         texts = draw_members(rng, [families[n] for n in names])
         labeled = [
