@@ -28,7 +28,10 @@ FRAGMENTS = (
 )  # fmt: skip
 ENDS = ("C", "O", "N", "Cl", "Br", "F", "C#N", "C(F)(F)F", "[N+](=O)[O-]", "C(=O)[O-]")
 SERVICES = ("auth", "billing", "cart", "mail", "orders", "search", "stock", "users")
-OBJECTS = ("record", "invoice", "item", "message", "basket", "index")
+OBJECTS = (
+    "record", "invoice", "item", "message", "basket", "index", "picture", "contract", "label",
+    "report", "ticket", "address",
+)  # fmt: skip
 SYLLABLES = ("ka", "lo", "mi", "ne", "ru", "sa", "ti", "vo", "be", "du")
 KINDS = ("pair", "order", "rare")  # of anomalies
 
@@ -142,8 +145,8 @@ class Log:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        names = ["".join(parts) for parts in product(SYLLABLES, repeat=3)]
-        self.users = {service: rng.sample(names, 40) for service in SERVICES}
+        names = ["".join(parts) for parts in product(SYLLABLES, repeat=4)]
+        self.users = {service: rng.sample(names, 80) for service in SERVICES}
         self.called = {one: rng.sample(SERVICES, 2) for one in SERVICES}
 
     def draw(self, of_pair: bool = False) -> str:
