@@ -466,12 +466,21 @@ def search(
         found = embed([text for _, text, _ in kept], batch_tokens, DOCUMENT)
         scores = embed.compare(vectors, embed.comparable(found))
         for matches, row in zip(best, scores, strict=True):
-            nearest = np.argsort(-row, kind="stable")[:top].tolist()
-            for place in nearest:
-                number, text, name = kept[place]
-                matches.append(Match(number, text, float(row[place]), name))
-            matches.sort(key=lambda match: -match.score)
-            del matches[top:]
+            _keep_best(matches, kept, row, top)
     if not best[0]:
         raise InputError("there is no text to search")
     return best
+
+
+def _keep_best(
+    matches: list[Match],
+    found: Sequence[tuple[int, str, str | None]],
+    scores: NDArray[np.float32],
+    top: int,
+) -> None:
+    """Add the best of the texts found (number, text and id) to the `top` matches so far."""
+    for place in np.argsort(-scores, kind="stable")[:top].tolist():
+        number, text, name = found[place]
+        matches.append(Match(number, text, float(scores[place]), name))
+    matches.sort(key=lambda match: -match.score)
+    del matches[top:]
