@@ -20,7 +20,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 _MOST_WORDS = 1500  # among which the nearest are found
 _SHOWN, _NEAREST, _MAPPED = 12, 5, 150
-_WIDTH, _HEIGHT, _MARGIN, _LETTER, _LINE = 960, 600, 60, 8.0, 15.0
+_WIDTH, _HEIGHT, _MARGIN, _LETTER, _LINE = 960, 600, 40, 8.0, 15.0
 _NO_WORDS = ("position", "token_type")
 
 
@@ -46,10 +46,10 @@ class WordVectors:
         centered = shown - shown.mean(0)
         left, sizes, _ = np.linalg.svd(centered, full_matrices=False)
         places = left[:, :2] * sizes[:2]
-        places /= np.abs(places).max(0)
-        rooms = np.array([_WIDTH, _HEIGHT]) / 2
+        places = (places - places.min(0)) / (np.ptp(places, 0) + 1e-12)
+        rooms = np.array([_WIDTH, _HEIGHT]) - 2 * _MARGIN
         parts, taken = list[str](), list[tuple[float, float, float]]()
-        for word, (x, y) in zip(self.words, places * (rooms - _MARGIN) + rooms, strict=False):
+        for word, (x, y) in zip(self.words, places * rooms + _MARGIN, strict=False):
             name, end = escape(word), x + 6 + _LETTER * len(word)
             is_free = all(
                 end < start or x > stop or abs(y - line) > _LINE for start, stop, line in taken
