@@ -9,8 +9,10 @@ kept in the folder of work, so that a later call resumes.
 import argparse
 import csv
 import json
+import random
 import re
 import shlex
+import shutil
 import subprocess
 import time
 from collections import Counter, defaultdict
@@ -26,6 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.common import MASKWRIGHT, ROOT, recall, write_result
+from examples.make_sequences import RESIDUES
 from maskwright import Embedder, PseudoLikelihoodScorer, Tokenizer
 from maskwright.finetuning.metrics import read_results
 from maskwright.logs import read_metrics
@@ -36,6 +39,7 @@ ATOM = r"\[[^\]]+\]|Br|Cl|%\d\d|."
 NUMBERS = (r"\d+\.\d+\.\d+\.\d+=<ip>", r"\d+=<num>")
 _RARE = 0.005  # of the lines; a rarer word is a variable of a template
 _TOKENS, _LINES = 54, 200
+_LONG = 1500, 3000  # lines, and residues of each
 Scores = NDArray[np.float64]
 
 
@@ -217,6 +221,20 @@ def measure_molecules(folder: Path, minutes: float) -> dict[str, Any]:
     }
 
 
+def measure_tokenizers(folder: Path) -> dict[str, Any]:
+    """Return the seconds of tokenizers of pieces on megabytes without a blank."""
+    rng, commands = random.Random(0), Commands(folder, "tokenizers")
+    lines = ["".join(rng.choices(RESIDUES, k=_LONG[1])) for _ in range(_LONG[0])]
+    (folder / "long.txt").write_text("\n".join(lines) + "\n")
+    for kind in ("bpe", "unigram"):
+        for size in (4096, 30_000):
+            out, where = f"{kind}-{size}", ("tokenizer", "train", "long.txt")
+            flags = ("--tokenizer.kind", kind, "--tokenizer.vocab_size", size, "--out", out)
+            shutil.rmtree(folder / out, ignore_errors=True)
+            commands.run(*where, *flags)
+    return {"lines": _LONG[0], "residues a line": _LONG[1], "seconds": commands.seconds}
+
+
 def replace_numbers(text: str) -> str:
     """Return a text with the replacements of the page."""
     for rule in NUMBERS:
@@ -304,7 +322,7 @@ def measure_logs(folder: Path, minutes: float) -> dict[str, Any]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="the folder of work; a later call resumes")
     parser.add_argument("--minutes", type=float, default=5, help="of each training [5]")
-    parts = ("proteins", "masks", "molecules", "logs")
+    parts = ("proteins", "masks", "molecules", "tokenizers", "logs")
     parser.add_argument("--part", choices=parts, help="measure this part only [all]")
 
 
@@ -317,6 +335,7 @@ def main(arguments: argparse.Namespace) -> None:
         "proteins": lambda: measure_proteins(folder, minutes),
         "masks": lambda: measure_masks(folder),
         "molecules": lambda: measure_molecules(folder, minutes / 2),
+        "tokenizers": lambda: measure_tokenizers(folder),
         "logs": lambda: measure_logs(folder, minutes),
     }
     for name in [arguments.part] if arguments.part else parts:
