@@ -146,7 +146,15 @@ def measure_proteins(folder: Path, minutes: float) -> dict[str, Any]:
     predicted = commands.run(
         "predict", "runs/families", "ancestors.fasta", "--json", out="families.jsonl"
     )
+    beginnings = (folder / "ancestors.fasta").read_text().split(">")[1:]
+    queries = [one.splitlines()[1] for one in beginnings]
+    nearest = commands.run(
+        *("search", run, *queries, "--file", "families-train.csv", "--top", 1, "--json"),
+        out="nearest.jsonl",
+    )
     train, test = (read_table(folder / f"families-{name}.csv") for name in ("train", "test"))
+    families = {row["id"]: row["label"] for row in train}
+    found_by_search = [families[one["matches"][0]["id"]] for one in nearest]
     records = [row["text"] for row in train + test]
     variants = read_table(folder / "variants.csv")
     results = read_results(folder / "runs/families")
@@ -158,7 +166,13 @@ def measure_proteins(folder: Path, minutes: float) -> dict[str, Any]:
             "finetune": results["test"],
             "linear on vectors": round(score_vectors(folder / run, train, test), 4),
             "linear on k-mers": round(score_k_mers(train, test), 4),
-            "ancestors right": sum(one["label"] == f"F{n:02d}" for n, one in enumerate(predicted)),
+            "ancestors": len(predicted),
+            "ancestors right, predict": sum(
+                one["label"] == f"F{n:02d}" for n, one in enumerate(predicted)
+            ),
+            "first 60 residues right, search": sum(
+                name == f"F{n:02d}" for n, name in enumerate(found_by_search)
+            ),
         },
         "variants": len(variants),
         "auc of variants": {
