@@ -36,7 +36,7 @@ from maskwright.objectives.scores import ACCURACY, LOSS
 from maskwright.runs.run_directory import METRICS_NAME
 
 ATOM = r"\[[^\]]+\]|Br|Cl|%\d\d|."
-NUMBERS = (r"\d+\.\d+\.\d+\.\d+=<ip>", r"\d+=<num>")
+NUMBERS = (r"\d+\.\d+\.\d+\.\d+=IP", r"\d+=NUM")
 _RARE = 0.005  # of the lines; a rarer word is a variable of a template
 _TOKENS, _LINES = 54, 200
 _LONG = 1500, 3000  # lines, and residues of each
