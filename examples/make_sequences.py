@@ -33,7 +33,7 @@ OBJECTS = (
     "report", "ticket", "address",
 )  # fmt: skip
 SYLLABLES = ("ka", "lo", "mi", "ne", "ru", "sa", "ti", "vo", "be", "du")
-KINDS = ("pair", "order", "rare")  # of anomalies
+KINDS = ("pair", "order", "new")  # of anomalies
 
 
 class Family:
@@ -178,27 +178,27 @@ class Log:
         return sum(user in found for found in self.users.values()) == 1
 
     def draw_anomaly(self, kind: str) -> str:
-        """Return a line with an anomaly: a strange pair, two words exchanged, or a rare event."""
+        """Return a line with an anomaly: a strange pair, two words exchanged, or a new event."""
         if kind == "pair":
             return self.draw(of_pair=True)
-        if kind == "rare":
-            return self.draw_rare()
+        if kind == "new":
+            return self.draw_new()
         words = self.draw().split()
         first, second = sorted(self.rng.sample(range(len(words) - 1), 2))
         words[first], words[second] = words[second], words[first]
         return " ".join(words)
 
-    def draw_rare(self) -> str:
-        """Return a line of a template that is rare."""
+    def draw_new(self) -> str:
+        """Return a line of a template that no ordinary line has, of words that others have."""
         service, number = self.rng.choice(SERVICES), self.rng.randrange(100)
-        return f"ERROR {service} disk is full at {number} percent, session {number} closed"
+        return f"WARN {service} cache closed after retry {number} of user session, took {number} s"
 
 
 def make_logs(folder: Path, number: int) -> None:
     """Write a log to train on, and another with the kind of each line beside it."""
     rng = random.Random(4)
     log = Log(rng)
-    lines = [log.draw() if rng.random() > 0.0002 else log.draw_rare() for _ in range(number)]
+    lines = [log.draw() for _ in range(number)]
     (folder / "app.log").write_text("\n".join(lines) + "\n")
     kinds = [rng.choice(KINDS) if rng.random() < 0.05 else "" for _ in range(4000)]
     tested = [log.draw_anomaly(kind) if kind else log.draw() for kind in kinds]
