@@ -131,7 +131,7 @@ def measure_proteins(folder: Path, minutes: float) -> dict[str, Any]:
         *("--train.max_minutes", minutes),
     )
     run = "runs/proteins"
-    commands.run("embed", run, "--file", "proteins.fasta", "--out", "proteins.parquet")
+    commands.run("embed", run, "--file", "families-test.csv", "--out", "families.parquet")
     commands.run(
         "embed", run, "--file", "ancestors.fasta", "--out", "residues.npy", "--tokens", "--layer", 3
     )
@@ -356,4 +356,4 @@ def main(arguments: argparse.Namespace) -> None:
         print(json.dumps(recall(folder / f"{name}.json", parts[name]), indent=2))
     if all((folder / f"{name}.json").exists() for name in parts):
         found = {name: json.loads((folder / f"{name}.json").read_text()) for name in parts}
-        write_result("sequences", {"minutes of training": minutes, **found})
+        write_result("sequences", found)
