@@ -30,7 +30,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.common import MASKWRIGHT, ROOT, recall, write_result
 from examples.make_sequences import RESIDUES
 from maskwright import Embedder, PseudoLikelihoodScorer, Tokenizer
-from maskwright.finetuning.metrics import read_results
+from maskwright.finetuning.metrics import get_judged, read_results
 from maskwright.logs import read_metrics
 from maskwright.objectives.scores import ACCURACY, LOSS
 from maskwright.runs.run_directory import METRICS_NAME
@@ -74,6 +74,12 @@ def read_scores(run: Path) -> dict[str, float]:
     [*_, last] = [one for one in read_metrics(run / METRICS_NAME) if LOSS.name in one]
     names = (LOSS.name, LOSS.baseline, ACCURACY.name, ACCURACY.baseline)
     return {name: round(last[name], 4) for name in names}
+
+
+def correlate(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return Spearman's rank correlation."""
+    found: Any = spearmanr(first, second)
+    return round(float(found.statistic), 4)
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -163,7 +169,7 @@ def measure_proteins(folder: Path, minutes: float) -> dict[str, Any]:
         "pretraining": read_scores(folder / run),
         "families": {
             "examples": [len(train), len(test)],
-            "finetune": results["test"],
+            "finetune": get_judged(results),
             "linear on vectors": round(score_vectors(folder / run, train, test), 4),
             "linear on k-mers": round(score_k_mers(train, test), 4),
             "ancestors": len(predicted),
@@ -202,7 +208,7 @@ def measure_masks(folder: Path) -> dict[str, Any]:
             masks: {
                 "cpu seconds": round(seconds, 2),
                 "times as fast": round(alone / seconds, 1),
-                "spearman to one mask": round(float(spearmanr(means, reference)[0]), 4),
+                "spearman to one mask": correlate(means, reference),
                 "mean nats a token": round(float(np.mean(means)), 4),
             }
             for masks, (seconds, means) in found.items()
@@ -326,8 +332,7 @@ def measure_logs(folder: Path, minutes: float) -> dict[str, Any]:
         "auc": auc,
         "lines a second": speed,
         "spearman to one mask": {
-            name: round(float(spearmanr(one, means["one mask"])[0]), 4)
-            for name, one in means.items()
+            name: correlate(one, means["one mask"]) for name, one in means.items()
         },
         "seconds": commands.seconds,
     }

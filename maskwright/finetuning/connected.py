@@ -99,7 +99,8 @@ def _find_originals(texts: Texts) -> dict[str, list[str]]:
     for start in range(0, len(pairs), _PAIRS_AT_ONCE):
         some = pairs[start : start + _PAIRS_AT_ONCE]
         alike = (signatures[some[:, 0]] == signatures[some[:, 1]]).mean(1) >= _SIMILARITY
-        for one, other in some[alike].tolist():
+        numbers: list[list[int]] = some[alike].tolist()
+        for one, other in numbers:
             found.setdefault(texts[one], []).append(texts[other])
     return found
 

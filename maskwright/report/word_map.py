@@ -34,10 +34,12 @@ class WordVectors:
     def list_nearest(self) -> Iterator[tuple[str, str]]:
         """Yield some words, from frequent to rare, each with the nearest others and cosines."""
         count = len(self.words)
-        for place in dict.fromkeys(np.geomspace(1, count, _SHOWN).astype(int).tolist()):
+        places: list[int] = np.geomspace(1, count, _SHOWN).astype(int).tolist()
+        for place in dict.fromkeys(places):
             scores = self.vectors @ self.vectors[place - 1]
             scores[place - 1] = -np.inf
-            best = np.argsort(-scores, kind="stable")[: min(_NEAREST, count - 1)].tolist()
+            best: list[int] = np.argsort(-scores, kind="stable")[:_NEAREST].tolist()
+            best = best[: count - 1]
             yield self.words[place - 1], ", ".join(f"{self.words[n]} {scores[n]:.2f}" for n in best)
 
     def draw(self) -> str:
@@ -106,8 +108,10 @@ def _is_word(text: str) -> bool:
 def _read_table(path: Path, vocab_size: int) -> NDArray[Any] | None:
     """Return the embeddings [V, D] in a file of weights; None if it has none that NumPy reads."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            for name in sorted(file.keys()):
+        opened: Any = safe_open(path, framework="numpy")
+        with opened as file:
+            names: list[str] = sorted(file.keys())
+            for name in names:
                 is_embedding = "embed" in name or name == "model.encoder.weight"  # of NeoBERT
                 if not is_embedding or any(part in name for part in _NO_WORDS):
                     continue

@@ -55,7 +55,7 @@ def test_read_words_has_frequent_words_of_the_text(workplace: Path):
     facts = gather_facts(workplace / "runs" / "small", "small")
     assert facts.words is not None
     tokenizer = Tokenizer.load(model)
-    ids = [tokenizer.token_id(word) for word in facts.words.words]
+    ids = np.array([tokenizer.token_id(word) for word in facts.words.words], np.int64)
     stored = load_file(model / "model.safetensors")
     tables = [one for name, one in stored.items() if "embed" in name and one.ndim == 2]
     [table] = [one for one in tables if len(one) == tokenizer.vocab_size]
