@@ -3,10 +3,10 @@
     python examples/make_sequences.py sequences/
 
 They are made up, so that a model can be compared with what is known about them: families of
-proteins descend from ancestors whose columns tolerate few residues, and a part of the members are
-near copies of others; DNA has promoters with motifs; molecules are joined from fragments of valid
-SMILES; a log has planted anomalies of three kinds. Only the standard library is used; the same
-number of sequences gives the same files.
+proteins have columns that tolerate few residues between those that tolerate all, and a part of
+the members are near copies of others; DNA has promoters with motifs; molecules are joined from
+fragments of valid SMILES; a log has planted anomalies of three kinds. Only the standard library is
+used; the same number of sequences gives the same files.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 ALIKE = ("ILMV", "FWY", "DE", "KRH", "ST", "NQ", "AG", "C", "P")  # exchanged in evolution
 NUM_FAMILIES = 20
-NOISE = 0.45  # of the residues of a member are of any kind
+FREE, NOISE = 0.6, 0.1  # of the columns; of the residues in the other columns
 COPIES = 0.2  # of the proteins, near copies of another one
 FRAGMENTS = (
     "C", "CC", "C(=O)", "N", "O", "c1ccc(cc1)", "c1ccnc(c1)", "C(C)", "C(F)", "S(=O)(=O)",
@@ -37,13 +37,14 @@ KINDS = ("pair", "order", "new")  # of anomalies
 
 
 class Family:
-    """A family: an ancestor, and for each column the residues that it tolerates."""
+    """A family: for each column the residues that it tolerates, all or few of one kind."""
 
     def __init__(self, rng: random.Random) -> None:
         self.columns: list[str] = []
-        for _ in range(rng.randint(90, 220)):
+        for _ in range(rng.randint(50, 110)):
             group = rng.choice(ALIKE)
-            self.columns.append(rng.choice(group) if rng.random() < 0.4 else group)
+            kept = rng.choice(group) if rng.random() < 0.5 else group
+            self.columns.append(RESIDUES if rng.random() < FREE else kept)
 
     def draw(self, rng: random.Random) -> str:
         """Return a member: tolerated residues, some of any kind, and pieces inserted or lost."""
