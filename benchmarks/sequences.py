@@ -39,6 +39,10 @@ ATOM = r"\[[^\]]+\]|Br|Cl|%\d\d|."
 NUMBERS = (r"\d+\.\d+\.\d+\.\d+=IP", r"\d+=NUM")
 _RARE = 0.005  # of the lines; a rarer word is a variable of a template
 _TOKENS, _LINES = 54, 200
+_SMALL = (  # learns in minutes of one core
+    *("--model.num_hidden_layers", 2, "--model.hidden_size", 128),
+    *("--model.intermediate_size", 352),
+)
 _LONG = 1500, 3000  # lines, and residues of each
 Scores = NDArray[np.float64]
 
@@ -134,12 +138,12 @@ def measure_proteins(folder: Path, minutes: float) -> dict[str, Any]:
     commands = Commands(folder, "proteins")
     commands.run(
         *("pretrain", "proteins.fasta", "--recipe", "sequences", "--name", "proteins"),
-        *("--train.max_minutes", minutes),
+        *("--train.max_minutes", minutes, *_SMALL),
     )
     run = "runs/proteins"
     commands.run("embed", run, "--file", "families-test.csv", "--out", "families.parquet")
     commands.run(
-        "embed", run, "--file", "ancestors.fasta", "--out", "residues.npy", "--tokens", "--layer", 3
+        "embed", run, "--file", "ancestors.fasta", "--out", "residues.npy", "--tokens", "--layer", 1
     )
     each = ("score", run, "--file", "ancestors.fasta", "--each", "--alternatives", 20, "--json")
     found = {
@@ -221,7 +225,7 @@ def measure_molecules(folder: Path, minutes: float) -> dict[str, Any]:
     commands = Commands(folder, "molecules")
     commands.run(
         *("pretrain", "molecules.smi", "--recipe", "sequences", "--name", "molecules"),
-        *("--tokenizer.pattern", ATOM, "--train.max_minutes", minutes),
+        *("--tokenizer.pattern", ATOM, "--train.max_minutes", minutes, *_SMALL),
     )
     tokenizer = Tokenizer.load(folder / "runs/molecules/model")
     lines = (folder / "molecules.smi").read_text().splitlines()[1:]
@@ -353,7 +357,7 @@ def main(arguments: argparse.Namespace) -> None:
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "proteins": lambda: measure_proteins(folder, minutes),
         "masks": lambda: measure_masks(folder),
-        "molecules": lambda: measure_molecules(folder, minutes / 2),
+        "molecules": lambda: measure_molecules(folder, minutes / 4),
         "tokenizers": lambda: measure_tokenizers(folder),
         "logs": lambda: measure_logs(folder, minutes),
     }

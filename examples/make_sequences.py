@@ -3,8 +3,8 @@
     python examples/make_sequences.py sequences/
 
 They are made up, so that a model can be compared with what is known about them: families of
-proteins have columns that tolerate few residues between those that tolerate all, and a part of
-the members are near copies of others; DNA has promoters with motifs; molecules are joined from
+proteins have blocks of columns that tolerate few residues, and a part of the members are near
+copies of others; DNA has promoters with motifs; molecules are joined from
 fragments of valid SMILES; a log has planted anomalies of three kinds. Only the standard library is
 used; the same number of sequences gives the same files.
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 ALIKE = ("ILMV", "FWY", "DE", "KRH", "ST", "NQ", "AG", "C", "P")  # exchanged in evolution
-NUM_FAMILIES = 20
-FREE, NOISE = 0.6, 0.1  # of the columns; of the residues in the other columns
+NUM_FAMILIES = 12
+NOISE = 0.15  # of the residues of conserved blocks
 COPIES = 0.2  # of the proteins, near copies of another one
 FRAGMENTS = (
     "C", "CC", "C(=O)", "N", "O", "c1ccc(cc1)", "c1ccnc(c1)", "C(C)", "C(F)", "S(=O)(=O)",
@@ -37,14 +37,14 @@ KINDS = ("pair", "order", "new")  # of anomalies
 
 
 class Family:
-    """A family: for each column the residues that it tolerates, all or few of one kind."""
+    """A family: for each column the residues that it tolerates, few in blocks and all between."""
 
     def __init__(self, rng: random.Random) -> None:
         self.columns: list[str] = []
-        for _ in range(rng.randint(50, 110)):
-            group = rng.choice(ALIKE)
-            kept = rng.choice(group) if rng.random() < 0.5 else group
-            self.columns.append(RESIDUES if rng.random() < FREE else kept)
+        for _ in range(rng.randint(3, 5)):
+            self.columns += [RESIDUES] * rng.randint(6, 16)
+            groups = rng.choices(ALIKE, k=rng.randint(6, 10))
+            self.columns += [rng.choice(one) if rng.random() < 0.5 else one for one in groups]
 
     def draw(self, rng: random.Random) -> str:
         """Return a member: tolerated residues, some of any kind, and pieces inserted or lost."""
@@ -96,7 +96,7 @@ def make_proteins(folder: Path, number: int) -> None:
     drawn = draw_members(rng, [rng.choice(families) for _ in range(number)])
     records = [(f"P{n:06d} made up", text) for n, text in enumerate(drawn)]
     write_fasta(folder / "proteins.fasta", records)
-    for name, each in (("train", 12), ("test", 40)):
+    for name, each in (("train", 6), ("test", 60)):
         names = [n for n in range(NUM_FAMILIES) for _ in range(each)]
         texts = draw_members(rng, [families[n] for n in names])
         labeled = [
