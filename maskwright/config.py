@@ -39,13 +39,16 @@ MAX_YAML_BYTES, _MAX_YAML_DEPTH = 1_000_000, 50  # many times those of any confi
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may be built without libyaml
 
 
-def setting(default: Any, help: str, *, is_path: bool = False) -> Any:
+def setting(default: Any, help: str, *, is_path: bool = False, has_commas: bool = False) -> Any:
     """Return a dataclass field with a default value and its help line.
 
     Args:
         is_path: True if the value names files, whose folders must not be published.
+        has_commas: True for a list whose items may contain commas, as regular expressions do: its
+            flag takes several arguments.
     """
-    return dataclasses.field(default=default, metadata={"help": help, "is_path": is_path})
+    more = {"is_path": is_path, "has_commas": has_commas}
+    return dataclasses.field(default=default, metadata={"help": help, **more})
 
 
 def section(factory: type[ConfigType]) -> ConfigType:
@@ -62,6 +65,7 @@ class FieldInfo:
     default: Any
     help: str
     is_path: bool = False
+    has_commas: bool = False
 
 
 def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
@@ -73,8 +77,8 @@ def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
             yield from fields_of(cast(type, annotation), f"{prefix}{field.name}.")
         else:
             help_text = str(field.metadata.get("help", ""))
-            is_path = bool(field.metadata.get("is_path"))
-            yield FieldInfo(prefix + field.name, annotation, field.default, help_text, is_path)
+            more = [bool(field.metadata.get(name)) for name in ("is_path", "has_commas")]
+            yield FieldInfo(prefix + field.name, annotation, field.default, help_text, *more)
 
 
 def from_mapping(

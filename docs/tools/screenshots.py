@@ -1,4 +1,4 @@
-"""Take pictures of a terminal, and of the playground and a run's report in the system's chromium.
+"""Take pictures of a terminal, of the playground, a run's report and its masks in chromium.
 
 Pages have the width of a desktop or a phone, in light or dark mode.
 """
@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ _MARKED = "#sentence [data-value]"
 _FONT = r"(?s)\s*@font-face \{.*?\}"  # which a browser would download
 _REPORT = "report.html"
 _DRAWING_MS = 300
+_RATES = (15, 40)  # percent
 
 
 @contextmanager
@@ -94,6 +96,22 @@ def take_report(browser: Browser, run: Path, images: Path) -> None:
             page.screenshot(path=images / f"{name}.png", full_page=whole)
 
 
+def take_masking(browser: Browser, data: Path, images: Path) -> None:
+    """Take pictures of one row of prepared data at two mask rates, as `inspect --html` shows it."""
+    listed = "all => all.map(section => section.dataset.rate)"
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "masking.html"
+        row = ("--rows", "1", "--row-length", "128", "--first-row", "2", "--html", str(path))
+        subprocess.run([*MASKWRIGHT, "inspect", data.name, *row], check=True, cwd=data.parent)
+        with open_page(browser, path.as_uri(), 900, "light") as page:
+            rates = page.locator("section").evaluate_all(listed)
+            slider = page.locator("input[type=range]")
+            for rate in _RATES:
+                slider.fill(str(rates.index(f"{rate}%")))
+                slider.blur()
+                page.locator("main").screenshot(path=images / f"masking-{rate}.png")
+
+
 def draw_terminal(model: str, images: Path) -> None:
     """Write terminal.svg: `maskwright fill` with the sentences of `_FILLED`, and its answers."""
     terminal = Console(record=True, width=88, file=io.StringIO())
@@ -107,16 +125,22 @@ def draw_terminal(model: str, images: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="a run of pretraining")
+    parser.add_argument("run", nargs="?", help="a run of pretraining")
+    parser.add_argument(
+        "--rows", type=Path, metavar="DATA", help="prepared data: pictures of its masks"
+    )
     parser.add_argument("--tagger", help="a run of fine-tuning that marks entities")
     parser.add_argument("--images", type=Path, default=ROOT / "docs" / "images")
 
 
 def main(arguments: argparse.Namespace) -> None:
     arguments.images.mkdir(parents=True, exist_ok=True)
-    draw_terminal(arguments.run, arguments.images)
     with open_browser() as browser:
-        take_playground(browser, arguments.run, arguments.images, _FILLING)
+        if arguments.run:
+            draw_terminal(arguments.run, arguments.images)
+            take_playground(browser, arguments.run, arguments.images, _FILLING)
+            take_report(browser, Path(arguments.run), arguments.images)
         if arguments.tagger:
             take_playground(browser, arguments.tagger, arguments.images, _TAGGING)
-        take_report(browser, Path(arguments.run), arguments.images)
+        if arguments.rows:
+            take_masking(browser, arguments.rows, arguments.images)

@@ -1,7 +1,7 @@
 """``maskwright embed`` and ``search``: vectors of texts, and the texts nearest to a query."""
 
 from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain, islice, tee
 from pathlib import Path
@@ -12,6 +12,7 @@ import maskwright
 from maskwright.cli.flags import Parser, add_table_flags
 from maskwright.cli.inputs import STANDARD_INPUT, TEXT_COLUMN, add_arguments, read_sentences
 from maskwright.console import make_console, say, say_json
+from maskwright.corpus.text_inputs import PlacedText
 from maskwright.errors import InputError
 from maskwright.formatting import describe_cut
 from maskwright.runs.find_model import HELP
@@ -48,13 +49,18 @@ def embed_parser() -> Parser:
     return parser
 
 
-def embed(argv: Sequence[str]) -> int:
-    arguments = embed_parser().parse(argv)
-    sentences = read_sentences(arguments)
+def _part(sentences: Iterator[PlacedText]) -> tuple[Iterator[str], Iterator[str] | None]:
+    """Return the texts and their ids; None if they have no ids."""
     first = list(islice(sentences, 1))
     named, sentences = tee(chain(first, sentences))
     texts = (sentence.text for sentence in sentences)
-    ids = (one.id or "" for one in named) if first and first[0].id is not None else None
+    has_ids = bool(first) and first[0].id is not None
+    return texts, (one.id or "" for one in named) if has_ids else None
+
+
+def embed(argv: Sequence[str]) -> int:
+    arguments = embed_parser().parse(argv)
+    texts, ids = _part(read_sentences(arguments))
     source = ("text", "file", "columns", "header")
     given = {name: one for name, one in vars(arguments).items() if name not in source}
     result = maskwright.embed(texts=texts, ids=ids, **given)
@@ -68,13 +74,14 @@ def embed(argv: Sequence[str]) -> int:
 
 
 _SEARCH_HELP = """\
-Each line shows the cosine, the number of the text in the file, and the text. Train a
-model for it with finetune --task embedding: one that has only predicted masked words finds texts
-with the same words.
+Each line shows the cosine, the number of the text in the file, its id if it has
+one, and the text. Train a model for it with finetune --task embedding: one that has only predicted
+masked words finds texts with the same words.
 
 examples:
   maskwright search runs/NAME "food of snails" --file notes.txt
   maskwright search runs/NAME "late parcel" "refund" --file mails.csv --top 3 --json
+  maskwright search runs/NAME MKTAYIAKQRQISFVK --file proteins.fasta
   maskwright search runs/NAME --file notes.txt < queries.txt
 """
 
@@ -102,11 +109,12 @@ def search(argv: Sequence[str]) -> int:
     asked = Namespace(text=arguments.queries, file=None, columns=(), header=None)
     queries = [query.text for query in read_sentences(asked) if query.text.strip()]
     searched = Namespace(**{**vars(arguments), "text": []})
-    texts = (one.text for one in read_sentences(searched))
+    texts, ids = _part(read_sentences(searched))
     found = maskwright.search(
         arguments.folder,
         queries,
         texts,
+        ids=ids,
         top=arguments.top,
         pooling=arguments.pooling,
         batch_tokens=arguments.batch_tokens,
@@ -115,11 +123,13 @@ def search(argv: Sequence[str]) -> int:
     console = make_console()
     for query, matches in zip(queries, found, strict=True):
         if arguments.json:
-            say_json({"query": query, "matches": [asdict(match) for match in matches]})
+            shown = [{k: v for k, v in asdict(match).items() if v is not None} for match in matches]
+            say_json({"query": query, "matches": shown})
             continue
         if len(queries) > 1:
             console.print(f"[bold]{escape(query)}")
         for match in matches:
-            text = escape(" ".join(match.text.split()))
+            words = [match.id or "", *match.text.split()]
+            text = escape(" ".join(words).strip())
             console.print(f"{match.score:7.3f}  [dim]{match.number:>6}[/]  {text}")
     return 0

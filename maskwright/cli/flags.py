@@ -90,7 +90,8 @@ def add_config_flags(
         action = groups[section].add_argument(
             f"--{info.name}",
             dest=f"{_CONFIG}{info.name}",
-            metavar=_name_value(info.annotation),
+            nargs="+" if info.has_commas else None,
+            metavar=_name_value(info.annotation).removesuffix(",..." * info.has_commas),
             default=argparse.SUPPRESS,
             help=_describe(info.help, attrgetter(info.name)(config)),
         )

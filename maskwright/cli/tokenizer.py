@@ -75,6 +75,7 @@ def train(argv: Sequence[str]) -> int:
     check_new_folder(arguments.out)
     counts: Counter[str] = Counter()
     texts = (document.text for document in stream_corpus(arguments.text, config.corpus, counts))
+    say(f"training a {config.tokenizer.kind} tokenizer on the text", flush=True)
     if config.tokenizer.path is not None:
         base = Tokenizer.load(config.tokenizer.path)
         tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed=config.seed)

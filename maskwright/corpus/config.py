@@ -25,9 +25,11 @@ class CorpusConfig:
     )
     html: HtmlMode = setting("keep", "strip: drop tags, scripts and styles, and decode entities")
     replace: tuple[str, ...] = setting(
-        (), "REGEX=TOKEN, in this order: what is put for numbers, addresses and ids, such as "
-        "'[0-9]+=<num>'",
-    )  # fmt: skip
+        (),
+        "REGEX=TOKEN, in this order: what is put for numbers, addresses and ids, such as "
+        "'[0-9]+=NUM'",
+        has_commas=True,
+    )
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
     encoding: str = setting(
         "utf-8", "encoding of text that is not UTF-8, such as cp1252 (a byte order mark overrides)"
@@ -63,7 +65,7 @@ class CorpusConfig:
                     raise re.error("it matches the empty text" if pattern else "there is no =")
             except re.error as error:
                 fault = f"is not REGEX=TOKEN: {error}"
-                raise ConfigError("replace", rule, fault, "Try '[0-9]+=<num>'.") from None
+                raise ConfigError("replace", rule, fault, "Try '[0-9]+=NUM'.") from None
         check_numbers(self, "window_lines", at_least=0, at_most=10_000)
         if self.window_lines and self.documents not in ("auto", "line"):
             rule = f"cannot be combined with corpus.documents = {self.documents}"

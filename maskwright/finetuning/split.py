@@ -1,7 +1,8 @@
 """The validation split if no file is given: a share of each label, independent of the order.
 
 Examples that share a text, directly or through others, form a group, which is not split; this
-covers mirrored pairs. scikit-learn's grouped splits depend on the order of examples. N examples.
+covers mirrored pairs. Near copies of sequences count as shared texts (`link_near_copies`).
+scikit-learn's grouped splits depend on the order of examples. N examples.
 """
 
 import hashlib
@@ -12,10 +13,10 @@ from typing import TypeVar
 from maskwright.corpus.column_roles import AFTER
 from maskwright.corpus.table_files import GROUP_MARK, TableRow
 from maskwright.errors import CorpusError
+from maskwright.finetuning.connected import Texts, find_connected, link_near_copies
 from maskwright.finetuning.examples import Row
 
 RowType = TypeVar("RowType", bound=Row)
-Texts = Sequence[str]
 
 
 def split_examples(
@@ -25,7 +26,8 @@ def split_examples(
 
     Each label has a training example.
     """
-    groups, held_out = hold_out([row.group_texts for row in rows], labels, share)
+    texts = link_near_copies([row.group_texts for row in rows])
+    groups, held_out = hold_out(texts, labels, share)
     return (
         [row for row, group in zip(rows, groups, strict=True) if group not in held_out],
         [row for row, group in zip(rows, groups, strict=True) if group in held_out],
@@ -65,7 +67,8 @@ def cut_folds(
 
     An example whose label no other fold has is in none: it is always a training example.
     """
-    groups, chosen = hold_out([row.group_texts for row in rows], labels, 1 / count)
+    texts = link_near_copies([row.group_texts for row in rows])
+    groups, chosen = hold_out(texts, labels, 1 / count)
     left, folds = [*range(len(rows))], list[list[int]]()
     for others in range(count, 1, -1):
         if folds:
@@ -120,26 +123,6 @@ def spell_texts(row: Row) -> tuple[str, ...]:
     """Return the texts of an example without its group; equal whatever blanks they have."""
     texts = (text for text in row.group_texts if not text.startswith(GROUP_MARK))
     return tuple(" ".join(text.split()) for text in texts)
-
-
-def find_connected(texts: Sequence[Texts]) -> list[str]:
-    """Return the group of each example: the smallest text of its connected component.
-
-    The union-find is our own, because scipy would be a new requirement of `--task embedding`.
-    """
-    parents: dict[str, str] = {}
-
-    def find(text: str) -> str:
-        while (parent := parents.setdefault(text, text)) != text:
-            parents[text] = parents[parent]
-            text = parent
-        return text
-
-    for each in texts:
-        roots = [find(text) for text in each]
-        for root in roots:
-            parents[root] = min(roots)
-    return [find(each[0]) for each in texts]
 
 
 def _choose_groups(

@@ -30,6 +30,7 @@ from maskwright.corpus.table_files import (
 from maskwright.errors import ConfigError, CorpusError, show_value
 from maskwright.finetuning.config import TASKS, FinetuneConfig, Request, TaskFiles
 from maskwright.finetuning.conll import marks_entities
+from maskwright.finetuning.connected import describe_near_copies
 from maskwright.finetuning.doubts import describe_doubts
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores, describe_void
@@ -359,6 +360,7 @@ def encode_sets(
     labels = task.find_labels(sets[0])
     named = [[task.list_labels(row) for row in rows] for rows in sets]
     task.notes += describe_doubts(sets, named, labels.names)
+    task.notes += describe_near_copies(sets)
     deciding, metrics = choose_metrics(task, labels, config.metric, files.metrics)
     train, *held_out = (task.encode(rows, labels, tokenizer, max_length) for rows in sets)
     fitted = task.fit_baselines(labels, train)

@@ -403,11 +403,14 @@ def _check_pooling(pooling: Pooling | None) -> Pooling | None:
 
 @dataclass(frozen=True)
 class Match:
-    """A text that was found, with its number (from 1 on) and the similarity of both vectors."""
+    """A text that was found, with its number (from 1 on), the similarity of both vectors, and the
+    id of the text if ids were given.
+    """
 
     number: int
     text: str
     score: float
+    id: str | None = None
 
 
 def search(
@@ -415,6 +418,7 @@ def search(
     queries: Texts,
     texts: Texts,
     *,
+    ids: Iterable[str] | None = None,
     top: int = 10,
     pooling: Pooling | None = None,
     batch_tokens: int | None = None,
@@ -433,6 +437,7 @@ def search(
         folder: a run directory, a model folder, or ``hf:NAME``.
         queries: one query or several, or the path of a file.
         texts: the texts to search, or the path of a file: a table, or text lines.
+        ids: an id for each text, which comes back with it.
         top: the number of texts to find for each query.
         pooling: ``mean`` of all tokens, or ``cls``, the first token; default: as in `Embedder`.
         batch_tokens: the maximum tokens per batch; default: chosen for the device.
@@ -452,17 +457,30 @@ def search(
     embed = Embedder(folder, device, pooling)
     vectors = embed.comparable(embed(asked, batch_tokens, QUERY))
     best: list[list[Match]] = [[] for _ in asked]
-    num_texts = 0
+    num_texts, named = 0, None if ids is None else iter(ids)
     for block in split_blocks(list_texts_of(texts)):
-        kept = [(number, text) for number, text in enumerate(block, num_texts + 1) if text.strip()]
+        own = _take_ids(named, len(block)) or [None] * len(block)
+        rows = zip(range(num_texts + 1, num_texts + len(block) + 1), block, own, strict=True)
+        kept = [row for row in rows if row[1].strip()]
         num_texts += len(block)
-        found = embed([text for _, text in kept], batch_tokens, DOCUMENT)
+        found = embed([text for _, text, _ in kept], batch_tokens, DOCUMENT)
         scores = embed.compare(vectors, embed.comparable(found))
         for matches, row in zip(best, scores, strict=True):
-            nearest = np.argsort(-row, kind="stable")[:top].tolist()
-            matches += [Match(*kept[place], score=float(row[place])) for place in nearest]
-            matches.sort(key=lambda match: -match.score)
-            del matches[top:]
+            _keep_best(matches, kept, row, top)
     if not best[0]:
         raise InputError("there is no text to search")
     return best
+
+
+def _keep_best(
+    matches: list[Match],
+    found: Sequence[tuple[int, str, str | None]],
+    scores: NDArray[np.float32],
+    top: int,
+) -> None:
+    """Add the best of the texts found (number, text and id) to the `top` matches so far."""
+    for place in np.argsort(-scores, kind="stable")[:top].tolist():
+        number, text, name = found[place]
+        matches.append(Match(number, text, float(scores[place]), name))
+    matches.sort(key=lambda match: -match.score)
+    del matches[top:]

@@ -9,6 +9,7 @@ from maskwright.config import read_yaml
 from maskwright.errors import InputError, show_value
 from maskwright.files import JsonObject, as_mapping, read_object
 from maskwright.logs import Record, read_training
+from maskwright.report.word_map import WordVectors, read_words
 from maskwright.runs.evaluation_file import RESULTS_NAME, SuiteResult, find_unusual, parse_results
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
@@ -37,6 +38,8 @@ class RunFacts:
         manifest: the manifest of its prepared data; None if the data are gone.
         document_lengths: the tokens of each training document; empty if the data are gone.
         is_finished: True if it has a model.
+        words: frequent words and their embeddings; None in a private run, without a model, or if
+            the data are gone.
     """
 
     name: str
@@ -47,6 +50,7 @@ class RunFacts:
     manifest: Manifest | None = None
     document_lengths: Sequence[int] = ()
     is_finished: bool = True
+    words: WordVectors | None = None
 
     @property
     def training(self) -> list[Record]:
@@ -131,16 +135,19 @@ def gather_facts(run: Path, name: str) -> RunFacts:
     provenance = _read_object(run / "provenance.json") or {}
     evaluation = run / RESULTS_NAME
     suites = _read_object(evaluation)
-    data = _open_data(run)
+    data, config = _open_data(run), read_yaml(run / CONFIG_NAME)
+    is_finished = (run / MODEL_NAME).is_dir()
+    shows_words = is_finished and data is not None and not config.get("private")
     return RunFacts(
         name=name,
         records=read_training(run / METRICS_NAME),
-        config=shorten_paths(read_yaml(run / CONFIG_NAME)),
+        config=shorten_paths(config),
         provenance=shorten_provenance(provenance),
         evaluation=[] if suites is None else parse_results(suites, str(evaluation)),
         manifest=data.manifest if data else None,
         document_lengths=data.document_lengths.tolist() if data else (),
-        is_finished=(run / MODEL_NAME).is_dir(),
+        is_finished=is_finished,
+        words=read_words(run / MODEL_NAME, data.unigram_counts) if data and shows_words else None,
     )
 
 

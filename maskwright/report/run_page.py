@@ -37,6 +37,10 @@ _SCORE_CHARTS = (
     ),
 )
 _MAX_BARS = 100
+_MAP = (
+    "Words that occur in the same contexts get similar embeddings. The map shows the two "
+    "directions in which these words differ most: neighbors on it may be far apart in the others"
+)
 _SIZES = (
     ("preset", "{}"),
     ("num_hidden_layers", "{} layers"),
@@ -207,6 +211,9 @@ def _list_sections(run: RunFacts) -> Iterator[Section]:
         if result and bars:
             title = name + describe_extent(result)
             yield Section(title, draw_scores(dict(bars[:_MAX_BARS]), title, chance))
+    if run.words is not None:
+        yield Section("Map of frequent words", run.words.draw(), note=_MAP)
+        yield Section("Nearest words by their embeddings", table=list(run.words.list_nearest()))
     if run.manifest is not None:
         chart = draw_lengths(run.document_lengths) if len(run.document_lengths) else None
         yield Section("Text and tokenizer", chart, _describe_text(run.manifest))

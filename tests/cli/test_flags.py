@@ -7,7 +7,8 @@ import pytest
 
 from maskwright.cli import prepare, pretrain
 from maskwright.cli.flags import Parser, add_config_flags, config_values, say_loading
-from maskwright.config import fields_of
+from maskwright.config import fields_of, from_mapping
+from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation.config import PrepareConfig
 from maskwright.runs.config import PretrainConfig, resolve
 from tests.command import Cli
@@ -53,6 +54,14 @@ def test_a_hidden_flag_works():
     parser = Parser("pretrain", "")
     add_config_flags(parser, resolve(), usual=("seed",))
     assert config_values(parser.parse(["--masking.rate", "0.2"])) == {"masking": {"rate": "0.2"}}
+
+
+def test_rules_of_replace_are_arguments_that_may_have_commas():
+    parser = Parser("pretrain", "")
+    add_config_flags(parser, resolve())
+    rules = (r"\d{1,3}=<num>", r"[a-f,]+=<id>")
+    given = config_values(parser.parse(["--corpus.replace", *rules, "--seed", "1"]))
+    assert from_mapping(CorpusConfig, given["corpus"]).replace == rules
 
 
 @pytest.mark.parametrize("command", ["pretrain", "prepare", "tokenizer train", "inspect"])

@@ -59,6 +59,14 @@ def test_ids_are_a_column_of_parquet(run: str, named: Path, cli: Cli, tmp_path: 
     assert table["id"].to_pylist() == NAMES
 
 
+def test_ids_come_back_with_texts_that_search_finds(run: str, named: Path, cli: Cli):
+    found = json.loads(cli("search", run, "A bird", "--file", named, "--json"))
+    assert {one["number"]: one["id"] for one in found["matches"]} == dict(enumerate(NAMES, 1))
+    shown = cli("search", run, "A bird", "--file", named)
+    for name, text in zip(NAMES, TEXTS, strict=True):
+        assert f"{name} {text.replace(' ', '')}" in shown
+
+
 def test_ids_come_back_with_predictions(cli: Cli, tmp_path: Path):
     run, problem = tmp_path / "model", "single_label_classification"
     model = build_classifier(make_loaded().model, FinetuneConfig(), "text", 2, seed=0)

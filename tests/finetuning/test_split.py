@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.corpus.table_files import TableRow
+from maskwright.finetuning.connected import find_connected
 from maskwright.finetuning.span_task import Question
-from maskwright.finetuning.split import count_shared, find_connected, hold_out, split_examples
+from maskwright.finetuning.split import count_shared, hold_out, split_examples
 
 TEXT_PAIRS = st.lists(st.tuples(*[st.text("ABCDEFGH", min_size=1, max_size=2)] * 2), max_size=30)
 
@@ -27,22 +28,6 @@ def make_rows(pairs: list[tuple[str, str]], label: str = "one") -> list[TableRow
         TableRow("", {"sentence1": first, "sentence2": second, "label": label})
         for first, second in pairs
     ]
-
-
-def connect_slowly(pairs: list[tuple[str, str]]) -> list[str]:
-    """Every pair takes the least text of all that it shares one with, until nothing changes."""
-    found = [min(pair) for pair in pairs]
-    for _ in pairs:
-        found = [
-            min(other for other, theirs in zip(found, pairs, strict=True) if {*pair} & {*theirs})
-            for pair in pairs
-        ]
-    return found
-
-
-@given(TEXT_PAIRS)
-def test_groups_are_what_shared_texts_connect(pairs: list[tuple[str, str]]):
-    assert find_connected(pairs) == connect_slowly(pairs)
 
 
 @given(TEXT_PAIRS, st.floats(0.05, 0.5), st.randoms())
