@@ -167,7 +167,7 @@ def spell(data: Any) -> set[str]:
     [
         ("classification", LABELS, "accuracy"),
         ("multilabel", LABELS, "micro_f1"),
-        ("regression", {"sentence1": "sentence1", "label": "value"}, "spearman"),
+        ("regression", {"sentence1": "sentence1", "label": "value"}, "mean_squared_error"),
         ("tokens", {}, "span_f1"),
     ],
 )

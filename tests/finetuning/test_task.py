@@ -175,7 +175,7 @@ def test_early_stopping_spares_the_warmup_and_may_be_off():
         ("classification", "f1", 3, "is not a metric of classification of 3 labels"),
         ("classification", "spearman", 2, "is not a metric"),
         ("multilabel", "matthews", 2, "is not a metric of multilabel"),
-        ("regression", "accuracy", 1, "Choose from spearman, pearson, mean_squared_error"),
+        ("regression", "accuracy", 1, "Choose from mean_squared_error, spearman, pearson"),
         ("tokens", "macro_f1", 5, "Choose from span_f1, accuracy"),
     ],
 )
