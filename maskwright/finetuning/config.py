@@ -75,7 +75,11 @@ class FinetuneConfig:
         "256, else 0.9",
     )
     warmup_share: float = setting(0.1, "share of the steps in which the learning rate rises")
-    weight_decay: float = setting(0.01, "weight decay of AdamW, on matrices only")
+    optimizer: Literal["adamw", "muon"] = setting(
+        "adamw", "muon: Muon for the hidden matrices, AdamW for the rest; adamw: AdamW for all"
+    )
+    muon_learning_rate: float = setting(0.002, "peak rate of Muon; layer_decay lowers it, too")
+    weight_decay: float = setting(0.01, "weight decay, on matrices only")
     dropout: float = setting(0.1, "dropout in the encoder and before the output layer")
     grad_clip: float = setting(1.0, "maximum gradient norm; 0: no clipping")
     pooling: Pooling | None = setting(
@@ -115,7 +119,8 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         check_numbers(self, "epochs", above=0, at_most=1_000_000)
-        check_numbers(self, "learning_rate", "evaluations_an_epoch", above=0)
+        rates = ("learning_rate", "muon_learning_rate")
+        check_numbers(self, *rates, "evaluations_an_epoch", above=0)
         check_numbers(self, "batch_size", "seeds", at_least=1)
         check_numbers(self, "weight_decay", "grad_clip", "patience", at_least=0)
         check_numbers(self, "first_seed", at_least=0, at_most=2**63 - 1)

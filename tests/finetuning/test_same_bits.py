@@ -20,6 +20,7 @@ PAIR = [*TEXT, "sentence2=right"]
 KINDS = {
     "classification": ["classification", *LABEL],
     "weights": ["classification", *LABEL, "--class_weights", "true"],
+    "muon": ["classification", *LABEL, "--optimizer", "muon"],
     "pair": ["regression", *PAIR, "label=count", "--pooling", "bi"],
     "multilabel": ["multilabel", *LABEL],
     "regression": ["regression", *TEXT, "label=count"],

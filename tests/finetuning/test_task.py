@@ -68,6 +68,14 @@ def test_a_task_is_learned_saved_and_answered(
     assert answer.label == expected.get(task, "animal")
 
 
+def test_muon_learns_a_task(nouns: Path):
+    loaded, config = make_loaded(), replace(CONFIG, epochs=3, optimizer="muon")
+    config = replace(config, muon_learning_rate=0.02)
+    data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
+    [run] = train_seeds(data, loaded.model, config, CPU).runs
+    assert run.scores["accuracy"] >= 0.9 > data.baselines["majority"]["accuracy"]
+
+
 def test_tags_are_learned_saved_and_answered(tmp_path: Path):
     loaded = make_loaded()
     files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
