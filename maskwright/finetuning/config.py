@@ -99,6 +99,11 @@ class FinetuneConfig:
         "embedding, text without labels: find a text under other dropout (simcse), or rebuild it "
         "from the vector of 40 % of its tokens (tsdae)",
     )
+    beside: Literal["auto", "on", "off"] = setting(
+        "auto",
+        "also fit a linear model of words and vectors, whose logits are added; auto: for labels or "
+        "numbers of up to 1,000 texts or pairs, if it helps in 3 folds of the training examples",
+    )
     class_weights: bool = setting(False, "weight the loss so that all labels have the same weight")
     metric: Metric | None = setting(None, "metric that selects the best weights; none = the task's")
     evaluations_an_epoch: float = setting(2.0, "evaluations on the validation examples per epoch")

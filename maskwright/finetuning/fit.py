@@ -403,6 +403,21 @@ def collect_results(data: TaskData, seeds: SeedsResult, computation: dict[str, s
     return results
 
 
+def add_beside(results: Results, data: TaskData, answers: Sequence[Sequence[Logits]]) -> None:
+    """Replace the scores by those of the saved model with its linear model beside.
+
+    The mean scores of the encoders alone stand among the baselines.
+
+    Args:
+        answers: the logits of the validation examples, and of the test examples if there are any.
+    """
+    sets: list[SetResults] = [results, *([results["test"]] if "test" in results else [])]
+    for found, examples, logits in zip(sets, data.held_out, answers, strict=True):
+        alone = {name: score["mean"] for name, score in found["scores"].items()}
+        found["baselines"] = {**found["baselines"], "encoder alone": alone}
+        found["scores"] = summarize([score_logits(data, examples, logits)])
+
+
 def add_control(results: Results, control: SeedsResult) -> None:
     """Add the scores of an encoder of the same shape that started from random weights."""
     results["random_encoder"] = summarize([run.scores for run in control.runs])

@@ -122,26 +122,19 @@ class Predictions:
                 yield (true,), (found,)
 
 
-def predict_sets(
+def answer_sets(
     data: TaskData,
     model: Classifier,
     config: FinetuneConfig,
     device: torch.device,
     pulse: Pulse | None = None,
-) -> list[Predictions]:
-    """Return the predictions for the validation examples, and for the test examples if any."""
+) -> list[list[Logits]]:
+    """Return the logits of the validation examples, and of the test examples if there are any."""
     model.to(device)
-    sets = [
-        name_predictions(
-            data.task,
-            data.labels,
-            examples,
-            compute_logits(model, examples, data.pad_id, config.precision, pulse),
-        )
-        for examples in data.held_out
-    ]
+    parts = data.pad_id, config.precision, pulse
+    found = [compute_logits(model, examples, *parts) for examples in data.held_out]
     model.cpu()
-    return sets
+    return found
 
 
 def name_predictions(

@@ -25,11 +25,13 @@ from maskwright.finetuning.examples import Row
 from maskwright.finetuning.fit import (
     FinishedSeeds,
     SeedsResult,
+    add_beside,
     add_control,
     ask_teacher,
     collect_results,
     train_seeds,
 )
+from maskwright.finetuning.fit_beside import fit_beside
 from maskwright.finetuning.metrics import (
     RESULTS_NAME,
     VALID_LOSS,
@@ -43,7 +45,13 @@ from maskwright.finetuning.metrics import (
     summarize,
 )
 from maskwright.finetuning.network import check_pooling
-from maskwright.finetuning.report import add_classes, predict_sets, write_page, write_predictions
+from maskwright.finetuning.report import (
+    add_classes,
+    answer_sets,
+    name_predictions,
+    write_page,
+    write_predictions,
+)
 from maskwright.finetuning.resume import owning_run, record_end, record_start
 from maskwright.finetuning.split import cut_folds, split_examples
 from maskwright.finetuning.task import (
@@ -189,7 +197,16 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         results = collect_results(data, outcome, computation)
         if folds is not None:
             results["folds"] = folds
-        predictions = predict_sets(data, outcome.model, config, device, pulse)
+        answers = answer_sets(data, outcome.model, config, device, pulse)
+        beside = fit_beside(request, data, loaded, config, device, pulse)
+        if beside is not None:
+            pairs = zip(data.held_out, answers, strict=True)
+            answers = [beside.answer(data, examples, logits) for examples, logits in pairs]
+            add_beside(results, data, answers)
+        predictions = [
+            name_predictions(data.task, data.labels, examples, logits)
+            for examples, logits in zip(data.held_out, answers, strict=True)
+        ]
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
         card = _write_card(results, request.origin)
@@ -197,6 +214,8 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
             num_texts = len(data.held_out[-1].rows[0].texts)
             card = add_example(card, make_examples(loaded.tokenizer, num_texts))
         _save_model(out / MODEL_NAME, outcome.model, card, data, loaded, config.max_length)
+        if beside is not None:
+            beside.saved.save(out / MODEL_NAME, request.model)
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted
             report("control: the same shape with random weights:")
@@ -310,6 +329,13 @@ def _write_card(results: Results, origin: str) -> str:
     baselines, in_folds = judged["baselines"], ""
     if folds := results.get("folds"):
         in_folds = f" In {folds['count']} folds: {show_mean(folds['scores'][deciding])}."
+    beside = ""
+    if alone := baselines.get("encoder alone"):
+        beside = (
+            " maskwright adds the logits of a linear model of words and vectors (`beside`), which "
+            f"other libraries and exports do not have: with the encoder alone it is "
+            f"{show_score(alone[deciding])}."
+        )
     return (
         f"# A model fine-tuned for {results['task']}\n\n"
         f"Fine-tuned by maskwright from {write_code(origin)} on "
@@ -319,7 +345,7 @@ def _write_card(results: Results, origin: str) -> str:
         f"{show_score(judged['scores'][deciding]['mean'])} "
         f"({count_noun(len(results['runs']), 'run')}; always {describe_constant(results['task'])}: "
         f"{show_score(baselines['majority'][deciding])}, bag of words: "
-        f"{show_score(baselines['bag of words'][deciding])}).{in_folds}\n"
+        f"{show_score(baselines['bag of words'][deciding])}).{in_folds}{beside}\n"
     )
 
 

@@ -1,0 +1,312 @@
+"""The fit of the linear model beside an encoder, whose parts are chosen by folds.
+
+An encoder knows the labels of its own training examples, so its logits for them say nothing about
+its worth. In folds each example is answered by an encoder that was fine-tuned on the others, and
+those answers weigh the encoder against the words and the vectors. N examples, K labels.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright.console import Pulse
+from maskwright.extras import import_extra
+from maskwright.finetuning.baselines import build_linear, count_words, fit_vectorizer
+from maskwright.finetuning.beside import (
+    Beside,
+    Weights,
+    Words,
+    compute_vectors,
+    open_embedder,
+)
+from maskwright.finetuning.config import FinetuneConfig, Request
+from maskwright.finetuning.examples import Examples, Row
+from maskwright.finetuning.fit import choose_threshold, score_logits, train_seeds
+from maskwright.finetuning.metrics import beats
+from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.split import cut_folds, split_examples
+from maskwright.finetuning.task import Logits, TaskData, encode_sets, load_label_task
+from maskwright.finetuning.text_tasks import Ranking, TextTask
+from maskwright.formatting import show_score
+from maskwright.inference.embed import Embedder
+from maskwright.model.config import ProblemType
+from maskwright.model_folder.folder import Loaded
+
+MAX_EXAMPLES = 1000  # of ``auto``: folds take three times as long as the run itself
+_NUM_FOLDS = 3
+_SCALES, _STRENGTHS = (0.0, 1.0, 2.0, 4.0), (1.0, 3.0, 10.0)  # of vectors; of the linear model
+_ENCODER_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
+_LINEAR_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
+_ABSENT = -10.0  # the logit of a label that the examples of a fit do not have
+Matrix = NDArray[np.float64]
+
+
+class Parts(NamedTuple):
+    """What folds chose: the scale of the vectors, strength, both weights, and the threshold."""
+
+    scale: float
+    strength: float
+    encoder: float
+    linear: float
+    threshold: float = 0.0
+
+
+@dataclass(frozen=True)
+class FittedBeside:
+    """The linear model to save, and one that has not seen the validation examples."""
+
+    saved: Beside
+    unseen: Beside
+
+    def answer(self, data: TaskData, examples: Examples, logits: Sequence[Logits]) -> list[Logits]:
+        """Return the logits of validation or test examples, with those of the linear model."""
+        model = self.unseen if examples is data.valid else self.saved
+        texts = [row.texts for row in examples.rows]
+        return [*model(np.stack(logits), texts)]
+
+
+def find_obstacle(request: Request, data: TaskData) -> str | None:
+    """Return why ``auto`` fits no linear model; None: it does."""
+    config, count = request.config, len(data.train.rows)
+    if not isinstance(data.task, TextTask) or isinstance(data.task, Ranking):
+        return ""
+    if config.beside == "on":
+        return None
+    if config.beside == "off" or config.private or request.teacher is not None:
+        return ""
+    if config.class_weights:
+        return ""
+    if count > MAX_EXAMPLES:
+        return f"beside: off, as there are more than {MAX_EXAMPLES:,} examples (--beside on)"
+    return None
+
+
+def fit_beside(
+    request: Request,
+    data: TaskData,
+    loaded: Loaded[Any],
+    config: FinetuneConfig,
+    device: torch.device,
+    pulse: Pulse,
+) -> FittedBeside | None:
+    """Return the linear model for a fine-tuned encoder; None if it is off, or folds are against it.
+
+    `loaded` is the encoder before fine-tuning.
+    """
+    obstacle = find_obstacle(request, data)
+    if obstacle is not None:
+        if obstacle:
+            pulse.say(obstacle)
+        return None
+    seen = [*data.train.rows] if request.files.valid else [*data.train.rows, *data.valid.rows]
+    pulse.say(
+        f"beside a bag of words: {_NUM_FOLDS} folds of {len(seen):,} examples, each answered by "
+        "an encoder that was fine-tuned on the others"
+    )
+    loaded.model.to(device)
+    vectors = Vectors(open_embedder(loaded))
+    folds = [*_list_folds(request, data, loaded, seen)]
+    answered = _join(folds)
+    encoder = _answer_folds(folds, loaded, replace(config, seeds=1), device, pulse)
+    parts, found = choose_parts(data, folds, answered, encoder, vectors)
+    alone = score_logits(data, answered, [*encoder], choose_threshold(data, answered, [*encoder]))
+    both = score_logits(data, answered, [*found], parts.threshold)
+    metric = data.deciding
+    helps = parts.linear > 0 and beats(metric, both[metric], alone[metric])
+    import os
+    if os.environ.get("DBG"): print(parts)
+    verdict = "on" if helps or config.beside == "on" else "off"
+    pulse.say(
+        f"beside: {verdict}. In folds {metric} {show_score(both[metric])}, of the encoder alone "
+        f"{show_score(alone[metric])}"
+    )
+    if verdict == "off":
+        return None
+    saved = fit_parts(data, seen, parts, vectors)
+    if request.files.valid:
+        return FittedBeside(saved, saved)
+    return FittedBeside(saved, fit_parts(data, data.train.rows, parts, vectors))
+
+
+def _list_folds(
+    request: Request, data: TaskData, loaded: Loaded[Any], rows: Sequence[Row]
+) -> Iterator[TaskData]:
+    """Yield the data of each fold, whose examples are the test examples."""
+    task, files = load_label_task(request.files.task), request.files
+    labels = [task.list_labels(row) for row in rows]
+    for fold in cut_folds(rows, labels, _NUM_FOLDS):
+        rest = sorted({*range(len(rows))} - {*fold})
+        train: Sequence[Row] = [rows[n] for n in rest]
+        chosen: Sequence[Row] = data.valid.rows
+        if files.valid is None:
+            train, chosen = split_examples(train, [labels[n] for n in rest], files.valid_share)
+        if train and chosen and fold:
+            sets = [train, chosen, [rows[n] for n in fold]]
+            found = encode_sets(task, sets, files, loaded, request.config)
+            if found.labels.names == data.labels.names:
+                yield found
+
+
+def _join(folds: Sequence[TaskData]) -> Examples:
+    """Return the examples of all folds, in their order."""
+    parts = [fold.held_out[-1] for fold in folds]
+    return Examples(
+        [one for part in parts for one in part.inputs],
+        np.concatenate([np.asarray(part.targets) for part in parts]),
+        rows=[row for part in parts for row in part.rows],
+    )
+
+
+def _answer_folds(
+    folds: Sequence[TaskData],
+    loaded: Loaded[Any],
+    config: FinetuneConfig,
+    device: torch.device,
+    pulse: Pulse,
+) -> NDArray[np.float32]:
+    """Return the logits [N, K] of all folds, each by an encoder that was trained on the others."""
+    found: list[Logits] = []
+    for number, data in enumerate(folds, start=1):
+        model = train_seeds(data, loaded.model, config, device, pulse=pulse).model.to(device)
+        found += compute_logits(model, data.held_out[-1], data.pad_id, config.precision, pulse)
+        pulse.say(f"  fold {number} of {len(folds)} is answered")
+    return np.stack(found)
+
+
+class Vectors:
+    """The vectors of examples, each computed once."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self._known: dict[tuple[str, ...], Matrix] = {}
+
+    def __call__(self, texts: Sequence[Sequence[str]]) -> Matrix:
+        """Return [N, D]."""
+        keys = [tuple(each) for each in texts]
+        if new := [key for key in dict.fromkeys(keys) if key not in self._known]:
+            self._known |= dict(zip(new, compute_vectors(self.embedder, new), strict=True))
+        return np.stack([self._known[key] for key in keys])
+
+
+class Features:
+    """The features of words and vectors, fitted to texts; vectors are scaled to one deviation."""
+
+    def __init__(self, texts: Sequence[Sequence[str]], compute: Vectors) -> None:
+        self.texts, self.compute = texts, compute
+        self.bag: Any = fit_vectorizer(texts)
+        vectors = compute(texts)
+        self.mean = vectors.mean(0)
+        self.size = (vectors.std(0) + 1e-6) * vectors.shape[1] ** 0.5
+
+    def describe(self, texts: Sequence[Sequence[str]]) -> tuple[Any, Matrix]:
+        """Return the features of words, sparse, and of vectors [N, D]."""
+        sparse: Any = import_extra("scipy.sparse", "finetune", "a linear model")
+        words = (
+            sparse.csr_matrix((len(texts), 0)) if self.bag is None else count_words(self.bag, texts)
+        )
+        return words, (self.compute(texts) - self.mean) / self.size
+
+    def join(self, words: Any, vectors: Matrix, scale: float) -> Any:
+        """Return both as one sparse matrix."""
+        sparse: Any = import_extra("scipy.sparse", "finetune", "a linear model")
+        return sparse.hstack([words, scale * vectors]).tocsr() if scale else words
+
+
+def choose_parts(
+    data: TaskData,
+    folds: Sequence[TaskData],
+    answered: Examples,
+    encoder: NDArray[np.float32],
+    compute: Vectors,
+) -> tuple[Parts, NDArray[np.float32]]:
+    """Return the parts with the lowest loss in folds, and the logits [N, K] with them.
+
+    Args:
+        answered: the examples of all folds.
+        encoder: [N, K] the logits of the encoders of the folds.
+    """
+    problem, targets = data.task.problem, torch.as_tensor(answered.targets)
+
+    def rate(logits: Matrix) -> float:
+        return data.task.loss(torch.as_tensor(logits), targets).item()
+
+    options = list(product(_SCALES, _STRENGTHS))
+    answers: dict[tuple[float, float], list[Matrix]] = {each: [] for each in options}
+    for fold in folds:
+        train, test = fold.train, fold.held_out[-1]
+        features = Features([row.texts for row in train.rows], compute)
+        learned = np.asarray(train.targets)
+        fresh = [row.texts for row in test.rows]
+        known, asked = features.describe(features.texts), features.describe(fresh)
+        for scale, strength in options:
+            fitted = fit_linear(
+                problem, features.join(*known, scale), learned, strength, encoder.shape[1]
+            )
+            answers[scale, strength].append(features.join(*asked, scale) @ fitted[0].T + fitted[1])
+    joined = {each: np.vstack(one) for each, one in answers.items()}
+    best = min(options, key=lambda each: rate(joined[each]))
+    own = encoder.astype(np.float64)
+    weights = [pair for pair in product(_ENCODER_WEIGHTS, _LINEAR_WEIGHTS) if any(pair)]
+    pair = min(weights, key=lambda pair: rate(pair[0] * own + pair[1] * joined[best]))
+    found = (pair[0] * own + pair[1] * joined[best]).astype(np.float32)
+    threshold = choose_threshold(data, answered, [*found])
+    return Parts(*best, *pair, threshold), found
+
+
+def fit_linear(
+    problem: ProblemType, features: Any, targets: NDArray[Any], strength: float, num_labels: int
+) -> tuple[Matrix, Matrix]:
+    """Return weights [K, F] and biases [K] of scikit-learn's linear model."""
+    weights = np.zeros((num_labels, features.shape[1]))
+    bias = np.full(num_labels, _ABSENT)
+    if not features.shape[1]:
+        return weights, np.zeros(num_labels)
+    model = build_linear(problem, strength).fit(features, targets)
+    if problem == "regression":
+        weights[0], bias[0] = model.coef_, model.intercept_
+    elif problem == "multi_label_classification":
+        for label, one in enumerate(model.estimators_):
+            if hasattr(one, "coef_"):  # else all examples have the label, or none
+                weights[label], bias[label] = one.coef_[0], one.intercept_[0]
+            elif targets[:, label].any():
+                bias[label] = -_ABSENT
+    elif len(model.classes_) == 2:
+        weights[model.classes_] = np.vstack([-model.coef_ / 2, model.coef_ / 2])
+        bias[model.classes_] = np.array([-1, 1]) * model.intercept_[0] / 2
+    else:
+        weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
+    return weights, bias
+
+
+def fit_parts(data: TaskData, rows: Sequence[Row], parts: Parts, compute: Vectors) -> Beside:
+    """Return the linear model of examples with the parts that were chosen."""
+    task, problem = data.task, data.task.problem
+    assert isinstance(task, TextTask)
+    features = Features([row.texts for row in rows], compute)
+    words, vectors = features.describe(features.texts)
+    joined = features.join(words, vectors, parts.scale)
+    targets = task.encode_labels(rows, data.labels)
+    num_labels, num_words = len(data.labels.names), words.shape[1]
+    weights, bias = fit_linear(problem, joined, targets, parts.strength, num_labels)
+    weights, bias = parts.linear * weights, parts.linear * bias - parts.threshold
+    of_vectors = parts.scale * weights[:, num_words:] / features.size if parts.scale else None
+    if of_vectors is not None:
+        bias = bias - of_vectors @ features.mean
+    found = Weights(
+        np.array(parts.encoder),
+        weights[:, :num_words],
+        np.zeros((num_labels, 0)) if of_vectors is None else of_vectors,
+        bias,
+    )
+    bag = features.bag
+    terms = {} if bag is None else {str(term): int(n) for term, n in bag.vocabulary_.items()}
+    idf = np.zeros(0) if bag is None else np.asarray(bag.idf_, np.float64)
+    is_char = bag is not None and bag.analyzer == "char"
+    return Beside(
+        Words(terms, idf, is_char), found, None if of_vectors is None else compute.embedder
+    )
