@@ -101,6 +101,16 @@ class Weights:
     bias: NDArray[np.float64]
 
 
+def describe_beside(model: Path) -> list[str]:
+    """Return a line for readers of a model folder without its linear model, if it has one."""
+    if not (model / FOLDER_NAME).is_dir():
+        return []
+    return [
+        f"the linear model of words in {model / FOLDER_NAME} is not included: only predict, serve "
+        "and Python use it. The card has the score of the encoder alone."
+    ]
+
+
 def compute_vectors(embedder: Embedder, texts: Texts) -> NDArray[np.float64]:
     """Return the features [N, D] of the vectors of the examples.
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.console import Pulse
+from maskwright.errors import InputError
 from maskwright.extras import import_extra
 from maskwright.finetuning.baselines import build_linear, count_words, fit_vectorizer
 from maskwright.finetuning.beside import (
@@ -27,10 +28,10 @@ from maskwright.finetuning.beside import (
 from maskwright.finetuning.config import FinetuneConfig, Request
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.fit import choose_threshold, score_logits, train_seeds
-from maskwright.finetuning.metrics import beats
+from maskwright.finetuning.metrics import LOWER_IS_BETTER, beats
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.split import cut_folds, split_examples
-from maskwright.finetuning.task import Logits, TaskData, encode_sets, load_label_task
+from maskwright.finetuning.task import Logits, Task, TaskData, Tell, encode_sets, load_label_task
 from maskwright.finetuning.text_tasks import Ranking, TextTask
 from maskwright.formatting import show_score
 from maskwright.inference.embed import Embedder
@@ -39,21 +40,22 @@ from maskwright.model_folder.folder import Loaded
 
 MAX_EXAMPLES = 1000  # of ``auto``: folds take three times as long as the run itself
 _NUM_FOLDS = 3
-_SCALES, _STRENGTHS = (0.0, 1.0, 2.0, 4.0), (1.0, 3.0, 10.0)  # of vectors; of the linear model
-_ENCODER_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
-_LINEAR_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
+_SCALES, _STRENGTHS = (0.0, 0.25, 0.5, 1.0, 2.0), (1.0, 10.0, 100.0)
+_ENCODER_WEIGHTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25)
+_LINEAR_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of the encoder in a number
 _ABSENT = -10.0  # the logit of a label that the examples of a fit do not have
 Matrix = NDArray[np.float64]
 
 
 class Parts(NamedTuple):
-    """What folds chose: the scale of the vectors, strength, both weights, and the threshold."""
+    """What folds chose: the scale of the vectors, strength, both weights, and biases [K]."""
 
     scale: float
     strength: float
     encoder: float
     linear: float
-    threshold: float = 0.0
+    shift: Matrix
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,35 @@ class FittedBeside:
         return [*model(np.stack(logits), texts)]
 
 
-def find_obstacle(request: Request, data: TaskData) -> str | None:
-    """Return why ``auto`` fits no linear model; None: it does."""
-    config, count = request.config, len(data.train.rows)
-    if not isinstance(data.task, TextTask) or isinstance(data.task, Ranking):
-        return ""
+def has_features(task: Task) -> bool:
+    """Return True if a linear model of words and vectors can label the examples of a task."""
+    return isinstance(task, TextTask) and not isinstance(task, Ranking)
+
+
+def check_beside(task: Task, config: FinetuneConfig) -> None:
+    """Raise InputError if a linear model is asked for that there cannot be."""
+    if config.beside != "on":
+        return
+    if not has_features(task):
+        raise InputError(f"--beside on has no effect with --task {task.name}. Remove it.")
+    if config.private:
+        raise InputError(
+            "--beside on saves words of the examples, which --private leaves out. Remove one of "
+            "them."
+        )
+
+
+def is_due(request: Request, data: TaskData, report: Tell) -> bool:
+    """Return True if a linear model is to be fitted; for ``auto`` report a limit that it exceeds."""
+    config = request.config
     if config.beside == "on":
-        return None
-    if config.beside == "off" or config.private or request.teacher is not None:
-        return ""
-    if config.class_weights:
-        return ""
-    if count > MAX_EXAMPLES:
-        return f"beside: off, as there are more than {MAX_EXAMPLES:,} examples (--beside on)"
-    return None
+        return True
+    others = config.private or config.class_weights or request.teacher is not None
+    if config.beside == "off" or others or not has_features(data.task):
+        return False
+    if is_large := len(data.train.rows) > MAX_EXAMPLES:
+        report(f"no linear model beside, as there are over {MAX_EXAMPLES:,} examples (--beside on)")
+    return not is_large
 
 
 def fit_beside(
@@ -98,10 +115,7 @@ def fit_beside(
 
     `loaded` is the encoder before fine-tuning.
     """
-    obstacle = find_obstacle(request, data)
-    if obstacle is not None:
-        if obstacle:
-            pulse.say(obstacle)
+    if not is_due(request, data, pulse.say):
         return None
     seen = [*data.train.rows] if request.files.valid else [*data.train.rows, *data.valid.rows]
     pulse.say(
@@ -114,16 +128,18 @@ def fit_beside(
     answered = _join(folds)
     encoder = _answer_folds(folds, loaded, replace(config, seeds=1), device, pulse)
     parts, found = choose_parts(data, folds, answered, encoder, vectors)
-    alone = score_logits(data, answered, [*encoder], choose_threshold(data, answered, [*encoder]))
-    both = score_logits(data, answered, [*found], parts.threshold)
     metric = data.deciding
-    helps = parts.linear > 0 and beats(metric, both[metric], alone[metric])
-    import os
-    if os.environ.get("DBG"): print(parts)
+    threshold = choose_threshold(data, answered, [*encoder])
+    alone = score_logits(data, answered, [*encoder], threshold)[metric]
+    both = score_logits(data, answered, [*found])[metric]
+    if data.task.problem == "regression":  # by fold
+        sign = 1.0 if metric in LOWER_IS_BETTER else -1.0
+        alone, both = (sign * rate(data, folds, one.astype(np.float64)) for one in (encoder, found))
+    helps = parts.linear > 0 and beats(metric, both, alone)
     verdict = "on" if helps or config.beside == "on" else "off"
     pulse.say(
-        f"beside: {verdict}. In folds {metric} {show_score(both[metric])}, of the encoder alone "
-        f"{show_score(alone[metric])}"
+        f"beside: {verdict}. In folds {metric} {show_score(both)}, of the encoder alone "
+        f"{show_score(alone)}"
     )
     if verdict == "off":
         return None
@@ -178,6 +194,44 @@ def _answer_folds(
     return np.stack(found)
 
 
+def rate(data: TaskData, folds: Sequence[TaskData], logits: Matrix) -> float:
+    """Return the loss of the logits [N, K] of all folds; of numbers what selects their weights.
+
+    The encoders of folds may differ in the scale of their numbers, so that a correlation is the
+    mean of those of the folds.
+    """
+    held_out = [fold.held_out[-1] for fold in folds]
+    if data.task.problem != "regression" or data.deciding in LOWER_IS_BETTER:
+        targets = np.concatenate([np.asarray(examples.targets) for examples in held_out])
+        return data.task.loss(torch.as_tensor(logits), torch.as_tensor(targets)).item()
+    parts = np.split(logits, np.cumsum([len(examples) for examples in held_out])[:-1])
+    pairs = zip(held_out, parts, strict=True)
+    scores = [score_logits(data, *pair)[data.deciding] for pair in pairs]
+    return -float(np.nan_to_num(scores).mean())
+
+
+def choose_shift(data: TaskData, answered: Examples, logits: NDArray[np.float32]) -> Matrix:
+    """Return biases [K] to add to logits [N, K], for metrics that frequent labels dominate.
+
+    Probabilities of a weak model are all near the shares of the labels, so that it always answers
+    the more frequent one of two: accurate, and of no use to a metric such as Matthews' correlation.
+    The alternative is to answer each as often as it occurs.
+    """
+    found, metric = [*logits], data.deciding
+    num_labels = logits.shape[1]
+    if data.task.problem == "multi_label_classification":
+        return np.full(num_labels, -choose_threshold(data, answered, found))
+    none = np.zeros(num_labels)
+    if data.task.problem == "regression" or num_labels != 2 or metric == "accuracy":
+        return none
+    share = np.asarray(answered.targets).mean()
+    shift = np.array([0.0, -np.quantile(logits[:, 1] - logits[:, 0], 1 - share)])
+    moved = score_logits(data, answered, [*(logits + shift).astype(np.float32)])
+    return (
+        shift if beats(metric, moved[metric], score_logits(data, answered, found)[metric]) else none
+    )
+
+
 class Vectors:
     """The vectors of examples, each computed once."""
 
@@ -230,11 +284,7 @@ def choose_parts(
         answered: the examples of all folds.
         encoder: [N, K] the logits of the encoders of the folds.
     """
-    problem, targets = data.task.problem, torch.as_tensor(answered.targets)
-
-    def rate(logits: Matrix) -> float:
-        return data.task.loss(torch.as_tensor(logits), targets).item()
-
+    problem = data.task.problem
     options = list(product(_SCALES, _STRENGTHS))
     answers: dict[tuple[float, float], list[Matrix]] = {each: [] for each in options}
     for fold in folds:
@@ -249,13 +299,20 @@ def choose_parts(
             )
             answers[scale, strength].append(features.join(*asked, scale) @ fitted[0].T + fitted[1])
     joined = {each: np.vstack(one) for each, one in answers.items()}
-    best = min(options, key=lambda each: rate(joined[each]))
     own = encoder.astype(np.float64)
     weights = [pair for pair in product(_ENCODER_WEIGHTS, _LINEAR_WEIGHTS) if any(pair)]
-    pair = min(weights, key=lambda pair: rate(pair[0] * own + pair[1] * joined[best]))
-    found = (pair[0] * own + pair[1] * joined[best]).astype(np.float32)
-    threshold = choose_threshold(data, answered, [*found])
-    return Parts(*best, *pair, threshold), found
+    if problem == "regression":  # so that the numbers keep their scale
+        weights = [(share, 1 - share) for share in _SHARES]
+
+    def combine(scale: float, strength: float, own_weight: float, weight: float) -> Matrix:
+        return own_weight * own + weight * joined[scale, strength]
+
+    # Features with weights: strong regularization makes a model timid, not bad.
+    every = [(*option, *pair) for option in options for pair in weights]
+    best = min(every, key=lambda option: rate(data, folds, combine(*option)))
+    found = combine(*best).astype(np.float32)
+    shift = choose_shift(data, answered, found)
+    return Parts(*best, shift), (found + shift).astype(np.float32)
 
 
 def fit_linear(
@@ -293,7 +350,7 @@ def fit_parts(data: TaskData, rows: Sequence[Row], parts: Parts, compute: Vector
     targets = task.encode_labels(rows, data.labels)
     num_labels, num_words = len(data.labels.names), words.shape[1]
     weights, bias = fit_linear(problem, joined, targets, parts.strength, num_labels)
-    weights, bias = parts.linear * weights, parts.linear * bias - parts.threshold
+    weights, bias = parts.linear * weights, parts.linear * bias + parts.shift
     of_vectors = parts.scale * weights[:, num_words:] / features.size if parts.scale else None
     if of_vectors is not None:
         bias = bias - of_vectors @ features.mean

@@ -31,7 +31,7 @@ from maskwright.finetuning.fit import (
     collect_results,
     train_seeds,
 )
-from maskwright.finetuning.fit_beside import fit_beside
+from maskwright.finetuning.fit_beside import check_beside, fit_beside
 from maskwright.finetuning.metrics import (
     RESULTS_NAME,
     VALID_LOSS,
@@ -117,6 +117,7 @@ def make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Reque
     for name in task.unused:
         if flags[name] if name in flags else getattr(config, name) != getattr(default, name):
             raise InputError(f"--{name} has no effect with --task {task.name}. Remove it.")
+    check_beside(task, config)
     config.distill.check_teacher(flags["teacher"])
     model = find_model_folder(flags["folder"])
     teacher = None if flags["teacher"] is None else find_model_folder(flags["teacher"])
