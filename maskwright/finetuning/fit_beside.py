@@ -108,7 +108,6 @@ def fit_beside(
     request: Request,
     data: TaskData,
     loaded: Loaded[Any],
-    config: FinetuneConfig,
     device: torch.device,
     pulse: Pulse,
 ) -> FittedBeside | None:
@@ -116,6 +115,7 @@ def fit_beside(
 
     `loaded` is the encoder before fine-tuning.
     """
+    config = request.config
     if not is_due(request, data, pulse.say):
         return None
     seen = [*data.train.rows] if request.files.valid else [*data.train.rows, *data.valid.rows]

@@ -5,9 +5,10 @@ other folds selected, as in any run.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from maskwright.finetuning.fit import (
     collect_results,
     train_seeds,
 )
-from maskwright.finetuning.fit_beside import check_beside, fit_beside
+from maskwright.finetuning.fit_beside import FittedBeside, check_beside, fit_beside
 from maskwright.finetuning.metrics import (
     RESULTS_NAME,
     VALID_LOSS,
@@ -46,6 +47,7 @@ from maskwright.finetuning.metrics import (
 )
 from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import (
+    Predictions,
     add_classes,
     answer_sets,
     name_predictions,
@@ -198,25 +200,16 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         results = collect_results(data, outcome, computation)
         if folds is not None:
             results["folds"] = folds
-        answers = answer_sets(data, outcome.model, config, device, pulse)
-        beside = fit_beside(request, data, loaded, config, device, pulse)
-        if beside is not None:
-            pairs = zip(data.held_out, answers, strict=True)
-            answers = [beside.answer(data, examples, logits) for examples, logits in pairs]
-            add_beside(results, data, answers)
-        predictions = [
-            name_predictions(data.task, data.labels, examples, logits)
-            for examples, logits in zip(data.held_out, answers, strict=True)
-        ]
+        predictions, beside = _answer(request, data, loaded, outcome.model, results, pulse)
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
         card = _write_card(results, request.origin)
         if not config.private:  # words of the vocabulary, which may be of a private text, too
             num_texts = len(data.held_out[-1].rows[0].texts)
             card = add_example(card, make_examples(loaded.tokenizer, num_texts))
-        _save_model(out / MODEL_NAME, outcome.model, card, data, loaded, config.max_length)
-        if beside is not None:
-            beside.saved.save(out / MODEL_NAME, request.model)
+        finish = beside and partial(beside.saved.save, pretrained=request.model)
+        kept = data, loaded, config.max_length, finish
+        _save_model(out / MODEL_NAME, outcome.model, card, *kept)
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted
             report("control: the same shape with random weights:")
@@ -228,6 +221,29 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     write_page(out, results, predictions[-1], report)
 
 
+def _answer(
+    request: Request,
+    data: TaskData,
+    loaded: Loaded[Any],
+    model: Classifier,
+    results: Results,
+    pulse: Pulse,
+) -> tuple[list[Predictions], FittedBeside | None]:
+    """Return the predictions for validation and test examples, and the linear model beside.
+
+    With one the scores in the results become those of both together.
+    """
+    config, device = request.config, choose_device(request.config.device, field="device")
+    answers = answer_sets(data, model, config, device, pulse)
+    beside = fit_beside(request, data, loaded, device, pulse)
+    if beside is not None:
+        pairs = zip(data.held_out, answers, strict=True)
+        answers = [beside.answer(data, examples, logits) for examples, logits in pairs]
+        add_beside(results, data, answers)
+    sets = zip(data.held_out, answers, strict=True)
+    return [name_predictions(data.task, data.labels, *each) for each in sets], beside
+
+
 def _save_model(
     folder: Path,
     model: Classifier,
@@ -235,6 +251,7 @@ def _save_model(
     data: TaskData,
     loaded: Loaded[Any],
     max_length: int | None,
+    finish: Callable[[Path], None] | None,
 ) -> None:
     rows, level = data.train.rows, data.task.level
     num_texts = len(data.held_out[-1].rows[0].texts)
@@ -250,6 +267,7 @@ def _save_model(
         num_texts=None if level == "token" else num_texts,
         may_be_empty=data.labels.num_unanswerable > 0,
         words=find_word_rule(row.words for row in rows if isinstance(row, TaggedSentence)),
+        finish=finish,
     )
 
 

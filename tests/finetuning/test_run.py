@@ -25,7 +25,7 @@ from tests.command import Cli
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 from tests.finetuning.test_task import CONFIG, CPU, LABELS
 
-FAST = ["--epochs", "0.5", "--learning_rate", "0.003", "--device", "cpu"]
+FAST = ["--epochs", "0.5", "--learning_rate", "0.003", "--device", "cpu", "--beside", "off"]
 
 
 def write_notes(path: Path, header: str, row: str) -> Path:
