@@ -55,8 +55,7 @@ def finetune(
 ) -> Path:
     """Fine-tune a model on labeled text, as ``maskwright finetune``; return ``out/model``::
 
-        folder = finetune("runs/mine", task="classification", train="mails.csv", out="runs/mails",
-                          columns={"sentence1": "body", "label": "folder"}, epochs=3)
+        folder = finetune("runs/mine", task="classification", train="mails.csv", out="runs/mails")
         [answer] = Predictor(folder)(["Where is my parcel?"])
 
     Args:
@@ -88,17 +87,28 @@ def finetune(
     flags = {"folder": folder, "train": train, "out": out, "task": task, "preset": preset}
     flags |= {"valid": valid, "test": test, "valid_share": valid_share, "columns": columns}
     flags |= {"header": header, "control": control, "teacher": teacher}
-    flags |= {"group": group, "valid_after": valid_after}
-    if resume is not None:
-        check_alone({**flags, "unlabeled": unlabeled}, settings)
+    flags |= {"group": group, "valid_after": valid_after, "unlabeled": unlabeled}
     run = Path(resume or out or "")
-    request = make_request(flags, settings) if resume is None else read_request(Path(resume))
-    if unlabeled is not None:
-        request = replace(request, model=adapt(request, Path(unlabeled), run, report))
-    elif resume is None and "unlabeled_minutes" in settings:
-        raise InputError("--unlabeled_minutes has no effect without --unlabeled. Remove it.")
-    run_request(request, run, report)
+    run_request(_make_request(flags, settings, run, report, resume is not None), run, report)
     return run / MODEL_NAME
+
+
+def _make_request(
+    flags: Mapping[str, Any], settings: Mapping[str, Any], run: Path, report: Tell, resumes: bool
+) -> Request:
+    """Return the request from arguments, whose model is adapted to text of the task if there is.
+
+    If the run `resumes`, it is the one of its beginning.
+    """
+    if resumes:
+        check_alone(flags, settings)
+        return read_request(run)
+    request, unlabeled = make_request(flags, settings), flags["unlabeled"]
+    if unlabeled is not None:
+        return replace(request, model=adapt(request, Path(unlabeled), run, report))
+    if "unlabeled_minutes" in settings:
+        raise InputError("--unlabeled_minutes has no effect without --unlabeled. Remove it.")
+    return request
 
 
 def adapt(request: Request, unlabeled: Path, run: Path, report: Tell) -> Path:
