@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.console import Pulse
-from maskwright.errors import InputError
+from maskwright.errors import CorpusError, InputError
 from maskwright.extras import import_extra
 from maskwright.finetuning.baselines import build_linear, count_words, fit_vectorizer
 from maskwright.finetuning.beside import (
@@ -123,9 +123,15 @@ def fit_beside(
         f"beside a bag of words: {_NUM_FOLDS} folds of {len(seen):,} examples, each answered by "
         "an encoder that was fine-tuned on the others"
     )
+    try:
+        folds = [*_list_folds(request, data, loaded, seen)]
+    except CorpusError:  # as all examples of one side have one label
+        folds = []
+    if len(folds) < _NUM_FOLDS:
+        pulse.say("beside: off. The examples of each label are too few for folds.")
+        return None
     loaded.model.to(device)
     vectors = Vectors(open_embedder(loaded))
-    folds = [*_list_folds(request, data, loaded, seen)]
     answered = _join(folds)
     encoder = _answer_folds(folds, loaded, replace(config, seeds=1), device, pulse)
     parts, found = choose_parts(data, folds, answered, encoder, vectors)

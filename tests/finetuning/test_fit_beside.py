@@ -231,6 +231,22 @@ def test_an_export_says_that_it_lacks_it(answered: Path, tmp_path: Path, cli: Cl
     assert f"{FOLDER_NAME} is not included" in shown
 
 
+def test_a_handful_of_examples_has_no_folds(workplace: Path, tmp_path: Path):
+    lines = list[str]()
+    maskwright.finetune(
+        workplace / "runs" / "small",
+        task="classification",
+        train=write_words(tmp_path / "train.tsv", 5),
+        columns={"sentence1": "text", "label": "right"},
+        out=tmp_path / "run",
+        epochs=1,
+        device="cpu",
+        report=lines.append,
+    )
+    assert any(line.startswith("beside: off") for line in lines)
+    assert not (tmp_path / "run" / "model" / FOLDER_NAME).exists()
+
+
 @pytest.mark.parametrize(
     ("more", "named"),
     [
