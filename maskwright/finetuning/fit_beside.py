@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from maskwright.console import Pulse
 from maskwright.errors import CorpusError, InputError
@@ -42,9 +44,8 @@ from maskwright.model_folder.folder import Loaded
 MAX_EXAMPLES = 1000  # of ``auto``: folds take three times as long as the run itself
 _NUM_FOLDS = 3
 _SCALES, _STRENGTHS = (0.0, 0.25, 0.5, 1.0, 2.0), (1.0, 10.0, 100.0)
-_ENCODER_WEIGHTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25)
-_LINEAR_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of the encoder in a number
+_TINY = 1e-4  # holds back weights without effect
 _ABSENT = -10.0  # the logit of a label that the examples of a fit do not have
 Matrix = NDArray[np.float64]
 
@@ -142,7 +143,7 @@ def fit_beside(
     if data.task.problem == "regression":  # by fold
         sign = 1.0 if metric in LOWER_IS_BETTER else -1.0
         alone, both = (sign * rate(data, folds, one.astype(np.float64)) for one in (encoder, found))
-    helps = parts.linear > 0 and beats(metric, both, alone)
+    helps = parts.linear > _TINY and beats(metric, both, alone)
     verdict = "on" if helps or config.beside == "on" else "off"
     pulse.say(
         f"beside: {verdict}. In folds {metric} {show_score(both)}, of the encoder alone "
@@ -307,19 +308,56 @@ def choose_parts(
             answers[scale, strength].append(features.join(*asked, scale) @ fitted[0].T + fitted[1])
     joined = {each: np.vstack(one) for each, one in answers.items()}
     own = encoder.astype(np.float64)
-    weights = [pair for pair in product(_ENCODER_WEIGHTS, _LINEAR_WEIGHTS) if any(pair)]
-    if problem == "regression":  # so that the numbers keep their scale
-        weights = [(share, 1 - share) for share in _SHARES]
-
-    def combine(scale: float, strength: float, own_weight: float, weight: float) -> Matrix:
-        return own_weight * own + weight * joined[scale, strength]
-
-    # Features with weights: strong regularization makes a model timid, not bad.
-    every = [(*option, *pair) for option in options for pair in weights]
-    best = min(every, key=lambda option: rate(data, folds, combine(*option)))
-    found = combine(*best).astype(np.float32)
+    if problem == "regression":  # the numbers keep their scale
+        shares = [(*option, share, 1 - share) for option in options for share in _SHARES]
+        best = min(
+            shares, key=lambda one: rate(data, folds, one[2] * own + one[3] * joined[one[:2]])
+        )
+        found = best[2] * own + best[3] * joined[best[:2]]
+        return Parts(*best, np.zeros(1)), found.astype(np.float32)
+    targets = torch.as_tensor(answered.targets)
+    weighed = {one: weigh_parts(data, own, joined[one], targets) for one in options}
+    best = min(options, key=lambda one: weighed[one].loss)
+    weights = weighed[best]
+    found = (weights.encoder * own + weights.linear * joined[best] + weights.bias).astype(
+        np.float32
+    )
     shift = choose_shift(data, answered, found)
-    return Parts(*best, shift), (found + shift).astype(np.float32)
+    parts = Parts(*best, weights.encoder, weights.linear, weights.bias + shift)
+    return parts, (found + shift).astype(np.float32)
+
+
+class _Weighed(NamedTuple):
+    loss: float
+    encoder: float
+    linear: float
+    bias: Matrix
+
+
+def weigh_parts(data: TaskData, own: Matrix, linear: Matrix, targets: Tensor) -> _Weighed:
+    """Return the weights of two logits [N, K] and the biases [K] with the lowest loss.
+
+    As in Platt's calibration: weights make a timid model bolder, and biases move its limit.
+    """
+    pair, num_labels = [torch.as_tensor(one) for one in (own, linear)], own.shape[1]
+    raw = torch.zeros(2 + num_labels, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([raw], max_iter=100, line_search_fn="strong_wolfe")
+
+    def compute_loss() -> Tensor:
+        first, second = F.softplus(raw[:2])  # not negative
+        loss = data.task.loss(first * pair[0] + second * pair[1] + raw[2:], targets)
+        return loss + _TINY * raw.square().sum()
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        loss = compute_loss()
+        loss.backward()
+        return loss
+
+    optimizer.step(step)  # pyright: ignore[reportArgumentType]
+    with torch.no_grad():
+        first, second = F.softplus(raw[:2]).tolist()
+        return _Weighed(compute_loss().item(), first, second, raw[2:].detach().numpy())
 
 
 def fit_linear(
