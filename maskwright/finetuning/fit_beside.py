@@ -341,7 +341,7 @@ def weigh_parts(data: TaskData, own: Matrix, linear: Matrix, targets: Tensor) ->
     """
     pair, num_labels = [torch.as_tensor(one) for one in (own, linear)], own.shape[1]
     raw = torch.zeros(2 + num_labels, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([raw], max_iter=100, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS([raw], max_iter=25, line_search_fn="strong_wolfe")
 
     def compute_loss() -> Tensor:
         first, second = F.softplus(raw[:2])  # not negative
