@@ -143,8 +143,8 @@ def fit_beside(
     if data.task.problem == "regression":  # by fold
         sign = 1.0 if metric in LOWER_IS_BETTER else -1.0
         alone, both = (sign * rate(data, folds, one.astype(np.float64)) for one in (encoder, found))
-    helps = parts.linear > _TINY and beats(metric, both, alone)
-    verdict = "on" if helps or config.beside == "on" else "off"
+    hurts = parts.linear < _TINY or beats(metric, alone, both)
+    verdict = "off" if hurts and config.beside == "auto" else "on"
     pulse.say(
         f"beside: {verdict}. In folds {metric} {show_score(both)}, of the encoder alone "
         f"{show_score(alone)}"
