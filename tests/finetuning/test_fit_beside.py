@@ -232,11 +232,14 @@ def test_an_export_says_that_it_lacks_it(answered: Path, tmp_path: Path, cli: Cl
 
 
 def test_a_handful_of_examples_has_no_folds(workplace: Path, tmp_path: Path):
+    train = tmp_path / "train.tsv"
+    train.write_text("text\tright\nthe a sees\tyes\nthe x sees\tno\n")
     lines = list[str]()
     maskwright.finetune(
         workplace / "runs" / "small",
         task="classification",
-        train=write_words(tmp_path / "train.tsv", 5),
+        train=train,
+        valid=write_words(tmp_path / "valid.tsv", 20),
         columns={"sentence1": "text", "label": "right"},
         out=tmp_path / "run",
         epochs=1,
