@@ -1,4 +1,5 @@
 # The public names and their modules, for type checkers and for `lazy_loader`.
+from .adapting import finetune
 from .errors import MaskwrightError
 from .evaluation.compare import compare
 from .evaluation.data import read_minimal_pairs
@@ -7,7 +8,6 @@ from .evaluation.run import evaluate
 from .evaluation.suite_blimp import evaluate_minimal_pairs
 from .evaluation.suite_sentences import evaluate_pseudo_likelihood
 from .finetuning.predict import Predictor, predict
-from .finetuning.run import finetune
 from .inference.embed import Embedder, embed, search
 from .inference.fill_mask import FillMask
 from .interop.export import export

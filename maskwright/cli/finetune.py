@@ -92,6 +92,9 @@ def finetune_parser() -> Parser:
         help="learn from the answers of a model that was fine-tuned for this task, too: a run, a "
         "model folder, or hf:NAME",
     )
+    unlabeled = "first pretrain on text of the task without labels (lines or a table), in a run "
+    unlabeled += "OUT-adapted; texts of validation and test examples are left out"
+    add("--unlabeled", type=Path, metavar="FILE", help=unlabeled)
     add_private_flag(parser)
     add_config_flags(parser, FinetuneConfig(), skip=("private",))
     return parser

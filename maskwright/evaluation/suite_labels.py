@@ -22,6 +22,7 @@ from maskwright.evaluation.intervals import (
 )
 from maskwright.evaluation.suites import Request, Suite, describe_files
 from maskwright.finetuning.baselines import predict_constant
+from maskwright.finetuning.beside import Beside
 from maskwright.finetuning.config import TaskFiles
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import Metric, Scores, compute_metric, describe_constant
@@ -38,7 +39,7 @@ from maskwright.finetuning.text_tasks import Ranking, TextTask
 from maskwright.inference.text_model import TextModel
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.classifier_folder import LoadedClassifier, open_classifier
-from maskwright.model_folder.folder import Loaded
+from maskwright.model_folder.folder import Loaded, find_model
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.runs.run_directory import read_asked
 from maskwright.tokenizer.lost import check_known
@@ -55,6 +56,7 @@ class TunedModel(TextModel[Classifier]):
         name, level = self.trained_on.get("task"), self.loaded.model.head_config.level
         found = load_label_task(name) if name else find_label_task(level, self.loaded.problem)
         self.task: LabelTask = found
+        self.beside = Beside.read(find_model(folder), self.device)
 
     @staticmethod
     def _open(folder: Path | str) -> Loaded[Any]:
@@ -97,6 +99,8 @@ def _score_labels(request: Request) -> SuiteResult:
     examples = model.read(path, labels)
     metrics = choose_metrics(task, labels, model.metric, model.trained_on.get("metrics", ()))[1]
     logits = compute_logits(model.model, examples, model.tokenizer.pad_id, "fp32")
+    if model.beside is not None:
+        logits = [*model.beside(np.stack(logits), [row.texts for row in examples.rows])]
     answers = task.collect(examples, logits)
     found = task.score(labels, metrics, examples, answers)
     settings: dict[str, object] = {"task": task.name, "num_cut": examples.num_cut}

@@ -14,12 +14,15 @@ _NEEDED_BY = "a baseline"
 Texts = Sequence[Sequence[str]]  # one or two texts per example
 
 
-def build_linear(problem: ProblemType) -> Any:
-    """Return an unfitted linear model of scikit-learn for the targets of a problem."""
+def build_linear(problem: ProblemType, strength: float = 10.0) -> Any:
+    """Return an unfitted linear model of scikit-learn for the targets of a problem.
+
+    `strength` is the inverse of the regularization.
+    """
     linear: Any = import_extra("sklearn.linear_model", "finetune", _NEEDED_BY)
     if problem == "regression":
-        return linear.Ridge()
-    logistic = linear.LogisticRegression(C=10.0, max_iter=1000)
+        return linear.Ridge(alpha=10.0 / strength)
+    logistic = linear.LogisticRegression(C=strength, max_iter=1000)
     if problem == "single_label_classification":
         return logistic
     multiclass: Any = import_extra("sklearn.multiclass", "finetune", _NEEDED_BY)
@@ -48,8 +51,16 @@ def fit_bag_of_words(
     For pairs of texts, the words that they share and their cosine are features too: a linear model
     cannot compare two concatenated bags of words. If no word occurs twice, it is constant.
     """
+    bag = fit_vectorizer(texts)
+    if bag is None:
+        return lambda texts: predict_constant(problem, targets, len(texts))
+    model = build_linear(problem).fit(count_words(bag, texts), targets)
+    return lambda texts: np.asarray(model.predict(count_words(bag, texts)))
+
+
+def fit_vectorizer(texts: Texts) -> Any:
+    """Return a fitted ``TfidfVectorizer``; None if no word occurs twice."""
     extraction: Any = import_extra("sklearn.feature_extraction.text", "finetune", _NEEDED_BY)
-    sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
     pattern = r"(?u)\b\w+\b"  # scikit-learn's default drops words of one letter
     if has_long_words(text for each in texts for text in each):
         bag = extraction.TfidfVectorizer(
@@ -57,20 +68,20 @@ def fit_bag_of_words(
         )
     else:
         bag = extraction.TfidfVectorizer(ngram_range=(1, 2), min_df=2, token_pattern=pattern)
-
-    def describe(texts: Texts) -> Any:
-        bags = [bag.transform(side) for side in zip(*texts, strict=True)]
-        if len(bags) == 2:
-            shared = bags[0].multiply(bags[1])
-            bags += [shared, sparse.csr_matrix(shared.sum(1))]
-        return sparse.hstack(bags).tocsr()
-
     try:
-        bag.fit([text for each in texts for text in each])
-    except ValueError:  # no word occurs twice
-        return lambda texts: predict_constant(problem, targets, len(texts))
-    model = build_linear(problem).fit(describe(texts), targets)
-    return lambda texts: np.asarray(model.predict(describe(texts)))
+        return bag.fit([text for each in texts for text in each])
+    except ValueError:
+        return None
+
+
+def count_words(bag: Any, texts: Texts) -> Any:
+    """Return the sparse features [N, F] of texts, or of pairs, with what these share."""
+    sparse: Any = import_extra("scipy.sparse", "finetune", _NEEDED_BY)
+    bags = [bag.transform(side) for side in zip(*texts, strict=True)]
+    if len(bags) == 2:
+        shared = bags[0].multiply(bags[1])
+        bags += [shared, sparse.csr_matrix(shared.sum(1))]
+    return sparse.hstack(bags).tocsr()
 
 
 def fit_tagger(

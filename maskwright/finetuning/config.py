@@ -75,7 +75,11 @@ class FinetuneConfig:
         "256, else 0.9",
     )
     warmup_share: float = setting(0.1, "share of the steps in which the learning rate rises")
-    weight_decay: float = setting(0.01, "weight decay of AdamW, on matrices only")
+    optimizer: Literal["adamw", "muon"] = setting(
+        "adamw", "muon: Muon for the hidden matrices, AdamW for the rest; adamw: AdamW for all"
+    )
+    muon_learning_rate: float = setting(0.002, "peak rate of Muon; layer_decay lowers it, too")
+    weight_decay: float = setting(0.01, "weight decay, on matrices only")
     dropout: float = setting(0.1, "dropout in the encoder and before the output layer")
     grad_clip: float = setting(1.0, "maximum gradient norm; 0: no clipping")
     pooling: Pooling | None = setting(
@@ -95,6 +99,11 @@ class FinetuneConfig:
         "embedding, text without labels: find a text under other dropout (simcse), or rebuild it "
         "from the vector of 40 % of its tokens (tsdae)",
     )
+    beside: Literal["auto", "on", "off"] = setting(
+        "auto",
+        "also fit a linear model of words and vectors, whose logits are added; auto: for labels or "
+        "numbers of up to 1,000 texts or pairs, if it helps in 3 folds of the training examples",
+    )
     class_weights: bool = setting(False, "weight the loss so that all labels have the same weight")
     metric: Metric | None = setting(None, "metric that selects the best weights; none = the task's")
     evaluations_an_epoch: float = setting(2.0, "evaluations on the validation examples per epoch")
@@ -110,6 +119,7 @@ class FinetuneConfig:
         "auto", "of training: bf16 autocast; auto: if the hardware supports it"
     )
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
+    unlabeled_minutes: float = setting(3.0, "time for pretraining on the text of --unlabeled")
     private: bool = setting(
         False, "keep no text of an example: no predictions, no mistakes in the report"
     )
@@ -117,7 +127,8 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         check_numbers(self, "epochs", above=0, at_most=1_000_000)
-        check_numbers(self, "learning_rate", "evaluations_an_epoch", above=0)
+        rates = ("learning_rate", "muon_learning_rate")
+        check_numbers(self, *rates, "evaluations_an_epoch", "unlabeled_minutes", above=0)
         check_numbers(self, "batch_size", "seeds", at_least=1)
         check_numbers(self, "weight_decay", "grad_clip", "patience", at_least=0)
         check_numbers(self, "first_seed", at_least=0, at_most=2**63 - 1)

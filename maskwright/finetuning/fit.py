@@ -32,6 +32,7 @@ from maskwright.finetuning.metrics import (
     Results,
     Scores,
     SetResults,
+    beats,
     rank,
     summarize,
 )
@@ -53,23 +54,43 @@ from maskwright.runs.run_directory import STOPPED_NAME
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
 from maskwright.train.device import autocast, choose_device
 
+_ASSIGNED = np.linspace(0.25, 4, 31)  # labels assigned by a threshold, relative to the true ones
 
-def score_model(
-    model: Classifier, data: TaskData, examples: Examples, config: FinetuneConfig, pulse: Pulse
+
+def score_logits(
+    data: TaskData, examples: Examples, logits: Sequence[Logits], threshold: float = 0.0
 ) -> Scores:
-    """Return a model's metrics, and its loss without class weights; raise unless it is finite.
+    """Return the metrics of logits, and their loss without class weights.
 
-    Scores are of logits in fp32, as `Predictor`, `serve` and `evaluate` compute them: in bf16
-    nearly equal answers change places.
+    A label is assigned if its logit is above `threshold`, which the loss does not depend on.
     """
-    logits = compute_logits(model, examples, data.pad_id, "fp32", pulse)
     targets = examples.select_targets(range(len(examples)))
     found = torch.as_tensor(np.vstack(logits)).double()  # squares of large numbers may overflow
     loss = data.task.loss(found, targets)
-    check_finite(loss.item(), "loss on held-out examples", config.learning_rate)
-    predictions = data.task.collect(examples, logits)
+    moved = [each - np.float32(threshold) for each in logits] if threshold else logits
+    predictions = data.task.collect(examples, moved)
     scores = data.task.score(data.labels, data.metrics, examples, predictions)
     return {**scores, VALID_LOSS: loss.item()}
+
+
+def choose_threshold(data: TaskData, examples: Examples, logits: Sequence[Logits]) -> float:
+    """Return the logit above which a label is best assigned; 0 unless a text has several labels.
+
+    All labels share it: with calibrated probabilities one threshold, half of the best micro F1,
+    is optimal (Lipton et al., "Optimal Thresholding of Classifiers to Maximize F1", 2014), and a
+    few validation examples cannot choose one for each label.
+    """
+    if data.task.problem != "multi_label_classification":
+        return 0.0
+    found, metric = np.stack(logits), data.deciding
+    share = np.asarray(examples.targets).mean()
+    levels = np.unique(np.clip(1 - share * _ASSIGNED, 0, 1))
+    best, best_score = 0.0, score_logits(data, examples, logits)[metric]
+    for threshold in np.quantile(found, levels).tolist():
+        score = score_logits(data, examples, logits, threshold)[metric]
+        if beats(metric, score, best_score):
+            best, best_score = threshold, score
+    return best
 
 
 def weigh_labels(
@@ -108,6 +129,8 @@ class RunResult:
     Attributes:
         test_scores: the scores of the same weights on the test examples, if there are any.
         max_steps: the steps of its budget; less were trained if `EarlyStopping` ended the run.
+        threshold: the logit above which a label was assigned; the bias of the saved output layer
+            is lower by it, so that the limit is a probability of one half.
     """
 
     seed: int
@@ -116,6 +139,7 @@ class RunResult:
     best_step: int = 0
     num_steps: int = 0
     max_steps: int = 0
+    threshold: float = 0.0
     seconds: float = 0.0
     history: list[Record] = field(default_factory=list[Record])
 
@@ -179,16 +203,23 @@ class Fitting:
         with self.stopped.keeping(loop, stopping, self._best, self._describe):
             for point in loop.run(self._compute_loss) if not stopping.has_ended else ():
                 with rescaled_output(self.model, self.mean, self.deviation):
-                    scores = self._score(data.valid)
-                    with loop.undivided():
-                        self._keep(point, scores)
+                    self._evaluate(point)
                 if stopping.has_ended:
                     break
             with loop.undivided():
                 self._best.restore()
             if data.test is not None:
-                self.result.test_scores = self._score(data.test)
+                logits, threshold = self._compute_logits(data.test), self.result.threshold
+                raw = [each + np.float32(threshold) for each in logits] if threshold else logits
+                self.result.test_scores = self._score(data.test, raw, threshold)
         return self.result
+
+    def _evaluate(self, point: Record) -> None:
+        logits = self._compute_logits(self.data.valid)
+        threshold = choose_threshold(self.data, self.data.valid, logits)
+        scores = self._score(self.data.valid, logits, threshold)
+        with rescaled_output(self.model, -threshold, 1.0), self.loop.undivided():
+            self._keep(point, scores, threshold)
 
     def _compute_loss(self, numbers: list[int]) -> Tensor:
         examples = self.data.train
@@ -214,11 +245,12 @@ class Fitting:
             return (targets - self.mean) / self.deviation
         return targets
 
-    def _keep(self, point: Record, scores: Scores) -> None:
+    def _keep(self, point: Record, scores: Scores, threshold: float) -> None:
         """Record an evaluation, and keep the weights if they are the best so far."""
         result, deciding = self.result, self.data.deciding
         if not result.scores or rank(deciding, scores) > rank(deciding, result.scores):
             result.scores, result.best_step = scores, point["step"]
+            result.threshold = threshold
             self._best.copy()
         result.num_steps, result.seconds = point["step"], point["seconds"]
         result.history.append({"seed": result.seed, **point, **scores})
@@ -229,8 +261,17 @@ class Fitting:
     def _describe(self) -> Record:
         return {"result": self.result.to_plain()}
 
-    def _score(self, examples: Examples) -> Scores:
-        return score_model(self.model, self.data, examples, self.config, self.loop.pulse)
+    def _compute_logits(self, examples: Examples) -> list[Logits]:
+        # As `Predictor` computes: in bf16 nearly equal answers change places.
+        parts = self.data.pad_id, "fp32", self.loop.pulse
+        return compute_logits(self.model, examples, *parts)
+
+    def _score(self, examples: Examples, logits: Sequence[Logits], threshold: float) -> Scores:
+        """Return the scores of logits; raise TrainingError unless their loss is finite."""
+        scores = score_logits(self.data, examples, logits, threshold)
+        name = "loss on held-out examples"
+        check_finite(scores[VALID_LOSS], name, self.config.learning_rate)
+        return scores
 
 
 @dataclass
@@ -361,6 +402,21 @@ def collect_results(data: TaskData, seeds: SeedsResult, computation: dict[str, s
             test["void"] = void
         results["test"] = test
     return results
+
+
+def add_beside(results: Results, data: TaskData, answers: Sequence[Sequence[Logits]]) -> None:
+    """Replace the scores by those of the saved model with its linear model beside.
+
+    The mean scores of the encoders alone stand among the baselines.
+
+    Args:
+        answers: the logits of the validation examples, and of the test examples if there are any.
+    """
+    sets: list[SetResults] = [results, *([results["test"]] if "test" in results else [])]
+    for found, examples, logits in zip(sets, data.held_out, answers, strict=True):
+        alone = {name: score["mean"] for name, score in found["scores"].items()}
+        found["baselines"] = {**found["baselines"], "encoder alone": alone}
+        found["scores"] = summarize([score_logits(data, examples, logits)])
 
 
 def add_control(results: Results, control: SeedsResult) -> None:

@@ -21,10 +21,8 @@ from maskwright.errors import CheckpointError, TrainingError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import plan_steps
 from maskwright.finetuning.metrics import VALID_LOSS, Scores, beats, is_perfect
-from maskwright.finetuning.network import group_parameters
+from maskwright.finetuning.network import build_optimizers
 from maskwright.logs import Record
-from maskwright.optim.build import Optimizers
-from maskwright.optim.eager import AdamW
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
 from maskwright.train.signals import TerminatedError, deferring_stop
 
@@ -72,12 +70,7 @@ class Loop:
         """Prepare the training of `module`, from the state in a checkpoint if there is one."""
         torch.manual_seed(self.seed)
         self._module = module
-        fused = self.device.type in ("cpu", "cuda")
-        optimizer = AdamW(group_parameters(module, self.config), fused=fused)
-        names: dict[Tensor, str] = {
-            parameter: name for name, parameter in module.named_parameters()
-        }
-        self._optimizers = Optimizers([optimizer], names)
+        self._optimizers = build_optimizers(module, self.config, self.device)
         self._began = time.perf_counter()
         if checkpoint is not None:
             with self.undivided():

@@ -42,6 +42,11 @@ _CONSTANTS = {
     "tokens": "the most frequent tag",
     "spans": "no answer",
 }
+# In the order of what helped most in docs/howto/few-labels.md.
+_BETTER_START = (
+    "Try a published encoder first, such as hf:sentence-transformers/all-MiniLM-L6-v2 for English,"
+    " then text of the task without labels (--unlabeled)"
+)
 _RIVALS = {
     "tokens": "logistic regression on words and their neighbors",
     "spans": "the words near those of the question",
@@ -326,7 +331,9 @@ def describe_defeats(results: Results) -> list[str]:
     if beats(metric, bag, ours):
         name = _RIVALS.get(results["task"], "a bag of words")
         scores = f"{metric} {show_score(bag)}, this model {show_score(ours)}"
-        lines.append(f"Better than this model: {name} ({scores}). {advice}, or deploy that.")
+        lines.append(
+            f"Better than this model: {name} ({scores}). {_BETTER_START}, or deploy that. {advice}."
+        )
     return lines
 
 

@@ -17,9 +17,14 @@ from maskwright.finetuning.examples import Examples
 from maskwright.inference.text_model import plan_batches
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import EncoderModel, HeadTransform, MaskedLanguageModel
 from maskwright.model_folder.families import native_classifier
+from maskwright.optim.build import Optimizers
+from maskwright.optim.eager import AdamW, EagerOptimizer
+from maskwright.optim.groups import divide_parameters
+from maskwright.optim.muon import Muon
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 
@@ -83,6 +88,27 @@ def _find_layers(pretrained: EncoderModel, model: Classifier) -> Iterator[tuple[
         yield model.head.norm, transform.norm
     elif pretrained.pair_head is not None and model.head_config.activation == "tanh":
         yield model.head.dense, pretrained.pair_head.pooler
+
+
+def build_optimizers(model: nn.Module, config: FinetuneConfig, device: torch.device) -> Optimizers:
+    """Return AdamW for all parameters; or Muon for the hidden matrices and AdamW for the others."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    fused = device.type in ("cpu", "cuda")
+    hidden = {*divide_parameters(names).hidden} if config.optimizer == "muon" else set[Tensor]()
+    stacked, optimizers = count_stacked_matrices(model), list[EagerOptimizer]()
+    others: list[dict[str, Any]] = []
+    for group in group_parameters(model, config):
+        matrices = [one for one in group["params"] if one in hidden]
+        rest = [one for one in group["params"] if one not in hidden]
+        if rest:
+            others.append({**group, "params": rest})
+        if matrices:  # one optimizer for each rate
+            assert config.learning_rate is not None
+            counts = [stacked.get(names[one], 1) for one in matrices]
+            rate = config.muon_learning_rate * group["lr"] / config.learning_rate
+            rules = {"momentum": 0.95, "num_steps": 5, "weight_decay": config.weight_decay}
+            optimizers.append(Muon(matrices, counts, lr=rate, **rules))
+    return Optimizers([AdamW(others, fused=fused), *optimizers], names)
 
 
 def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str, Any]]:

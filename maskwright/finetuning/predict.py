@@ -34,6 +34,7 @@ from maskwright.corpus.table_files import (
 )
 from maskwright.corpus.text_inputs import find_file, has_conll_name
 from maskwright.errors import InputError
+from maskwright.finetuning.beside import Beside
 from maskwright.finetuning.conll import (
     OUTSIDE,
     Sentence,
@@ -49,6 +50,7 @@ from maskwright.finetuning.token_tables import find_words, read_given_words
 from maskwright.formatting import describe_cut
 from maskwright.inference.text_model import check_finite, show_text
 from maskwright.model_folder.classifier_folder import open_classifier
+from maskwright.model_folder.folder import find_model
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import read_example_files
 from maskwright.tokenizer.words import measure_unspaced
@@ -81,7 +83,9 @@ class Predictor:
     ) -> None:
         self.loaded = open_classifier(folder)
         self.precision: Precision = precision
-        self.loaded.model.to(choose_device(device, field="device"))
+        chosen = choose_device(device, field="device")
+        self.loaded.model.to(chosen)
+        self.beside = Beside.read(find_model(folder), chosen)
         level = self.loaded.model.head_config.level
         self.labels_tokens, self.finds_spans = level == "token", level == "span"
         self.longest = self.loaded.max_length
@@ -114,7 +118,8 @@ class Predictor:
             return choose_answers(examples.windows, self._compute(examples))
         inputs, num_cut = encode_texts(each, tokenizer, self.longest)
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
-        return self._answer(np.stack(self._compute(Examples(inputs, np.zeros(len(inputs))))))
+        logits = np.stack(self._compute(Examples(inputs, np.zeros(len(inputs)))))
+        return self._answer(logits if self.beside is None else self.beside(logits, each))
 
     def split(self, text: str) -> Sentence:
         """Return the words of a text, split as those of the training data were.

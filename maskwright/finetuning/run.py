@@ -5,17 +5,18 @@ other folds selected, as in any run.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from maskwright.config import from_mapping
-from maskwright.console import Pulse, tell
-from maskwright.corpus.column_roles import Column, name_roles
+from maskwright.console import Pulse
+from maskwright.corpus.column_roles import name_roles
 from maskwright.corpus.table_files import parse_columns
 from maskwright.errors import ConfigError, InputError, suggest
 from maskwright.files import write_json
@@ -25,11 +26,13 @@ from maskwright.finetuning.examples import Row
 from maskwright.finetuning.fit import (
     FinishedSeeds,
     SeedsResult,
+    add_beside,
     add_control,
     ask_teacher,
     collect_results,
     train_seeds,
 )
+from maskwright.finetuning.fit_beside import FittedBeside, check_beside, fit_beside
 from maskwright.finetuning.metrics import (
     RESULTS_NAME,
     VALID_LOSS,
@@ -43,8 +46,15 @@ from maskwright.finetuning.metrics import (
     summarize,
 )
 from maskwright.finetuning.network import check_pooling
-from maskwright.finetuning.report import add_classes, predict_sets, write_page, write_predictions
-from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
+from maskwright.finetuning.report import (
+    Predictions,
+    add_classes,
+    answer_sets,
+    name_predictions,
+    write_page,
+    write_predictions,
+)
+from maskwright.finetuning.resume import owning_run, record_end, record_start
 from maskwright.finetuning.split import cut_folds, split_examples
 from maskwright.finetuning.task import (
     CustomTask,
@@ -73,69 +83,7 @@ _MODEL = "this model"  # beside the baselines of folds
 _MIN_SCORED = 100  # examples; with fewer, one prediction changes the accuracy by over 0.01
 
 
-def finetune(
-    folder: str | Path | None = None,
-    *,
-    train: str | Path | None = None,
-    out: str | Path | None = None,
-    task: str | None = None,
-    preset: str | None = None,
-    valid: str | Path | None = None,
-    test: str | Path | None = None,
-    valid_share: float = 0.1,
-    group: str | None = None,
-    valid_after: str | None = None,
-    columns: Mapping[str, Column] | None = None,
-    header: bool | None = None,
-    control: bool = False,
-    teacher: str | Path | None = None,
-    resume: str | Path | None = None,
-    report: Tell = tell,
-    **settings: Any,
-) -> Path:
-    """Fine-tune a model on labeled text, as ``maskwright finetune``; return ``out/model``::
-
-        folder = finetune("runs/mine", task="classification", train="mails.csv", out="runs/mails",
-                          columns={"sentence1": "body", "label": "folder"}, epochs=3)
-        [answer] = Predictor(folder)(["Where is my parcel?"])
-
-    Args:
-        folder: a run directory, a model folder, or ``hf:NAME``.
-        train: labeled examples: a table, or CoNLL columns for the task ``tokens``.
-        out: the run directory; its ``results.json`` has the scores.
-        task: ``classification``, ``multilabel``, ``regression``, ``tokens``, ``spans``, ``ranking``
-            or ``embedding``.
-        preset: a GLUE task, instead of `task`; sets the task, the columns and the metrics.
-        valid: examples that select the best weights; default: `valid_share` of `train`.
-        test: examples on which the selected weights are scored, once.
-        valid_share: the share of `train` that is held out if `valid` is not given.
-        group: a column of `train` whose values are on one side of the split, such as a customer.
-        valid_after: ``COLUMN=VALUE``: hold out the examples from this value on, such as a date.
-        columns: names or positions by role: sentence1, sentence2, label; word, tag.
-        header: True if the first row of a table holds names; None: it is inferred.
-        control: also fine-tune and score an encoder that starts from random weights.
-        teacher: a model that was fine-tuned for the task; its answers are learned, too.
-        resume: an unfinished run directory; only `report` can be combined with it.
-        report: receives each line of progress.
-        settings: fields of the configuration: ``epochs``, ``learning_rate``, ``seeds``, ….
-
-    Raises:
-        MaskwrightError: an argument or a file is wrong; `StoppedError` after SIGTERM.
-        KeyboardInterrupt: SIGINT was received; the run can be resumed, as after SIGTERM.
-    """
-    flags = {"folder": folder, "train": train, "out": out, "task": task, "preset": preset}
-    flags |= {"valid": valid, "test": test, "valid_share": valid_share, "columns": columns}
-    flags |= {"header": header, "control": control, "teacher": teacher, "group": group}
-    flags |= {"valid_after": valid_after}
-    if resume is not None:
-        _check_alone(flags, settings)
-    request = _make_request(flags, settings) if resume is None else read_request(Path(resume))
-    run = Path(resume or out or "")
-    _run(request, run, report)
-    return run / MODEL_NAME
-
-
-def _check_alone(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def check_alone(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise InputError for a flag or a setting beside ``--resume``."""
     unset = (None, False, TaskFiles.valid_share)
     given = [_show_flag(name) for name, value in flags.items() if value not in unset]
@@ -148,7 +96,7 @@ def _show_flag(name: str) -> str:
     return "MODEL" if name == "folder" else f"--{name.replace('_', '-')}"
 
 
-def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
+def make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
     """Return the request from arguments; raise MaskwrightError if one is wrong."""
     missing = [_show_flag(name) for name in ("folder", "train", "out") if flags[name] is None]
     if missing:
@@ -171,6 +119,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     for name in task.unused:
         if flags[name] if name in flags else getattr(config, name) != getattr(default, name):
             raise InputError(f"--{name} has no effect with --task {task.name}. Remove it.")
+    check_beside(task, config)
     config.distill.check_teacher(flags["teacher"])
     model = find_model_folder(flags["folder"])
     teacher = None if flags["teacher"] is None else find_model_folder(flags["teacher"])
@@ -203,7 +152,7 @@ def _check_split(flags: Mapping[str, Any], config: FinetuneConfig) -> None:
         raise InputError(f"--valid-after cannot be combined with {other}. Remove one of them.")
 
 
-def _run(request: Request, out: Path, report: Tell) -> None:
+def run_request(request: Request, out: Path, report: Tell) -> None:
     """Train the seeds that are not finished; resume an unfinished run of the same request."""
     task = load_task(request.files.task)
     with owning_run(out, request, report) as is_due:
@@ -251,14 +200,16 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
         results = collect_results(data, outcome, computation)
         if folds is not None:
             results["folds"] = folds
-        predictions = predict_sets(data, outcome.model, device, pulse)
+        predictions, beside = _answer(request, data, loaded, outcome.model, results, pulse)
         results["saved_seed"] = outcome.saved_seed
         add_classes(results, predictions)
         card = _write_card(results, request.origin)
         if not config.private:  # words of the vocabulary, which may be of a private text, too
             num_texts = len(data.held_out[-1].rows[0].texts)
             card = add_example(card, make_examples(loaded.tokenizer, num_texts))
-        _save_model(out / MODEL_NAME, outcome.model, card, data, loaded, config.max_length)
+        finish = beside and partial(beside.saved.save, pretrained=request.model)
+        kept = data, loaded, config.max_length, finish
+        _save_model(out / MODEL_NAME, outcome.model, card, *kept)
         write_json(out / RESULTS_NAME, results)
         if request.control:  # after the model is written, since the control may be interrupted
             report("control: the same shape with random weights:")
@@ -270,6 +221,29 @@ def _train_labels(request: Request, out: Path, report: Tell) -> None:
     write_page(out, results, predictions[-1], report)
 
 
+def _answer(
+    request: Request,
+    data: TaskData,
+    loaded: Loaded[Any],
+    model: Classifier,
+    results: Results,
+    pulse: Pulse,
+) -> tuple[list[Predictions], FittedBeside | None]:
+    """Return the predictions for validation and test examples, and the linear model beside.
+
+    With one the scores in the results become those of both together.
+    """
+    device = choose_device(request.config.device, field="device")
+    answers = answer_sets(data, model, device, pulse)
+    beside = fit_beside(request, data, loaded, device, pulse)
+    if beside is not None:
+        pairs = zip(data.held_out, answers, strict=True)
+        answers = [beside.answer(data, examples, logits) for examples, logits in pairs]
+        add_beside(results, data, answers)
+    sets = zip(data.held_out, answers, strict=True)
+    return [name_predictions(data.task, data.labels, *each) for each in sets], beside
+
+
 def _save_model(
     folder: Path,
     model: Classifier,
@@ -277,6 +251,7 @@ def _save_model(
     data: TaskData,
     loaded: Loaded[Any],
     max_length: int | None,
+    finish: Callable[[Path], None] | None,
 ) -> None:
     rows, level = data.train.rows, data.task.level
     num_texts = len(data.held_out[-1].rows[0].texts)
@@ -292,6 +267,7 @@ def _save_model(
         num_texts=None if level == "token" else num_texts,
         may_be_empty=data.labels.num_unanswerable > 0,
         words=find_word_rule(row.words for row in rows if isinstance(row, TaggedSentence)),
+        finish=finish,
     )
 
 
@@ -372,6 +348,13 @@ def _write_card(results: Results, origin: str) -> str:
     baselines, in_folds = judged["baselines"], ""
     if folds := results.get("folds"):
         in_folds = f" In {folds['count']} folds: {show_mean(folds['scores'][deciding])}."
+    beside = ""
+    if alone := baselines.get("encoder alone"):
+        beside = (
+            " maskwright adds the logits of a linear model of words and vectors (`beside`), which "
+            f"other libraries and exports do not have: with the encoder alone it is "
+            f"{show_score(alone[deciding])}."
+        )
     return (
         f"# A model fine-tuned for {results['task']}\n\n"
         f"Fine-tuned by maskwright from {write_code(origin)} on "
@@ -381,7 +364,7 @@ def _write_card(results: Results, origin: str) -> str:
         f"{show_score(judged['scores'][deciding]['mean'])} "
         f"({count_noun(len(results['runs']), 'run')}; always {describe_constant(results['task'])}: "
         f"{show_score(baselines['majority'][deciding])}, bag of words: "
-        f"{show_score(baselines['bag of words'][deciding])}).{in_folds}\n"
+        f"{show_score(baselines['bag of words'][deciding])}).{in_folds}{beside}\n"
     )
 
 

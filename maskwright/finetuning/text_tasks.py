@@ -168,7 +168,7 @@ class Regression(TextTask):
     name = "regression"
     label_kind = "number"
     problem = "regression"
-    metrics = ("spearman", "pearson", "mean_squared_error")
+    metrics = ("mean_squared_error", "spearman", "pearson")
     unused = (*EMBEDDING_SETTINGS, "class_weights")
     scales_targets = True
     mistakes_note = "The answers with the largest errors."

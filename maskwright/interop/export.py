@@ -8,6 +8,7 @@ from pathlib import Path
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.extras import load
 from maskwright.files import JsonObject, check_new_folder, replacing_folder, write_json
+from maskwright.finetuning.beside import describe_beside
 from maskwright.interop.classifier_source import (
     ClassifierSource,
     ExampleFile,
@@ -141,7 +142,7 @@ def export(
             written.comparison,
             written.int8,
             source.max_length,
-            written.notes,
+            (*written.notes, *describe_beside(find_model_folder(folder))),
         )
         write_json(temporary / RECORD, result.to_json())
     return result

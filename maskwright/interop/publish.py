@@ -17,6 +17,7 @@ from maskwright.config import read_yaml
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.files import JsonObject, hash_file
+from maskwright.finetuning.beside import describe_beside
 from maskwright.interop.targets import import_library, quiet
 from maskwright.model_folder.classifier_folder import is_classifier, open_classifier
 from maskwright.model_folder.families import native_classifier, native_family
@@ -129,6 +130,7 @@ def publish(
     files = tuple(path for path in paths if path.is_file())
     result = PublishResult(repo, files, card.replace(PLACEHOLDER, repo))
     lines = result.describe()
+    lines += describe_beside(model)
     if _read_config(Path(folder)).get("private"):
         lines += ["the run is private, and tokenizer.json lists words of its text: check it first"]
     for line in lines:

@@ -4,6 +4,7 @@ The class in ``config.json`` determines whether texts or tokens are labeled; ``p
 transformers' name for the kind of labels.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast, get_args
@@ -76,6 +77,7 @@ def save_classifier(
     num_texts: int | None = None,
     may_be_empty: bool = False,
     words: WordRule | None = None,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a classifier's folder; arguments and errors are those of `save_model`.
 
@@ -85,6 +87,7 @@ def save_classifier(
         num_texts: texts per input, unless tokens are labeled: 1, or 2 for pairs.
         may_be_empty: True if a question may have no answer, if spans are labeled.
         words: how the words were split, if tokens are labeled.
+        finish: called with the folder before it replaces an older one, to write more.
     """
     folder = Path(folder)
     check_replaceable(folder)
@@ -107,7 +110,7 @@ def save_classifier(
     rule = words and asdict(words)
     facts = {_NUM_TEXTS: num_texts, _MAY_BE_EMPTY: may_be_empty, _WORDS: rule}
     facts = {name: value for name, value in facts.items() if value}
-    write_folder(folder, model, config, tokenizer, family, fields, card, max_length, facts)
+    write_folder(folder, model, config, tokenizer, family, fields, card, max_length, facts, finish)
 
 
 def open_classifier(folder: Path | str) -> LoadedClassifier:

@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("evaluation",),
     ("interop",),
     ("pretraining", "serving", "sweeping"),
+    ("adapting",),
     ("cli",),
     ("__main__",),
 )

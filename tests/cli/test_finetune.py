@@ -16,7 +16,7 @@ from maskwright.provenance import show_computation
 from maskwright.train.device import describe_computation
 from tests.command import Cli
 
-FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
+FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu", "--beside", "off"]
 
 
 def write_table(path: Path, count: int = 120) -> Path:

@@ -16,7 +16,18 @@ from maskwright.model_folder.folder import save_model
 from tests.command import Cli
 from tests.finetuning.helpers import make_loaded, write_nouns, write_tags
 
-FAST = ["--epochs", "1", "--batch_size", "16", "--seeds", "1", "--precision", "fp32"]
+FAST = [
+    "--epochs",
+    "1",
+    "--batch_size",
+    "16",
+    "--seeds",
+    "1",
+    "--precision",
+    "fp32",
+    "--beside",
+    "off",
+]
 TASKS = {
     "classification": ("sentence1=sentence1", "label=label"),
     "regression": ("sentence1=sentence1", "sentence2=sentence2", "label=value"),

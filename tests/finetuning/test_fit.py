@@ -1,20 +1,30 @@
-"""Task distillation: ``finetune --teacher``."""
+"""Task distillation (``finetune --teacher``), and thresholds of several labels."""
 
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
+from sklearn.metrics import f1_score, precision_recall_curve
 from torch import Tensor, nn
 
 from maskwright.cli.main import main
 from maskwright.console import Pulse
 from maskwright.errors import InputError
 from maskwright.finetuning.config import TASKS, FinetuneConfig, TaskFiles
-from maskwright.finetuning.fit import Fitting, ask_teacher
+from maskwright.finetuning.fit import (
+    Fitting,
+    ask_teacher,
+    choose_threshold,
+    score_logits,
+    train_seeds,
+)
+from maskwright.finetuning.metrics import rank
 from maskwright.finetuning.network import build_classifier, compute_logits
 from maskwright.finetuning.task import TaskData, load_label_task, load_task, read_task
 from maskwright.logs import read_metrics
@@ -160,3 +170,51 @@ def test_bad_input_is_one_line(
 def test_other_tasks_refuse_a_teacher():
     refused = {name for name in TASKS if "teacher" in load_task(name).unused}
     assert refused == TASKS.keys() - COLUMNS.keys() == {"embedding", "spans"}
+
+
+def test_choose_threshold_finds_nearly_the_best_f1(tmp_path: Path):
+    """scikit-learn tries every threshold."""
+    data = read_examples(tmp_path / "train.tsv", "multilabel")
+    targets = np.asarray(data.valid.targets)
+    noise = np.random.default_rng(0).normal(0, 0.5, targets.shape)
+    logits = [*(0.01 * (targets + noise) - 1.15).astype(np.float32)]  # all probabilities are 0.24
+    assert score_logits(data, data.valid, logits)["micro_f1"] == 0
+    threshold = choose_threshold(data, data.valid, logits)
+    precision, recall, _ = precision_recall_curve(targets.ravel(), np.stack(logits).ravel())
+    best = np.max(2 * precision * recall / (precision + recall))
+    found = score_logits(data, data.valid, logits, threshold)
+    assert best - 0.01 <= found["micro_f1"] <= best
+    raw = score_logits(data, data.valid, logits)
+    assert found["valid_loss"] == raw["valid_loss"]
+
+
+def test_the_threshold_is_in_the_saved_model(tmp_path: Path):
+    """transformers assigns a label from a probability of one half on."""
+    config = replace(PRECISE, epochs=0.5, learning_rate=1e-3, distill=SoftTargetsConfig())
+    data = read_examples(tmp_path / "train.tsv", "multilabel")
+    data = replace(data, test=data.train, test_baselines=data.baselines)
+    loaded = make_loaded()
+    model, [run], _ = train_seeds(data, loaded.model, config, torch.device("cpu"))
+    assert run.threshold < -0.1
+    assert run.scores["micro_f1"] > data.baselines["majority"]["micro_f1"] - 0.2
+    assert run.test_scores == pytest.approx(run.scores)  # the same examples
+    names = data.labels.names
+    save_classifier(tmp_path / "model", model, TOKENIZER, names, "multi_label_classification")
+    theirs: Any = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "model"
+    ).eval()
+    ids = [torch.tensor([one.ids]) for one in data.valid.inputs]
+    with torch.inference_mode():
+        found = np.stack([theirs(each).logits[0].sigmoid().numpy() > 0.5 for each in ids])
+    score = f1_score(np.asarray(data.valid.targets), found, average="micro")
+    assert score == pytest.approx(run.scores["micro_f1"])
+
+
+def test_numbers_are_chosen_by_a_score_in_which_the_scale_counts(tmp_path: Path):
+    data = read_examples(tmp_path / "train.tsv", "regression")
+    targets = np.asarray(data.valid.targets)
+    scores = [
+        score_logits(data, data.valid, [*(factor * targets[:, None])]) for factor in (1.0, 9.0)
+    ]
+    assert rank(data.deciding, scores[0]) > rank(data.deciding, scores[1])
+    assert scores[0]["spearman"] == scores[1]["spearman"]

@@ -8,7 +8,7 @@ from maskwright.finetuning.glue import find_gaps, find_tasks
 from maskwright.provenance import show_computation
 from tests.command import Cli
 
-FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
+FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu", "--beside", "off"]
 
 
 def test_presets_know_their_files(tmp_path: Path):

@@ -18,7 +18,18 @@ from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.finetuning.test_resume import assert_same
 from tests.finetuning.test_same_bits import KINDS, write_train
 
-FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu", "--batch_size", "16"]
+FAST = [
+    "--epochs",
+    "2",
+    "--learning_rate",
+    "0.003",
+    "--device",
+    "cpu",
+    "--batch_size",
+    "16",
+    "--beside",
+    "off",
+]
 _TRAIN, _SCORES = Loop._train, {Fitting: "_score", ContrastiveFitting: "score"}
 
 

@@ -10,6 +10,7 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.network import (
     build_classifier,
+    build_optimizers,
     check_pooling,
     compute_logits,
     group_parameters,
@@ -19,6 +20,8 @@ from maskwright.model.config import Pooling
 from maskwright.model.electra import Discriminator
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import HeadTransform
+from maskwright.optim.eager import AdamW
+from maskwright.optim.muon import Muon
 from maskwright.tokenizer.template import ModelInput
 from tests.model.helpers import tiny_model, with_pair_head
 
@@ -143,6 +146,29 @@ def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group():
         assert rates[id(parameters[name])] == 0.5 ** (layers - layer)
     assert decays[id(parameters["head.output.weight"])] == CONFIG.weight_decay
     assert decays[id(parameters["head.output.bias"])] == 0
+
+
+def test_build_optimizers_gives_hidden_matrices_to_muon_at_rates_that_decay():
+    model = build_classifier(tiny_model(), CONFIG, "text", 2, 0)
+    config = replace(CONFIG, optimizer="muon", muon_learning_rate=0.01)
+    adamw, *muons = build_optimizers(model, config, torch.device("cpu")).optimizers
+    assert type(adamw) is AdamW
+    assert {type(one) for one in muons} == {Muon}
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    rates = {
+        names[p]: float(group["lr"])
+        for one in muons
+        for group in one.param_groups
+        for p in group["params"]
+    }
+    others = [names[p] for group in adamw.param_groups for p in group["params"]]
+    assert sorted([*rates, *others]) == sorted(names.values())
+    assert all(n.startswith("encoder.blocks.") or n == "head.dense.weight" for n in rates)
+    layers = model.config.num_hidden_layers
+    for layer in range(layers):
+        expected = 0.01 * 0.5 ** (layers - layer)
+        assert rates[f"encoder.blocks.{layer}.mlp.output.weight"] == pytest.approx(expected)
+    assert {"head.output.weight", "encoder.embeddings.word.weight"} <= {*others}
 
 
 def test_an_output_says_numbers_as_they_were_and_learns_them_scaled():

@@ -13,16 +13,29 @@ from tests.cli.test_finetune import write_table
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_tags
 from tests.unordered import assert_same_bits
 
-FAST = ["--epochs", "1", "--learning_rate", "0.003", "--device", "cpu", "--patience", "0"]
+FAST = [
+    "--epochs",
+    "1",
+    "--learning_rate",
+    "0.003",
+    "--device",
+    "cpu",
+    "--patience",
+    "0",
+    "--beside",
+    "off",
+]
 TEXT = ["--columns", "sentence1=text"]
 LABEL = [*TEXT, "label=right"]
 PAIR = [*TEXT, "sentence2=right"]
 KINDS = {
     "classification": ["classification", *LABEL],
     "weights": ["classification", *LABEL, "--class_weights", "true"],
+    "muon": ["classification", *LABEL, "--optimizer", "muon"],
     "pair": ["regression", *PAIR, "label=count", "--pooling", "bi"],
     "multilabel": ["multilabel", *LABEL],
     "regression": ["regression", *TEXT, "label=count"],
+    "beside": ["classification", *LABEL, "--beside", "on"],
     "tokens": ["tokens"],
     "spans": ["spans"],
     "embedding": ["embedding", *PAIR],
@@ -67,6 +80,7 @@ def test_fine_tuning_has_the_same_bits(
         out = tmp_path / f"out{next(numbers)}"
         command = ["finetune", str(tmp_path / "model"), "--task", task, "--train", str(train)]
         assert main([*command, "--out", str(out), *FAST, *flags]) == 0, capsys.readouterr().err
-        return sha256((out / "model" / "model.safetensors").read_bytes()).hexdigest()
+        files = sorted((out / "model").rglob("*.safetensors"))
+        return sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
     assert_same_bits(work, numbers=(2,))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.adapting import finetune
 from maskwright.corpus.table_files import read_columns
 from maskwright.errors import CorpusError, InputError
 from maskwright.finetuning.config import TaskFiles
-from maskwright.finetuning.run import finetune
 from maskwright.finetuning.split import cut_folds
 from maskwright.finetuning.task import load_label_task
 from maskwright.finetuning.task import read_sets as read_sets_of

@@ -68,6 +68,14 @@ def test_a_task_is_learned_saved_and_answered(
     assert answer.label == expected.get(task, "animal")
 
 
+def test_muon_learns_a_task(nouns: Path):
+    loaded, config = make_loaded(), replace(CONFIG, epochs=3, optimizer="muon")
+    config = replace(config, muon_learning_rate=0.02)
+    data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
+    [run] = train_seeds(data, loaded.model, config, CPU).runs
+    assert run.scores["accuracy"] >= 0.9 > data.baselines["majority"]["accuracy"]
+
+
 def test_tags_are_learned_saved_and_answered(tmp_path: Path):
     loaded = make_loaded()
     files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
@@ -175,7 +183,7 @@ def test_early_stopping_spares_the_warmup_and_may_be_off():
         ("classification", "f1", 3, "is not a metric of classification of 3 labels"),
         ("classification", "spearman", 2, "is not a metric"),
         ("multilabel", "matthews", 2, "is not a metric of multilabel"),
-        ("regression", "accuracy", 1, "Choose from spearman, pearson, mean_squared_error"),
+        ("regression", "accuracy", 1, "Choose from mean_squared_error, spearman, pearson"),
         ("tokens", "macro_f1", 5, "Choose from span_f1, accuracy"),
     ],
 )
