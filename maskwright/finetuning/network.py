@@ -106,8 +106,9 @@ def build_optimizers(model: nn.Module, config: FinetuneConfig, device: torch.dev
             assert config.learning_rate is not None
             counts = [stacked.get(names[one], 1) for one in matrices]
             rate = config.muon_learning_rate * group["lr"] / config.learning_rate
-            rules = {"momentum": 0.95, "num_steps": 5, "weight_decay": config.weight_decay}
-            optimizers.append(Muon(matrices, counts, lr=rate, **rules))
+            decay = config.weight_decay
+            muon = Muon(matrices, counts, lr=rate, momentum=0.95, num_steps=5, weight_decay=decay)
+            optimizers.append(muon)
     return Optimizers([AdamW(others, fused=fused), *optimizers], names)
 
 

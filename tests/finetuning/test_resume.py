@@ -74,10 +74,10 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, num_runs: int, stop: Callable[[], N
         begun.append(self.result.seed)
         return run(self)
 
-    def score_or_stop(self: Fitting, examples: Any) -> Any:
+    def score_or_stop(self: Fitting, *examples: Any) -> Any:
         if len(begun) > num_runs:
             stop()
-        return score(self, examples)
+        return score(self, *examples)
 
     monkeypatch.setattr(Fitting, "run", count)
     monkeypatch.setattr(Fitting, "_score", score_or_stop)
