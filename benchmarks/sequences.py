@@ -3,7 +3,7 @@
 ``examples/make_sequences.py`` writes 20,000 of each from a fixed seed. Then the commands of
 docs/howto/sequences.md run, one after the other, and the scores stand beside baselines: k-mers with
 a linear classifier of scikit-learn, frequencies of residues, of words and of templates. A part is
-kept in the folder of work, so that a later call resumes.
+kept in the folder of work, so that a later call resumes, and has a result file of its own.
 """
 
 import argparse
@@ -362,7 +362,6 @@ def main(arguments: argparse.Namespace) -> None:
         "logs": lambda: measure_logs(folder, minutes),
     }
     for name in [arguments.part] if arguments.part else parts:
-        print(json.dumps(recall(folder / f"{name}.json", parts[name]), indent=2))
-    if all((folder / f"{name}.json").exists() for name in parts):
-        found = {name: json.loads((folder / f"{name}.json").read_text()) for name in parts}
-        write_result("sequences", found)
+        found = recall(folder / f"{name}.json", parts[name])
+        print(json.dumps(found, indent=2))
+        write_result(f"sequences-{name}", found)
