@@ -372,13 +372,13 @@ def weigh_parts(data: TaskData, own: Matrix, linear: Matrix, targets: Tensor) ->
         loss = data.task.loss(first * pair[0] + second * pair[1] + raw[2:], targets)
         return loss + _TINY * raw.square().sum()
 
-    def step() -> Tensor:
+    def step() -> float:
         optimizer.zero_grad()
         loss = compute_loss()
         loss.backward()
-        return loss
+        return loss.item()
 
-    optimizer.step(step)  # pyright: ignore[reportArgumentType]
+    optimizer.step(step)
     with torch.no_grad():
         first, second = F.softplus(raw[:2]).tolist()
         return _Weighed(compute_loss().item(), first, second, raw[2:].detach().numpy())
