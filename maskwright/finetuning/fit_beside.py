@@ -240,7 +240,7 @@ def rate(data: TaskData, folds: Sequence[TaskData], logits: Matrix) -> float:
         return data.task.loss(torch.as_tensor(logits), torch.as_tensor(targets)).item()
     parts = np.split(logits, np.cumsum([len(examples) for examples in held_out])[:-1])
     pairs = zip(held_out, parts, strict=True)
-    scores = [score_logits(data, *pair)[data.deciding] for pair in pairs]
+    scores = [score_logits(data, test, [*part])[data.deciding] for test, part in pairs]
     return -float(np.nan_to_num(scores).mean())
 
 
