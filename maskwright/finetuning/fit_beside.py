@@ -240,10 +240,7 @@ def rate(data: TaskData, folds: Sequence[TaskData], logits: Matrix) -> float:
         return data.task.loss(torch.as_tensor(logits), torch.as_tensor(targets)).item()
     parts = np.split(logits, np.cumsum([len(examples) for examples in held_out])[:-1])
     pairs = zip(held_out, parts, strict=True)
-    scores = [
-        score_logits(data, examples, list(part.astype(np.float32)))[data.deciding]
-        for examples, part in pairs
-    ]
+    scores = [score_logits(data, test, [*part])[data.deciding] for test, part in pairs]
     return -float(np.nan_to_num(scores).mean())
 
 
@@ -375,13 +372,13 @@ def weigh_parts(data: TaskData, own: Matrix, linear: Matrix, targets: Tensor) ->
         loss = data.task.loss(first * pair[0] + second * pair[1] + raw[2:], targets)
         return loss + _TINY * raw.square().sum()
 
-    def step() -> Tensor:
+    def step() -> float:
         optimizer.zero_grad()
         loss = compute_loss()
         loss.backward()
-        return loss
+        return loss.item()
 
-    optimizer.step(step)  # pyright: ignore[reportArgumentType]
+    optimizer.step(step)
     with torch.no_grad():
         first, second = F.softplus(raw[:2]).tolist()
         return _Weighed(compute_loss().item(), first, second, raw[2:].detach().numpy())

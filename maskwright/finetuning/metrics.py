@@ -30,6 +30,7 @@ Scores = dict[str, float]
 SavedScores = Mapping[str, float | None]  # None: undefined
 Baselines = dict[str, Scores]  # by the name of the baseline
 LOWER_IS_BETTER: frozenset[str] = frozenset({"mean_squared_error"})
+BY_ERROR = ("regression",)  # tasks whose weights are selected by such a metric, by default
 VALID_LOSS = "valid_loss"
 RESULTS_NAME = "results.json"
 _MAX_BYTES = 64 << 20

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,9 +107,8 @@ def build_optimizers(model: nn.Module, config: FinetuneConfig, device: torch.dev
             assert config.learning_rate is not None
             counts = [stacked.get(names[one], 1) for one in matrices]
             rate = config.muon_learning_rate * group["lr"] / config.learning_rate
-            decay = config.weight_decay
-            muon = Muon(matrices, counts, lr=rate, momentum=0.95, num_steps=5, weight_decay=decay)
-            optimizers.append(muon)
+            build = partial(Muon, momentum=0.95, num_steps=5, weight_decay=config.weight_decay)
+            optimizers.append(build(matrices, counts, lr=rate))
     return Optimizers([AdamW(others, fused=fused), *optimizers], names)
 
 

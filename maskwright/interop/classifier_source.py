@@ -298,7 +298,9 @@ class ExampleJudge:
     def __init__(self, examples: TaskExamples) -> None:
         self.examples, task = examples, examples.task
         self.questions = f"{len(examples.encoded):,} examples of {examples.source}"
-        self.metric = choose_metrics(task, Labels(examples.names), None)[0]
+        # The limit of a loss is a share, which an error, on the scale of the numbers, is not.
+        chosen = "spearman" if "spearman" in task.metrics else None
+        self.metric = choose_metrics(task, Labels(examples.names), chosen)[0]
         same = f"the same {'tag' if task.level == 'token' else 'label'} for"
         self.agreement = "predictions that correlate by" if task.problem == "regression" else same
 

@@ -23,7 +23,12 @@ from maskwright.console import say
 from maskwright.errors import ConfigError, InputError, StoppedError, TrainingError, suggest
 from maskwright.extras import import_extra
 from maskwright.files import locking_folder, write_text
-from maskwright.finetuning.metrics import LOWER_IS_BETTER, RESULTS_NAME, read_deciding_score
+from maskwright.finetuning.metrics import (
+    BY_ERROR,
+    LOWER_IS_BETTER,
+    RESULTS_NAME,
+    read_deciding_score,
+)
 from maskwright.logs import read_metrics
 from maskwright.report.pages import NO_SCORE, render_sweep
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME, has_checkpoint
@@ -147,7 +152,8 @@ class Sweep:
     def direction(self) -> Literal["minimize", "maximize"]:
         """Whether small or large scores are good: losses and errors should be small."""
         metric = find_value(self.arguments, "--metric")
-        is_small = self.command == "pretrain" or metric in LOWER_IS_BETTER
+        by_error = metric is None and find_value(self.arguments, "--task") in BY_ERROR
+        is_small = self.command == "pretrain" or by_error or metric in LOWER_IS_BETTER
         return "minimize" if is_small else "maximize"
 
     def folder(self, number: int) -> Path:

@@ -34,7 +34,8 @@ def draw_pairs(count: int, seed: int) -> tuple[list[list[str]], np.ndarray]:
 
 
 def score(task: TextTask, train: Examples, held_out: Examples) -> dict[str, float]:
-    metric, labels = task.metrics[0], Labels(("no", "yes"), (1, 1))
+    metric = "spearman" if isinstance(task, Regression) else task.metrics[0]
+    labels = Labels(("no", "yes"), (1, 1))
     fitted = task.fit_baselines(labels, train)
     return {
         name: task.score(labels, [metric], held_out, answer(held_out))[metric]

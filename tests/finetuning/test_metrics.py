@@ -15,6 +15,7 @@ from maskwright.finetuning.config import TASKS
 from maskwright.finetuning.conll import find_entities
 from maskwright.finetuning.metrics import (
     _METRICS,
+    BY_ERROR,
     LOWER_IS_BETTER,
     Metric,
     SpanScores,
@@ -284,3 +285,10 @@ def test_advice_speaks_of_what_the_baselines_of_the_task_predict(task: str):
 def assert_lines(lines: list[str], beginnings: list[str]) -> None:
     assert len(lines) == len(beginnings)
     assert all(line.startswith(each) for line, each in zip(lines, beginnings, strict=True))
+
+
+def test_tasks_by_error_are_those_whose_first_metric_should_be_small():
+    tasks = {name: load_task(name) for name in TASKS}
+    labeled = {name: task for name, task in tasks.items() if isinstance(task, LabelTask)}
+    found = [name for name, task in labeled.items() if task.metrics[0] in LOWER_IS_BETTER]
+    assert tuple(found) == BY_ERROR

@@ -186,6 +186,8 @@ def test_nothing_is_recommended_if_all_trials_fail(machine: Machine, tmp_path: P
         (["--metric", "mean_squared_error"], "MINIMIZE"),
         (["--metric=pearson", "--metric=mean_squared_error"], "MINIMIZE"),
         (["--metric", "pearson"], "MAXIMIZE"),
+        (["--task", "regression"], "MINIMIZE"),
+        (["--task", "regression", "--metric", "pearson"], "MAXIMIZE"),
         ([], "MAXIMIZE"),
     ],
 )
