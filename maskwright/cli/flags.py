@@ -129,7 +129,8 @@ def config_values(arguments: argparse.Namespace) -> Plain:
     values: Plain = {}
     for name, value in vars(arguments).items():
         if name.startswith(_CONFIG):
-            values = merge(values, nested(name.removeprefix(_CONFIG), value))
+            given = "none" if value == ["none"] else value  # of `has_commas`, which are lists
+            values = merge(values, nested(name.removeprefix(_CONFIG), given))
     return values
 
 

@@ -97,7 +97,7 @@ def build_optimizers(model: nn.Module, config: FinetuneConfig, device: torch.dev
     fused = device.type in ("cpu", "cuda")
     hidden = {*divide_parameters(names).hidden} if config.optimizer == "muon" else set[Tensor]()
     stacked, optimizers = count_stacked_matrices(model), list[EagerOptimizer]()
-    others: list[dict[str, Any]] = []
+    others: list[Plain] = []
     for group in group_parameters(model, config):
         matrices = [one for one in group["params"] if one in hidden]
         rest = [one for one in group["params"] if one not in hidden]

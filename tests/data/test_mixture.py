@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maskwright.data import mixture as mixture_module
 from maskwright.data import rows as rows_module
 from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest
@@ -64,7 +65,8 @@ BOTH = Sources(((9, 30, 4, 17, 22) * 8, (40, 3, 12) * 3), (0.75, 4.5))
 
 @pytest.fixture(autouse=True, params=[32, 4096], ids=["many-windows", "one-window"])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(rows_module, "WINDOW_SEGMENTS", request.param)
+    for module in (rows_module, mixture_module):
+        monkeypatch.setattr(module, "WINDOW_SEGMENTS", request.param)
     return request.param
 
 

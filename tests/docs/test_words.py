@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[2]
 
 # The bounds of the pages of docs/, and of the files at the root. Lower a bound when a page shrinks.
 BOUNDS = {
-    "docs/api.md": 4500,
+    "docs/api.md": 4550,
     "docs/choose.md": 850,
     "docs/commands.md": 650,
-    "docs/configuration.md": 3000,
+    "docs/configuration.md": 3100,
     "docs/data.md": 1000,
     "docs/decisions/0001-own-strict-configuration.md": 220,
     "docs/decisions/0002-rows-are-numbered-by-window.md": 250,
@@ -63,14 +63,14 @@ BOUNDS = {
     "docs/troubleshooting.md": 1450,
     "docs/tutorials/adapt.md": 700,
     "docs/tutorials/entities.md": 850,
-    "docs/tutorials/language.md": 650,
-    "docs/tutorials/masking.md": 550,
-    "docs/tutorials/search.md": 750,
+    "docs/tutorials/language.md": 680,
+    "docs/tutorials/masking.md": 680,
+    "docs/tutorials/search.md": 850,
     "docs/tutorials/slurm.md": 400,
-    "docs/tutorials/tokenizers.md": 500,
+    "docs/tutorials/tokenizers.md": 620,
     "docs/what-to-expect.md": 450,
     "README.md": 450,
-    "CONTRIBUTING.md": 800,
+    "CONTRIBUTING.md": 820,
     "CHANGELOG.md": 800,
 }
 MAX_WORDS_OF_DOCS = 42_000
