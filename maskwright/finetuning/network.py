@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from maskwright.config import Plain
 from maskwright.console import Pulse
 from maskwright.errors import ConfigError
 from maskwright.finetuning.config import FinetuneConfig
