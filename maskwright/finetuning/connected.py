@@ -57,10 +57,15 @@ def link_near_copies(texts: Sequence[Texts]) -> list[list[str]]:
 def describe_near_copies(sets: Sequence[Sequence[Row]]) -> Iterator[str]:
     """Yield a line about near copies among examples, and one if they are on several sides.
 
+    None about prose, of which pairs that share a text are connected, too.
+
     Args:
         sets: the training examples, those for validation, and perhaps those for a test.
     """
-    linked = link_near_copies([row.texts for rows in sets for row in rows])
+    texts = [row.texts for rows in sets for row in rows]
+    if not has_long_words(text for each in texts for text in each):
+        return
+    linked = link_near_copies(texts)
     names = iter(find_connected(linked))
     groups = [[next(names) for _ in rows] for rows in sets]
     distinct = {

@@ -99,3 +99,9 @@ def test_describe_near_copies_counts_those_of_the_other_side():
     assert f"{count_copies(train, test)} of 45 test" in found[1]
     assert len(found) == 2  # the validation example is equal, not a copy
     assert not [*describe_near_copies([make_rows(list("abc"))])]
+
+
+def test_describe_near_copies_says_nothing_of_prose_that_shares_texts():
+    both = [{"sentence1": f"The cat {n} eats.", "sentence2": "It eats."} for n in range(9)]
+    pairs = [TableRow("", values) for values in both]
+    assert not [*describe_near_copies([pairs[:6], pairs[6:]])]

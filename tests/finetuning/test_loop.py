@@ -89,7 +89,7 @@ def test_a_seed_that_is_stopped_again_and_again_has_the_same_bits(
     command = list_command(model, kind, tmp_path)
     cli(*command, "--out", tmp_path / "whole")
     whole, stops.steps = stops.steps, []
-    last = len(whole)
+    last = max(whole)  # folds of a linear model beside have fewer steps
     assert last > 4
     # In the first step, in two others, in an evaluation in the middle, and in the last one.
     scored = {one["step"] for one in read_metrics(tmp_path / "whole" / "metrics.jsonl")} - {0, last}
