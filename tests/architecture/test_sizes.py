@@ -3,11 +3,13 @@
 import ast
 import io
 import re
+import subprocess
 import tokenize
 
-from tests.architecture.sources import Source, read_sources
+from tests.architecture.sources import ROOT, Source, read_sources
 
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 500, 60
+MAX_FILE_BYTES = 1 << 20
 SOURCES = read_sources("maskwright", "examples", "benchmarks", "docs/tools", "tests")
 SWITCHED_OFF = re.compile(r"#\s*(type:\s*ignore|pyright:\s*ignore|noqa|TODO|FIXME|XXX)\b")
 
@@ -30,6 +32,15 @@ def comments_of(source: Source) -> list[str]:
 def test_files_are_short() -> None:
     lengths = {source.name: len(source.text.splitlines()) for source in SOURCES}
     assert {name: n for name, n in lengths.items() if n > MAX_FILE_LINES} == {}
+
+
+def test_no_tracked_file_is_large() -> None:
+    """A wheel or a model that is committed by mistake stays in every clone."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    assert len(paths) > 500
+    sizes = {str(path): path.stat().st_size for path in paths if path.is_file()}
+    assert {name: size for name, size in sizes.items() if size > MAX_FILE_BYTES} == {}
 
 
 def test_functions_are_short() -> None:
