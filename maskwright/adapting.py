@@ -30,6 +30,7 @@ from maskwright.formatting import count_noun
 from maskwright.model_folder.folder import describe_folder
 from maskwright.pretraining.pretrain import pretrain
 from maskwright.runs.run_directory import MODEL_NAME
+from maskwright.train.config import BUDGETS
 
 
 def finetune(
@@ -142,7 +143,7 @@ def adapt(request: Request, unlabeled: Path, run: Path, report: Tell) -> Path:
             auto_resume=True,
             private=config.private,
             optim={"learning_rate": rate},
-            train={"max_minutes": config.unlabeled_minutes, "device": config.device},
+            train={BUDGETS[0]: config.unlabeled_minutes, "device": config.device},
         )
     except ConfigError as error:
         if not was_there:

@@ -13,7 +13,7 @@ from tests.forked import Forked
 AT_MOST = {
     "files that pretrain runs": (108, None),
     "files from text to gradient": (72, 58),
-    "files that name max_minutes": (6, 5),
+    "files that name max_minutes": (5, 5),
     "files that name replaced tokens": (7, 8),
     "late own imports": (7, 9),
     "import circles": (0, 0),
